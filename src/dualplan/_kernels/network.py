@@ -1,0 +1,751 @@
+"""Queueing networks as data: one set of compiled functions for all of them.
+
+A step of a network is an *outcome*: which classes receive a customer from outside, and which class each server
+completes and along which route. An outcome maps a state to the next one (`apply`), so
+
+- ``forward`` lists the outcomes that are possible at (x, a) and applies them,
+- ``step`` draws one of them,
+- ``predecessors`` goes through all outcomes and inverts the map. An outcome that brings `in_i` customers to class i
+  and takes `out_i` away has y_i - in_i <= x_i <= y_i + out_i, whatever was empty, blocked, lost or clipped, so the
+  few vectors within these limits are all the candidates there are, and the map itself confirms them.
+
+The state is the number of customers in each class; with non-preemptive service then, for each server, 0 or 1 + the
+class in service; with decisions per server, last, the pending event: 0 (not a server's) or 1 + the server whose
+potential completion it is. A customer in service counts in his class.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels.compiler import (
+    ALLOWED,
+    FORWARD,
+    LOSS,
+    PREDECESSORS,
+    STEP,
+    allocating_helper,
+    copy,
+    helper,
+    kernel,
+)
+from dualplan._kernels.philox import uniform
+
+# Positions in the header of `ints`. Numbers and switches:
+N, S, BERNOULLI, PHANTOM, LOSE, NONPREEMPTIVE, PER_SERVER, ACTIONS, PENALISED = range(9)
+# Where the integer fields start (each ends where the next one starts):
+CHOICE_PTR, CHOICE, STRIDE, SERVER, BUFFER, ARRIVAL, ROUTE_PTR, ROUTE_DEST, ORDER, INT_END = range(9, 19)
+# Where the fields of `floats` start:
+LAM, MU, ROUTE_PROB, LINEAR, QUADRATIC, EXCESS, LEVEL, PENALTY, PEAK, SCALE, QUIET, FLOAT_END = range(19, 31)
+HEADER = 31
+
+INT_FIELDS = ("CHOICE_PTR", "CHOICE", "STRIDE", "SERVER", "BUFFER", "ARRIVAL", "ROUTE_PTR", "ROUTE_DEST", "ORDER")
+FLOAT_FIELDS = (
+    "LAM", "MU", "ROUTE_PROB", "LINEAR", "QUADRATIC", "EXCESS", "LEVEL", "PENALTY", "PEAK", "SCALE", "QUIET",
+)  # fmt: skip
+
+EMPTY, BLOCKED, DONE = 0, 1, 2
+
+
+# A field is read as ints[ints[FIELD] + i].
+
+
+@helper
+def chosen(ints, x, a, s):
+    """The class that server s would serve (non-preemptive: serve next) under action a; -1: none."""
+    ptr = ints[ints[CHOICE_PTR] + s]
+    if ints[PER_SERVER]:
+        if x[x.size - 1] != s + 1:
+            return np.int64(-1)
+        return ints[ints[CHOICE] + ptr + a]
+    options = ints[ints[CHOICE_PTR] + s + 1] - ptr
+    return ints[ints[CHOICE] + ptr + (a // ints[ints[STRIDE] + s]) % options]
+
+
+@helper
+def active(ints, x, a, s):
+    """The class that server s works at in state x under action a; -1: none."""
+    if ints[NONPREEMPTIVE]:
+        if ints[PER_SERVER] and x[x.size - 1] != s + 1:
+            return np.int64(-1)
+        return x[ints[N] + s] - 1
+    return chosen(ints, x, a, s)
+
+
+@helper
+def tally(counts, position):
+    if counts.size > 0:
+        counts[position] += 1.0
+
+
+@helper
+def arrive(ints, out, c, counts):
+    """A customer comes to class c from outside."""
+    tally(counts, c)
+    if ints[LOSE] == 0 and out[c] >= ints[ints[BUFFER] + c]:
+        tally(counts, ints[N] + c)
+        return
+    out[c] += 1  # where full queues lose, `clip` turns the surplus away once departures have counted
+
+
+@helper
+def serve(ints, x, out, c, d, counts):
+    """Class c completes a customer, who goes on to class d (-1: leaves)."""
+    if x[c] == 0 and ints[PHANTOM] == 0:
+        return EMPTY
+    out[c] -= 1
+    if d >= 0:
+        if ints[LOSE] == 0 and out[d] >= ints[ints[BUFFER] + d]:
+            out[c] += 1
+            tally(counts, 3 * ints[N] + c)
+            return BLOCKED
+        out[d] += 1
+    if x[c] > 0:
+        tally(counts, 2 * ints[N] + c)
+    return DONE
+
+
+@helper
+def clip(ints, out, c, counts):
+    """Bring class c back between 0 and its buffer."""
+    surplus = out[c] - ints[ints[BUFFER] + c]
+    if surplus > 0:
+        out[c] -= surplus
+        if counts.size > 0:
+            counts[ints[N] + c] += surplus
+    elif out[c] < 0:
+        out[c] = 0
+
+
+@helper
+def next_service(ints, x, a, out, c):
+    """Non-preemptive: the server of class c, done with it, takes up what it chose, if somebody waits there."""
+    s = ints[ints[SERVER] + c]
+    k = chosen(ints, x, a, s)
+    out[ints[N] + s] = 0
+    if k >= 0 and x[k] - (1 if k == c else 0) > 0:
+        out[ints[N] + s] = k + 1
+
+
+@helper
+def wake(ints, out, c):
+    """Non-preemptive: a customer came to class c; its server, if idle, starts its first waiting class."""
+    s = ints[ints[SERVER] + c]
+    if out[ints[N] + s] == 0:
+        for k in range(ints[N]):
+            if ints[ints[SERVER] + k] == s and out[k] > 0:
+                out[ints[N] + s] = k + 1
+                return
+
+
+@helper
+def receive(ints, out, c, counts):
+    """One arrival from outside as the only event of a step."""
+    arrive(ints, out, c, counts)
+    clip(ints, out, c, counts)
+    if ints[NONPREEMPTIVE]:
+        wake(ints, out, c)
+
+
+@helper
+def complete(ints, x, a, out, c, d, counts):
+    """One completion as the only event of a step."""
+    result = serve(ints, x, out, c, d, counts)
+    clip(ints, out, c, counts)
+    if d >= 0:
+        clip(ints, out, d, counts)
+    if ints[NONPREEMPTIVE]:
+        if result != BLOCKED:
+            next_service(ints, x, a, out, c)
+            wake(ints, out, c)
+        if d >= 0:
+            wake(ints, out, d)
+
+
+@helper
+def apply(ints, x, a, arrived, done, out, counts):
+    """The next state for an outcome: `arrived[c]` is 0 or 1, `done[c]` is a slot of the routes or -1.
+
+    Completions count downstream first, then arrivals from outside; where full queues lose customers, the surplus is
+    turned away at the end. Whether a queue is empty is read from the state before the step.
+    """
+    copy(out, x)
+    dest = ints[ROUTE_DEST]
+    for k in range(ints[ORDER], ints[ORDER + 1]):
+        c = ints[k]
+        if done[c] >= 0:
+            result = serve(ints, x, out, c, ints[dest + done[c]], counts)
+            if ints[NONPREEMPTIVE] and result != BLOCKED:
+                next_service(ints, x, a, out, c)
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        c = ints[k]
+        if arrived[c]:
+            arrive(ints, out, c, counts)
+    for c in range(ints[N]):
+        clip(ints, out, c, counts)
+    if ints[NONPREEMPTIVE]:
+        for c in range(ints[N]):
+            if arrived[c]:
+                wake(ints, out, c)
+            if done[c] >= 0:
+                wake(ints, out, c)
+                if ints[dest + done[c]] >= 0:
+                    wake(ints, out, ints[dest + done[c]])
+
+
+@helper
+def allowed_of(ints, floats, x, a):
+    if ints[PER_SERVER] and x[x.size - 1] == 0:
+        return a == 0
+    first, last = np.int64(0), ints[S]
+    if ints[PER_SERVER]:
+        first, last = x[x.size - 1] - 1, x[x.size - 1]
+        if a >= ints[ints[CHOICE_PTR] + last] - ints[ints[CHOICE_PTR] + first]:
+            return False
+    if ints[NONPREEMPTIVE] == 0:
+        return True
+    for s in range(first, last):
+        # A busy server chooses among the classes where somebody else waits; where nobody does, and for an idle
+        # server, its first choice stands for "none".
+        b = x[ints[N] + s] - 1
+        ptr = ints[ints[CHOICE_PTR] + s]
+        k = chosen(ints, x, a, s)
+        waiting = b >= 0 and x[k] - (1 if k == b else 0) > 0
+        if not waiting:
+            if k != ints[ints[CHOICE] + ptr]:
+                return False
+            if b >= 0:
+                for j in range(ptr, ints[ints[CHOICE_PTR] + s + 1]):
+                    other = ints[ints[CHOICE] + j]
+                    if x[other] - (1 if other == b else 0) > 0:
+                        return False
+    return True
+
+
+@kernel(ALLOWED)
+def allowed(ints, floats, x, a):
+    return allowed_of(ints, floats, x, a)
+
+
+@helper
+def limits_of(ints, x, a, limits):
+    """How many ways each arrival and each server has in the outcomes possible at (x, a); their number."""
+    arrivals = ints[ARRIVAL + 1] - ints[ARRIVAL]
+    number = 1
+    for i in range(arrivals):
+        limits[i] = 2
+        number *= 2
+    for s in range(ints[S]):
+        c = active(ints, x, a, s)
+        limits[arrivals + s] = 1
+        if c >= 0:
+            limits[arrivals + s] += ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+        number *= limits[arrivals + s]
+    return number
+
+
+@helper
+def bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done):
+    """Write outcome `number` (in mixed radix) of those possible at (x, a); its probability."""
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    arrivals = ints[ARRIVAL + 1] - ints[ARRIVAL]
+    p = 1.0
+    for i in range(arrivals):
+        c = ints[ints[ARRIVAL] + i]
+        digit = number % 2
+        number //= 2
+        arrived[c] = digit
+        p *= floats[lam + c] if digit else 1.0 - floats[lam + c]
+    done[:] = -1
+    for s in range(ints[S]):
+        digit = number % limits[arrivals + s]
+        number //= limits[arrivals + s]
+        c = active(ints, x, a, s)
+        if c < 0:
+            continue
+        if digit == 0:
+            p *= 1.0 - floats[mu + c]
+        else:
+            done[c] = ints[ints[ROUTE_PTR] + c] + digit - 1
+            p *= floats[mu + c] * floats[route_prob + done[c]]
+    return p
+
+
+@helper
+def holding(ints, floats, x):
+    linear, quadratic, excess, level = ints[LINEAR], ints[QUADRATIC], ints[EXCESS], ints[LEVEL]
+    total = 0.0
+    for c in range(ints[N]):
+        v = float(x[c])
+        total += (floats[linear + c] + floats[quadratic + c] * v) * v
+        if floats[excess + c] > 0.0 and v > floats[level + c]:
+            total += floats[excess + c] * (v - floats[level + c])
+    return total
+
+
+@helper
+def expected_penalty(ints, floats, x, a):
+    """The penalties for customers lost in this step, in expectation, where at most one event happens."""
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    penalty, buffer, dest = ints[PENALTY], ints[BUFFER], ints[ROUTE_DEST]
+    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    total = 0.0
+    if event <= 0:
+        scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            if x[c] >= ints[buffer + c]:
+                total += scale * floats[lam + c] * floats[penalty + c]
+    if ints[LOSE]:
+        for s in range(ints[S]):
+            c = active(ints, x, a, s)
+            if c < 0 or (x[c] == 0 and ints[PHANTOM] == 0):
+                continue
+            scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
+            for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+                d = ints[dest + r]
+                if d >= 0 and d != c and x[d] >= ints[buffer + d]:
+                    total += scale * floats[mu + c] * floats[route_prob + r] * floats[penalty + d]
+    return total
+
+
+@allocating_helper
+def expected_penalty_bernoulli(ints, floats, x, a):
+    n = ints[N]
+    limits = np.empty(n + ints[S], np.int64)
+    arrived, done, out = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(x.size, np.int64)
+    counts = np.empty(counters(ints), np.float64)
+    total = 0.0
+    for number in range(limits_of(ints, x, a, limits)):
+        p = bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done)
+        counts[:] = 0.0
+        apply(ints, x, a, arrived, done, out, counts)
+        for c in range(n):
+            total += p * floats[ints[PENALTY] + c] * counts[n + c]
+    return total
+
+
+@helper
+def counters(ints):
+    """Per class: offered, lost, completed, blocked; per server: busy, observed."""
+    return 4 * ints[N] + 2 * ints[S]
+
+
+@helper
+def loss_one_event(ints, floats, x, a):
+    total = holding(ints, floats, x)
+    if ints[PENALISED]:
+        total += floats[ints[SCALE]] * expected_penalty(ints, floats, x, a)
+    return total
+
+
+@allocating_helper
+def loss_bernoulli_of(ints, floats, x, a):
+    total = holding(ints, floats, x)
+    if ints[PENALISED]:
+        total += expected_penalty_bernoulli(ints, floats, x, a)
+    return total
+
+
+@kernel(LOSS)
+def loss(ints, floats, x, a):
+    return loss_one_event(ints, floats, x, a)
+
+
+@kernel(LOSS, allocates=True)
+def loss_bernoulli(ints, floats, x, a):
+    return loss_bernoulli_of(ints, floats, x, a)
+
+
+@kernel(FORWARD, allocates=True)
+def forward_bernoulli(ints, floats, x, a, states, probabilities):
+    n = ints[N]
+    limits = np.empty(n + ints[S], np.int64)
+    arrived, done = np.zeros(n, np.int64), np.empty(n, np.int64)
+    nothing = floats[:0]
+    count = 0
+    for number in range(limits_of(ints, x, a, limits)):
+        p = bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done)
+        if p > 0.0:
+            apply(ints, x, a, arrived, done, states[count], nothing)
+            probabilities[count] = p
+            count += 1
+    return count
+
+
+@helper
+def forward_one_event(ints, floats, x, a, states, probabilities):
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    dest = ints[ROUTE_DEST]
+    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    nothing = floats[:0]
+    count, rest = 0, 1.0
+    if event <= 0:
+        scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            copy(states[count], x)
+            receive(ints, states[count], c, nothing)
+            probabilities[count] = scale * floats[lam + c]
+            rest -= probabilities[count]
+            count += 1
+    if event != 0:
+        for s in range(ints[S]):
+            c = active(ints, x, a, s)
+            if c < 0:
+                continue
+            scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
+            for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+                copy(states[count], x)
+                complete(ints, x, a, states[count], c, ints[dest + r], nothing)
+                probabilities[count] = scale * floats[mu + c] * floats[route_prob + r]
+                rest -= probabilities[count]
+                count += 1
+    if rest > 1e-14:
+        copy(states[count], x)
+        probabilities[count] = rest
+        count += 1
+    return count
+
+
+@kernel(FORWARD)
+def forward(ints, floats, x, a, states, probabilities):
+    count = forward_one_event(ints, floats, x, a, states, probabilities)
+    if ints[PER_SERVER] == 0:
+        return count
+    # The next pending event is drawn independently of everything else.
+    events = ints[S] + 1
+    for i in range(count - 1, -1, -1):
+        p = probabilities[i]
+        for event in range(events - 1, -1, -1):
+            k = i * events + event
+            copy(states[k], states[i])
+            states[k, x.size - 1] = event
+            probabilities[k] = p * (floats[ints[QUIET]] if event == 0 else floats[ints[PEAK] + event - 1])
+    return count * events
+
+
+@helper
+def route_at(ints, floats, c, u):
+    """The slot of the route of class c at u in [0, 1)."""
+    r, last = ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1] - 1
+    while r < last:
+        u -= floats[ints[ROUTE_PROB] + r]
+        if u < 0.0:
+            break
+        r += 1
+    return r
+
+
+@helper
+def observe_servers(ints, x, a, counts):
+    if counts.size == 0:
+        return
+    n, servers = ints[N], ints[S]
+    for s in range(servers):
+        if ints[PER_SERVER] and x[x.size - 1] != s + 1:
+            continue
+        c = active(ints, x, a, s)
+        if c >= 0 and x[c] > 0:
+            counts[4 * n + s] += 1.0
+        counts[4 * n + servers + s] += 1.0
+
+
+@helper
+def step_one_event(ints, floats, x, a, rng, out, counts):
+    """Arrivals and potential completions have fixed places in [0, 1), so that coupled chains see the same events."""
+    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    u = uniform(rng)
+    if event <= 0:
+        if event == 0:
+            u *= floats[ints[QUIET]]
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            u -= floats[ints[LAM] + c]
+            if u < 0.0:
+                receive(ints, out, c, counts)
+                return
+        if event == 0:
+            return
+    for s in range(ints[S]):
+        if event > 0:
+            if s != event - 1:
+                continue
+            u *= floats[ints[PEAK] + s]
+        if u < floats[ints[PEAK] + s]:
+            c = active(ints, x, a, s)
+            if c >= 0 and u < floats[ints[MU] + c]:
+                d = ints[ints[ROUTE_DEST] + route_at(ints, floats, c, uniform(rng))]
+                complete(ints, x, a, out, c, d, counts)
+            return
+        u -= floats[ints[PEAK] + s]
+
+
+@kernel(STEP)
+def step(ints, floats, x, a, rng, out, counts):
+    copy(out, x)
+    observe_servers(ints, x, a, counts)
+    step_one_event(ints, floats, x, a, rng, out, counts)
+    if ints[PER_SERVER]:
+        u = uniform(rng) - floats[ints[QUIET]]
+        event = 0
+        while u >= 0.0 and event < ints[S]:
+            u -= floats[ints[PEAK] + event]
+            event += 1
+        out[x.size - 1] = event
+    return loss_one_event(ints, floats, x, a)
+
+
+@kernel(STEP, allocates=True)
+def step_bernoulli(ints, floats, x, a, rng, out, counts):
+    n = ints[N]
+    arrived, done = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+    observe_servers(ints, x, a, counts)
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        arrived[ints[k]] = uniform(rng) < floats[ints[LAM] + ints[k]]
+    for s in range(ints[S]):
+        c = active(ints, x, a, s)
+        u, v = uniform(rng), uniform(rng)
+        if c >= 0 and u < floats[ints[MU] + c]:
+            done[c] = route_at(ints, floats, c, v)
+    apply(ints, x, a, arrived, done, out, counts)
+    return loss_bernoulli_of(ints, floats, x, a)
+
+
+@helper
+def outcome_probability(ints, floats, x, a, arrived, done, touched, size):
+    """The probability of an outcome with at most one event at (x, a)."""
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    for i in range(size):
+        c = touched[i]
+        if arrived[c]:
+            if event > 0:
+                return 0.0
+            return floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
+        if done[c] >= 0:
+            s = ints[ints[SERVER] + c]
+            if active(ints, x, a, s) != c:
+                return 0.0
+            p = floats[mu + c] * floats[route_prob + done[c]]
+            return p / floats[ints[PEAK] + s] if ints[PER_SERVER] else p
+    rest = 1.0
+    if event <= 0:
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            rest -= floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
+    if event != 0:
+        for s in range(ints[S]):
+            c = active(ints, x, a, s)
+            if c >= 0:
+                rest -= floats[mu + c] / floats[ints[PEAK] + s] if ints[PER_SERVER] else floats[mu + c]
+    return rest if rest > 1e-14 else 0.0
+
+
+@helper
+def outcome_probability_bernoulli(ints, floats, x, a, arrived, done):
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    p = 1.0
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        c = ints[k]
+        p *= floats[lam + c] if arrived[c] else 1.0 - floats[lam + c]
+    for c in range(ints[N]):
+        working = active(ints, x, a, ints[ints[SERVER] + c]) == c
+        if done[c] >= 0:
+            p *= floats[mu + c] * floats[route_prob + done[c]] if working else 0.0
+        elif working:
+            p *= 1.0 - floats[mu + c]
+    return p
+
+
+@helper
+def same(x, y, size):
+    for i in range(size):
+        if x[i] != y[i]:
+            return False
+    return True
+
+
+@helper
+def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count):
+    """Append the (x, a) from which an outcome leads to y; `touched[:size]` are the classes it involves."""
+    n, servers = ints[N], ints[S]
+    dest = ints[ROUTE_DEST]
+    queues = n + servers if ints[NONPREEMPTIVE] else n
+    nothing = floats[:0]
+    candidates = 1
+    for i in range(size):
+        c = touched[i]
+        gain = arrived[c]
+        for j in range(size):
+            if done[touched[j]] >= 0 and ints[dest + done[touched[j]]] == c:
+                gain += 1
+        low[i] = max(np.int64(0), y[c] - gain)
+        span[i] = min(ints[ints[BUFFER] + c], y[c] + (1 if done[c] >= 0 else 0)) - low[i] + 1
+        candidates *= span[i]
+    # With decisions per server, an arrival has event 0 before it, a completion that of its server, and none any.
+    first_event, last_event = np.int64(0), np.int64(1)
+    if ints[PER_SERVER]:
+        last_event = servers + 1
+        if size > 0 and arrived[touched[0]]:
+            last_event = np.int64(1)
+        elif size > 0:
+            first_event = ints[ints[SERVER] + touched[0]] + 1
+            last_event = first_event + 1
+    # An idle server may have been woken by whoever came to it, so two histories of its service are possible.
+    histories = 1 << size if ints[NONPREEMPTIVE] else 1
+    for history in range(histories):
+        copy(x, y)
+        if ints[NONPREEMPTIVE] and not rewind_services(ints, x, done, touched, size, history):
+            continue
+        for number in range(candidates):
+            digits = number
+            for i in range(size):
+                x[touched[i]] = low[i] + digits % span[i]
+                digits //= span[i]
+            for event in range(first_event, last_event):
+                mapped = False
+                if ints[PER_SERVER]:
+                    x[x.size - 1] = event
+                for a in range(ints[ACTIONS]):
+                    if not allowed_of(ints, floats, x, a):
+                        continue
+                    if ints[BERNOULLI]:
+                        p = outcome_probability_bernoulli(ints, floats, x, a, arrived, done)
+                    else:
+                        p = outcome_probability(ints, floats, x, a, arrived, done, touched, size)
+                    if p == 0.0:
+                        continue
+                    if not mapped or ints[NONPREEMPTIVE]:
+                        apply(ints, x, a, arrived, done, out, nothing)
+                        mapped = True
+                    if not same(out, y, queues):
+                        continue
+                    if ints[PER_SERVER]:
+                        last = y[y.size - 1]
+                        p *= floats[ints[QUIET]] if last == 0 else floats[ints[PEAK] + last - 1]
+                    if count >= actions.size:
+                        return np.int64(-1)
+                    copy(states[count], x)
+                    actions[count] = a
+                    probabilities[count] = p
+                    count += 1
+    return count
+
+
+@helper
+def rewind_services(ints, x, done, touched, size, history):
+    """Set the services before the step for one history of idle servers; False if it repeats another one."""
+    n = ints[N]
+    for i in range(size):
+        c = touched[i]
+        s = ints[ints[SERVER] + c]
+        completed = np.int64(-1)
+        first = True
+        for j in range(size):
+            if ints[ints[SERVER] + touched[j]] == s:
+                if done[touched[j]] >= 0:
+                    completed = touched[j]
+                if j < i:
+                    first = False
+        woken = (history >> i) & 1
+        if completed >= 0:
+            if woken:
+                return False
+            x[n + s] = completed + 1
+        elif woken:
+            if not first or x[n + s] == 0:
+                return False
+            x[n + s] = 0
+    return True
+
+
+@helper
+def touch(touched, size, c):
+    for i in range(size):
+        if touched[i] == c:
+            return size
+    touched[size] = c
+    return size + 1
+
+
+@helper
+def ways_of_server(ints, s):
+    ways = 1
+    for c in range(ints[N]):
+        if ints[ints[SERVER] + c] == s:
+            ways += ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+    return ways
+
+
+@kernel(PREDECESSORS, allocates=True)
+def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
+    n, dest = ints[N], ints[ROUTE_DEST]
+    arrived, done, touched = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
+    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    outcomes = 1 << (ints[ARRIVAL + 1] - ints[ARRIVAL])
+    for s in range(ints[S]):
+        outcomes *= ways_of_server(ints, s)
+    count = np.int64(0)
+    for outcome in range(outcomes):
+        digits, size = outcome, 0
+        arrived[:] = 0
+        done[:] = -1
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            if digits % 2:
+                arrived[c] = 1
+                size = touch(touched, size, c)
+            digits //= 2
+        for s in range(ints[S]):
+            ways = ways_of_server(ints, s)
+            way = digits % ways - 1
+            digits //= ways
+            for c in range(ints[N]):
+                if ints[ints[SERVER] + c] != s:
+                    continue
+                slots = ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+                if 0 <= way < slots:
+                    done[c] = ints[ints[ROUTE_PTR] + c] + way
+                    size = touch(touched, size, c)
+                    if ints[dest + done[c]] >= 0:
+                        size = touch(touched, size, ints[dest + done[c]])
+                way -= slots
+        count = invert(
+            ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count
+        )
+        if count < 0:
+            return count
+    return count
+
+
+@kernel(PREDECESSORS, allocates=True)
+def predecessors(ints, floats, y, states, actions, probabilities):
+    n, dest = ints[N], ints[ROUTE_DEST]
+    arrived, done, touched = np.zeros(n, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
+    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
+    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    count = invert(
+        ints, floats, y, arrived, done, touched, 0, low, span, x, out, states, actions, probabilities, np.int64(0)
+    )
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        arrived[ints[k]], touched[0] = 1, ints[k]
+        if count >= 0:
+            count = invert(
+                ints, floats, y, arrived, done, touched, 1, low, span, x, out, states, actions, probabilities, count
+            )
+        arrived[ints[k]] = 0
+    for c in range(n):
+        for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+            done[c], touched[0] = r, c
+            size = 1
+            if ints[dest + r] >= 0:
+                size = touch(touched, size, ints[dest + r])
+            if count >= 0:
+                count = invert(
+                    ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities,
+                    count,
+                )  # fmt: skip
+            done[c] = -1
+    return count

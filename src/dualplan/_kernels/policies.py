@@ -1,0 +1,120 @@
+"""Compiled policies: probabilities of the actions from data.
+
+`network_rule` is an index rule for queueing networks. Each waiting class c of a server has the index
+
+    v_c(x) = α_c + β_c·(x_c − κ·Σ_d R_cd·x_d),
+
+R being the routes. The server serves a class with the largest index (ties shared equally, or to the class named
+first) with probability p, and the others that wait share 1 − p; where no other waits, the 1 − p falls on empty
+classes, which is idling. Where nobody waits the server stands at the class with the smallest index, which matters
+only where empty queues in service produce phantom customers. Its data follow those of the network:
+ints [..., ties], floats [..., α, β, p, κ].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels import network as net
+from dualplan._kernels.compiler import ACT, copy, helper, kernel
+
+
+@helper
+def _waiting(ints, x, c, s):
+    """Customers of class c whom server s could take now (non-preemptive: next)."""
+    if ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == c + 1:
+        return x[c] - 1
+    return x[c]
+
+
+@helper
+def _index(ints, floats, x, c, s):
+    n, base = ints[net.N], ints[net.FLOAT_END]
+    alpha, beta, kappa = floats[base + c], floats[base + n + c], floats[floats.size - 1]
+    v = float(_waiting(ints, x, c, s))
+    if kappa != 0.0:
+        for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
+            d = ints[ints[net.ROUTE_DEST] + r]
+            if d >= 0:
+                v -= kappa * floats[ints[net.ROUTE_PROB] + r] * x[d]
+    return alpha + beta * v
+
+
+@helper
+def _survey(ints, floats, x, s):
+    """Who waits at server s: the best index (nobody: the smallest), its ties, how many classes wait and do not."""
+    best, least, ties, least_ties, waiting, empty = -np.inf, np.inf, 0, 0, 0, 0
+    for j in range(ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]):
+        c = ints[ints[net.CHOICE] + j]
+        if c < 0:
+            empty += 1
+            continue
+        v = _index(ints, floats, x, c, s)
+        if _waiting(ints, x, c, s) > 0:
+            waiting += 1
+            if v > best:
+                best, ties = v, 0
+            ties += v == best
+        else:
+            empty += 1
+            if v < least:
+                least, least_ties = v, 0
+            least_ties += v == least
+    if waiting == 0:
+        return least, least_ties, 0, empty
+    return best, ties, waiting, empty
+
+
+@helper
+def _write_rule(ints, floats, x, s, stride, out):
+    """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has this stride."""
+    n, first, last = ints[net.N], ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
+    best, ties, waiting, empty = _survey(ints, floats, x, s)
+    p = floats[ints[net.FLOAT_END] + 2 * n + s]
+    if ints[ints[net.INT_END]] == 1:  # ties go to the class named first
+        ties = min(ties, 1)
+    bound = ints[net.NONPREEMPTIVE] and (waiting == 0 or x[n + s] == 0)  # no choice: its first stands for none
+    if waiting == 0 or (waiting == ties and (empty == 0 or waiting > 1 or ints[net.NONPREEMPTIVE])):
+        p = 1.0  # nobody to share the rest with
+    left = ties
+    for j in range(first, last):
+        c = ints[ints[net.CHOICE] + j]
+        waits = c >= 0 and _waiting(ints, x, c, s) > 0
+        if bound:
+            q = 1.0 if j == first else 0.0
+        elif c >= 0 and left > 0 and (waits or waiting == 0) and _index(ints, floats, x, c, s) == best:
+            q = p / ties
+            left -= 1
+        elif waits:
+            q = (1.0 - p) / (waiting - ties)
+        else:
+            q = (1.0 - p) / empty if waiting == ties else 0.0
+        for block in range((j - first) * stride, out.size, stride * (last - first)):
+            for a in range(block, block + stride):
+                out[a] *= q
+
+
+@kernel(ACT)
+def network_rule(ints, floats, x, out):
+    if ints[net.PER_SERVER]:
+        event = x[x.size - 1]
+        out[:] = 0.0
+        if event == 0:
+            out[0] = 1.0
+            return
+        options = ints[ints[net.CHOICE_PTR] + event] - ints[ints[net.CHOICE_PTR] + event - 1]
+        out[:options] = 1.0
+        _write_rule(ints, floats, x, event - 1, 1, out[:options])
+        return
+    out[:] = 1.0
+    for s in range(ints[net.S]):
+        _write_rule(ints, floats, x, s, ints[ints[net.STRIDE] + s], out)
+
+
+@kernel(ACT)
+def table_rule(ints, floats, x, out):
+    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+    index = np.int64(0)
+    for i in range(x.size):
+        index += (x[i] - ints[i]) * ints[x.size + i]
+    copy(out, floats[index * out.size : (index + 1) * out.size])

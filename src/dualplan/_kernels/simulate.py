@@ -1,0 +1,168 @@
+"""The loops that simulate: any compiled model under any compiled policy.
+
+Each step starts at its own place in the random stream (see `philox`): the first draw picks the action, the others
+belong to the model. Every state is checked against the box, every action against what is allowed, every row of
+probabilities against 1; the first fault stops the loop and is described in `where` = (x, a, next x).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from dualplan._kernels.compiler import (
+    ACT,
+    ALLOWED,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    RNG,
+    STATES,
+    STEP,
+    copy,
+    function_type,
+    helper,
+    kernel,
+)
+from dualplan._kernels.philox import seek, uniform
+
+FINE, LEFT_BOX, BAD_POLICY, FORBIDDEN, BAD_LAW = range(5)
+_LARGEST = 2**62
+_FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
+
+
+@helper
+def _draw_action(probabilities, u):
+    """The action at u; -1 if these are not probabilities."""
+    total, action = 0.0, -1
+    for a in range(probabilities.size):
+        p = probabilities[a]
+        if not p >= 0.0:
+            return -1
+        total += p
+        if action < 0 and u < total:
+            action = a
+    if abs(total - 1.0) > 1e-9:
+        return -1
+    if action < 0:  # u fell into the rounding error above the total
+        action = probabilities.size - 1
+        while probabilities[action] == 0.0:
+            action -= 1
+    return action
+
+
+@helper
+def _one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
+    """Draw an action and a next state; the loss and a fault code."""
+    seek(rng, t)
+    act(pi, pf, x, probabilities)
+    a = _draw_action(probabilities, uniform(rng))
+    copy(where, x)
+    where[x.size] = a
+    if a < 0:
+        return 0.0, BAD_POLICY
+    if not allowed(mi, mf, x, a):
+        return 0.0, FORBIDDEN
+    loss = step(mi, mf, x, a, rng, out, counts)
+    if not np.isfinite(loss):
+        return 0.0, BAD_LAW
+    for i in range(x.size):
+        if out[i] < lower[i] or out[i] > upper[i] or out[i] > _LARGEST:
+            copy(where[x.size + 1 :], out)
+            return 0.0, LEFT_BOX
+    return loss, FINE
+
+
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, FLOATS,
+            FLOATS, INTS), allocates=True)  # fmt: skip
+def simulate(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, steps, anchor, cycle, sums, cycles, where
+):
+    """Go `steps` on from x, which is updated.
+
+    `sums` gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length of the cycle
+    under way are kept in `cycle`, and `cycles` gains (1, y, l, yy, yl, ll) for each one that ends at it.
+    """
+    dim = x.size
+    probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
+    counts = sums[2 + dim :]
+    for t in range(t0, t0 + steps):
+        loss, fault = _one_step(
+            step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
+        )
+        if fault != FINE:
+            return fault
+        sums[1] += loss
+        for i in range(dim):
+            sums[2 + i] += x[i]
+        copy(x, out)
+        if anchor.size > 0:
+            cycle[0] += loss
+            cycle[1] += 1.0
+            back = True
+            for i in range(dim):
+                if x[i] != anchor[i]:
+                    back = False
+                    break
+            if back:
+                y, length = cycle[0], cycle[1]
+                cycles[0] += 1.0
+                cycles[1] += y
+                cycles[2] += length
+                cycles[3] += y * y
+                cycles[4] += y * length
+                cycles[5] += length * length
+                cycle[:] = 0.0
+    sums[0] += steps
+    return FINE
+
+
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
+            INTS, INTS), allocates=True)  # fmt: skip
+def simulate_discounted(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, starts, weights, rng, gamma, horizon, first, totals,
+    lengths, where
+):  # fmt: skip
+    """Independent runs number first, first + 1, ...: their totals and lengths.
+
+    With a horizon, losses are discounted and the run is cut there. With horizon 0 they are added undiscounted until
+    a geometric time T, P(T >= t) = γ^t, whose expectation is the discounted cost exactly.
+    """
+    dim = lower.size
+    probabilities, out, x = np.empty(actions, np.float64), np.empty(dim, np.int64), np.empty(dim, np.int64)
+    nothing = np.empty(0, np.float64)
+    for run in range(totals.size):
+        rng[4] = np.uint64(first + run)
+        seek(rng, np.int64(-1))
+        u = uniform(rng)
+        k = 0
+        while k < weights.size - 1 and u >= weights[k]:
+            u -= weights[k]
+            k += 1
+        copy(x, starts[k])
+        steps = horizon
+        if horizon == 0:
+            steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))
+        total, factor = 0.0, 1.0
+        for t in range(steps):
+            loss, fault = _one_step(
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+            )
+            if fault != FINE:
+                return fault
+            total += factor * loss
+            if horizon > 0:
+                factor *= gamma
+            copy(x, out)
+        totals[run] = total
+        lengths[run] = steps
+    return FINE
+
+
+@kernel(types.void(RNG, INT, INT, FLOATS))
+def draws(rng, first, steps, out):
+    """The first draw of each of `steps` steps, for tests of the stream."""
+    for i in range(steps):
+        seek(rng, first + i)
+        out[i] = uniform(rng)

@@ -1,0 +1,277 @@
+"""What a model is.
+
+A state is a vector of integers inside a box, actions are numbered, and a model answers
+
+    allowed(x, a)      may a be chosen in x?
+    loss(x, a)         the expected cost of one step (to be minimised)
+    forward(x, a)      the next states and their probabilities, a short list
+    step(x, a)         one next state drawn from that list
+    predecessors(y)    the (x, a, probability) that lead to y, a short list; not every model has it
+
+Each answer is a compiled function over the model's data (`Code`), so that loops run at machine speed on any model.
+Lists may name a state more than once: probabilities then add up. Nothing here is as long as the number of states,
+which may exceed 2**63 or be infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualplan._kernels.compiler import Kernel
+from dualplan.errors import InputError, MissingError
+from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
+
+if TYPE_CHECKING:
+    from dualplan.policies.contract import Policy
+
+UNBOUNDED = int(np.iinfo(np.int64).max)
+LARGEST_COORDINATE = 2**62  # beyond this, sums of two coordinates could overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """All integer vectors between `lower` and `upper`, both included; `UNBOUNDED` above means no limit."""
+
+    lower: Ints
+    upper: Ints
+
+    def __post_init__(self) -> None:
+        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape or self.lower.size == 0:
+            raise InputError("a box needs as many upper as lower limits, and at least one coordinate.")
+        wrong = np.flatnonzero(self.upper < self.lower)
+        if wrong.size:
+            i = int(wrong[0])
+            raise InputError(f"the box is empty: coordinate {i} goes from {self.lower[i]} to {self.upper[i]}.")
+
+    @staticmethod
+    def of(lower: ArrayLike, upper: Sequence[int | float | None]) -> Box:
+        """A box from numbers, where None or infinity means unbounded."""
+        limits = [UNBOUNDED if u is None or u == math.inf else int(u) for u in upper]
+        return Box(np.array(lower, np.int64), np.array(limits, np.int64))
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates."""
+        return int(self.lower.size)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every coordinate has an upper limit."""
+        return bool(np.all(self.upper < UNBOUNDED))
+
+    @property
+    def count(self) -> int | None:
+        """The number of states as an exact integer; None if there is no end of them."""
+        if not self.bounded:
+            return None
+        return math.prod(int(u) - int(l) + 1 for l, u in zip(self.lower, self.upper, strict=True))
+
+    def contains(self, x: Ints) -> bool:
+        """Whether x lies in the box."""
+        return bool(np.all((self.lower <= x) & (x <= self.upper)))
+
+    @cached_property
+    def strides(self) -> Ints:
+        """The weights of the coordinates in a state's index (last coordinate fastest)."""
+        count = self.count
+        if count is None or count > 2**62:
+            size = "infinitely many states" if count is None else f"about 10^{math.log10(count):.0f} states"
+            raise MissingError(f"this method numbers the states, but the model has {size}; use one that does not.")
+        widths = self.upper - self.lower + 1
+        return np.concatenate([np.cumprod(widths[:0:-1])[::-1], [1]]).astype(np.int64)
+
+    def index(self, x: ArrayLike) -> int:
+        """The number of a state in a bounded box."""
+        return int((np.asarray(x, np.int64) - self.lower) @ self.strides)
+
+    def state(self, index: int) -> Ints:
+        """The state with a number in a bounded box."""
+        widths = self.upper - self.lower + 1
+        return np.asarray(self.lower + index // self.strides % widths)
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """The compiled functions of a model, the arrays they read, and how long their lists can get."""
+
+    ints: Ints
+    floats: Floats
+    allowed: Kernel
+    loss: Kernel
+    step: Kernel
+    forward: Kernel | None = None
+    predecessors: Kernel | None = None
+    max_outcomes: int = 0
+    max_predecessors: int = 0
+    counters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """The next states of a pair, each once, with their probabilities."""
+
+    states: Ints
+    probabilities: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Predecessors:
+    """The pairs that lead to a state, each once, with the probabilities that they do."""
+
+    states: Ints
+    actions: Ints
+    probabilities: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """A long-run measure: the ratio of two sums over steps, each a weighting of the columns of `columns`."""
+
+    name: str
+    numerator: Floats
+    denominator: Floats
+
+
+class Model:
+    """A Markov decision process over a box; see the module's text for the contract.
+
+    Parameters that describe it travel in `describe`, so that a saved run can be repeated.
+    """
+
+    name: str
+    box: Box
+    coordinates: tuple[str, ...]
+    actions: tuple[str, ...]
+    start: Ints
+
+    @property
+    def code(self) -> Code:
+        """The compiled functions and their data."""
+        raise MissingError(f"model {self.name!r} has no compiled functions.")
+
+    # -- questions, one at a time ---------------------------------------------------------------------------------
+
+    def state(self, x: ArrayLike) -> Ints:
+        """Check that x is a state and return it as an array."""
+        state = np.atleast_1d(np.asarray(x))
+        if state.shape != (self.box.dim,) or not np.array_equal(state, np.asarray(state, np.int64)):
+            raise InputError(f"a state of {self.name!r} has {self.box.dim} integer coordinates, got {x!r}.")
+        state = state.astype(np.int64)
+        if not self.box.contains(state):
+            raise InputError(f"state {vector(state)} lies outside the box of {self.name!r}.")
+        return state
+
+    def allowed(self, x: ArrayLike) -> Bools:
+        """Which actions may be chosen in x."""
+        state, code = self.state(x), self.code
+        return np.array([code.allowed(code.ints, code.floats, state, a) for a in range(len(self.actions))], bool)
+
+    def loss(self, x: ArrayLike, a: int) -> float:
+        """The expected cost of choosing a in x."""
+        return float(self.code.loss(self.code.ints, self.code.floats, self.state(x), self._action(a)))
+
+    def forward(self, x: ArrayLike, a: int) -> Transitions:
+        """The next states of (x, a) and their probabilities."""
+        code = self.code
+        if code.forward is None:
+            raise MissingError(
+                f"model {self.name!r} has no list of next states: {self.why_no_forward}; methods that only simulate "
+                "work on it."
+            )
+        states = np.empty((code.max_outcomes, self.box.dim), np.int64)
+        probabilities = np.empty(code.max_outcomes)
+        count = code.forward(code.ints, code.floats, self.state(x), self._action(a), states, probabilities)
+        merged, where = np.unique(states[:count], axis=0, return_inverse=True)
+        return Transitions(merged, np.bincount(where.ravel(), probabilities[:count], len(merged)))
+
+    def predecessors(self, y: ArrayLike) -> Predecessors:
+        """The (x, a) that lead to y and the probabilities that they do."""
+        code = self.code
+        if code.predecessors is None:
+            raise MissingError(f"model {self.name!r} has no predecessors: {self.why_no_predecessors}.")
+        size = code.max_predecessors
+        states, actions = np.empty((size, self.box.dim), np.int64), np.empty(size, np.int64)
+        probabilities = np.empty(size)
+        count = code.predecessors(code.ints, code.floats, self.state(y), states, actions, probabilities)
+        if count < 0:
+            raise MissingError(f"state {vector(np.asarray(y))} has more than {size} predecessors.")
+        pairs, where = np.unique(np.column_stack([states[:count], actions[:count]]), axis=0, return_inverse=True)
+        return Predecessors(pairs[:, :-1], pairs[:, -1], np.bincount(where.ravel(), probabilities[:count], len(pairs)))
+
+    # -- what there is ----------------------------------------------------------------------------------------------
+
+    why_no_forward = "only its simulator is known"
+    why_no_predecessors = "they were not given and cannot be derived"
+
+    @property
+    def has_forward(self) -> bool:
+        """Whether the next states of a pair can be listed."""
+        return self.code.forward is not None
+
+    @property
+    def has_predecessors(self) -> bool:
+        """Whether the pairs that lead to a state can be listed."""
+        return self.code.predecessors is not None
+
+    @property
+    def loss_bounds(self) -> tuple[float, float] | None:
+        """Numbers between which every loss lies, if they are known."""
+        return None
+
+    @property
+    def growing(self) -> Ints:
+        """The coordinates that have no upper limit: where instability would show."""
+        return np.flatnonzero(self.box.upper == UNBOUNDED)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a simulation adds up: steps, losses, coordinates, the model's own counters."""
+        return ("steps", "loss", *self.coordinates, *self.code.counters)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What an evaluation reports beside the cost: by default the mean of each coordinate."""
+        unit = np.eye(len(self.columns))
+        return tuple(Measure(f"mean {c}", unit[2 + i], unit[0]) for i, c in enumerate(self.coordinates))
+
+    def policy(self, name: str) -> Policy:
+        """A heuristic of this model by name."""
+        from dualplan.errors import unknown
+
+        if name not in self.policies:
+            raise unknown(f"policy of {self.name!r}", name, self.policies)
+        policy: Policy = self.policies[name]()
+        return policy
+
+    @property
+    def policies(self) -> Mapping[str, Any]:
+        """The heuristics of this model: names and functions that make them."""
+        from dualplan.policies.tables import random_policy
+
+        return {"random": lambda: random_policy(self)}
+
+    def describe(self) -> Json:
+        """The model in words and numbers, for reports and saved runs."""
+        count = self.box.count
+        return {
+            "name": self.name,
+            "kind": type(self).__name__,
+            "states": count if count is None or count < 2**63 else f"10^{math.log10(count):.1f}",
+            "coordinates": list(self.coordinates),
+            "actions": list(self.actions) if len(self.actions) <= 64 else len(self.actions),
+        }
+
+    def _action(self, a: int) -> int:
+        if not 0 <= a < len(self.actions):
+            raise InputError(f"model {self.name!r} has actions 0 to {len(self.actions) - 1}, got {a}.")
+        return int(a)
+
+
+def vector(x: Ints) -> str:
+    return "(" + ", ".join(str(int(v)) for v in x) + ")"

@@ -1,0 +1,413 @@
+"""Queueing networks as data.
+
+A network is a list of customer classes. Each class waits in its own buffer, is served by one server, may receive
+customers from outside, and sends a completed customer on to another class or out. Options say what a step is:
+
+`dynamics`    "uniformized": at most one event a step; "bernoulli": independent arrivals and completions each step
+`time`        "discrete": rates are probabilities a step; "continuous": rates per unit of time, made into a chain by
+              uniformization with rate Λ = Σ arrivals + Σ_servers (fastest service); losses are per unit of time
+`full`        a customer who finds the next buffer full "block"s the server (he stays and the service is repeated), or
+              is lost ("lose"); customers from outside are lost in either case, at the class's `penalty`
+`phantom`     an empty class in service still feeds the next one: customers out of nothing, which is what the paper's
+              text says of its experiment
+`discipline`  "preemptive", or "nonpreemptive": a server finishes a customer before it chooses again and never idles
+              beside a waiting one; the action then says whom it takes next, should it complete now
+`decisions`   "joint": an action names a class for every server; "per-server": the pending event is part of the state
+              and only the server whose event it is chooses, so that the number of actions is that of one server's
+              classes. With one event a step both describe the same process.
+`idling`      adds the choice to serve nobody
+
+With `bernoulli` and `block`, completions count downstream first, then arrivals, so a departure makes room for an
+admission in the same step. With `lose`, all movements are added up and the sum is cut to the buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualplan._kernels import network as kernels
+from dualplan.errors import InputError, unknown
+from dualplan.models.contract import UNBOUNDED, Box, Code, Measure, Model
+from dualplan.types import Floats, Ints, Json
+
+if TYPE_CHECKING:
+    from dualplan.policies.contract import Policy
+
+MOST_ACTIONS = 2**16
+MOST_OUTCOMES = 2**20
+MOST_PREDECESSORS = 2**22
+
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "time": ("discrete", "continuous"),
+    "dynamics": ("uniformized", "bernoulli"),
+    "full": ("block", "lose"),
+    "phantom": (False, True),
+    "discipline": ("preemptive", "nonpreemptive"),
+    "decisions": ("joint", "per-server"),
+    "idling": (False, True),
+}
+
+
+@dataclass(frozen=True)
+class QueueClass:
+    """One class of customers; `route` maps names of classes to probabilities, the rest leaves the network.
+
+    The holding cost of x customers is ``holding·x + quadratic·x² + excess·max(0, x − level)``.
+    """
+
+    name: str
+    server: str
+    service: float
+    arrival: float = 0.0
+    buffer: int | None = None
+    holding: float = 1.0
+    quadratic: float = 0.0
+    excess: float = 0.0
+    level: float = 0.0
+    penalty: float = 0.0
+    route: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = f"class {self.name!r}"
+        if not (self.service > 0 and math.isfinite(self.service)):
+            raise InputError(f"{where}: service must be a positive rate, got {self.service!r}.")
+        for name in ("arrival", "holding", "quadratic", "excess", "level", "penalty"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise InputError(f"{where}: {name} must be a number that is not negative, got {value!r}.")
+        if self.buffer is not None and (self.buffer != int(self.buffer) or self.buffer < 1):
+            raise InputError(f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or none for unbounded.")
+        if any(not 0 <= p <= 1 for p in self.route.values()) or sum(self.route.values()) > 1 + 1e-12:
+            raise InputError(f"{where}: the probabilities of its routes must lie in [0, 1] and sum to at most 1.")
+
+
+class QueueingNetwork(Model):
+    """A network of queues and servers; see the module's text for the options."""
+
+    why_no_predecessors = "independent events make too many; use dynamics='uniformized'"
+    why_no_forward = "independent events have too many outcomes; use dynamics='uniformized'"
+
+    def __init__(
+        self,
+        classes: Sequence[QueueClass],
+        *,
+        name: str = "network",
+        time: str = "discrete",
+        dynamics: str = "uniformized",
+        full: str = "block",
+        phantom: bool = False,
+        discipline: str = "preemptive",
+        decisions: str = "joint",
+        idling: bool = False,
+    ) -> None:
+        self.name = name
+        self.classes = tuple(classes)
+        self.options = {
+            "time": time, "dynamics": dynamics, "full": full, "phantom": phantom, "discipline": discipline,
+            "decisions": decisions, "idling": idling,
+        }  # fmt: skip
+        _check_options(self.options)
+        self.class_names = tuple(c.name for c in self.classes)
+        self.servers = tuple(dict.fromkeys(c.server for c in self.classes))
+        _check_classes(self.classes, self.class_names)
+        self.server_of = np.array([self.servers.index(c.server) for c in self.classes], np.int64)
+        self.routes = _routes(self.classes, self.class_names)
+        self.rate = self._uniformization_rate()
+        self._set_actions()
+        self._set_box()
+
+    # -- shape ------------------------------------------------------------------------------------------------------
+
+    @property
+    def nonpreemptive(self) -> bool:
+        """Whether a server finishes a customer before it chooses again."""
+        return bool(self.options["discipline"] == "nonpreemptive")
+
+    @property
+    def per_server(self) -> bool:
+        """Whether decisions are made per server at its own event."""
+        return bool(self.options["decisions"] == "per-server")
+
+    def _uniformization_rate(self) -> float:
+        """Λ; checks that the probabilities of a discrete step fit into 1."""
+        arrivals = sum(c.arrival for c in self.classes)
+        total = arrivals + sum(self._peak(s) for s in range(len(self.servers)))
+        if self.options["time"] == "continuous":
+            return total
+        if self.options["dynamics"] == "bernoulli":
+            worst = max(max(c.arrival, c.service) for c in self.classes)
+            if worst > 1:
+                raise InputError(f"network {self.name!r}: {worst} is no probability; use time='continuous' for rates.")
+        elif total > 1 + 1e-12:
+            raise InputError(
+                f"network {self.name!r}: one event a step needs arrivals plus the fastest service of each server to sum "
+                f"to at most 1, got {total:.6g}; use time='continuous' if these are rates."
+            )
+        return 1.0
+
+    def _peak(self, s: int) -> float:
+        return max(c.service for c, server in zip(self.classes, self.server_of, strict=True) if server == s)
+
+    def _set_actions(self) -> None:
+        idle = [-1] if self.options["idling"] else []
+        self.choices = [[*np.flatnonzero(self.server_of == s).tolist(), *idle] for s in range(len(self.servers))]
+        sizes = [len(c) for c in self.choices]
+        if self.per_server:
+            self.actions = tuple(f"choice {j + 1}" for j in range(max(sizes)))
+            return
+        if math.prod(sizes) > MOST_ACTIONS:
+            raise InputError(
+                f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use decisions='per-server'."
+            )
+        labels = [""]
+        for options in self.choices:
+            served = ["-" if c < 0 else self.class_names[c] for c in options]
+            labels = [f"{label}+{c}" if label else c for label in labels for c in served]
+        self.actions = tuple(labels)
+
+    def _set_box(self) -> None:
+        coordinates, upper = list(self.class_names), [c.buffer for c in self.classes]
+        if self.nonpreemptive:
+            coordinates += [f"at {s}" for s in self.servers]
+            upper += [len(self.classes)] * len(self.servers)
+        if self.per_server:
+            coordinates.append("event")
+            upper.append(len(self.servers))
+        self.coordinates = tuple(coordinates)
+        self.box = Box.of([0] * len(upper), upper)
+        self.start = self.box.lower.copy()
+
+    # -- the compiled form ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def code(self) -> Code:
+        """The network as arrays for the kernels in `_kernels/network.py`."""
+        ints, floats = self._data()
+        outcomes, predecessors = self._list_lengths()
+        listed = outcomes <= MOST_OUTCOMES
+        bernoulli = self.options["dynamics"] == "bernoulli"
+        forward = kernels.forward_bernoulli if bernoulli else kernels.forward
+        backward = kernels.predecessors_bernoulli if bernoulli else kernels.predecessors
+        return Code(
+            ints,
+            floats,
+            kernels.allowed,
+            kernels.loss_bernoulli if bernoulli else kernels.loss,
+            kernels.step_bernoulli if bernoulli else kernels.step,
+            forward if listed else None,
+            backward if listed and predecessors <= MOST_PREDECESSORS else None,
+            outcomes,
+            predecessors,
+            tuple(f"{what} {c}" for what in ("offered", "lost", "completed", "blocked") for c in self.class_names)
+            + tuple(f"{what} {s}" for what in ("busy", "observed") for s in self.servers),
+        )
+
+    def _data(self) -> tuple[Ints, Floats]:
+        n, scale = len(self.classes), 1.0 / self.rate if self.options["time"] == "continuous" else 1.0
+        sizes = [len(c) for c in self.choices]
+        strides = np.ones(len(sizes), np.int64) if self.per_server else np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
+        lam = np.array([c.arrival for c in self.classes]) * scale
+        peak = np.array([self._peak(s) for s in range(len(self.servers))]) * scale
+        int_fields = {
+            "CHOICE_PTR": np.cumsum([0, *sizes]),
+            "CHOICE": np.concatenate(self.choices),
+            "STRIDE": strides,
+            "SERVER": self.server_of,
+            "BUFFER": np.array([UNBOUNDED if c.buffer is None else c.buffer for c in self.classes]),
+            "ARRIVAL": np.flatnonzero(lam > 0),
+            "ROUTE_PTR": np.cumsum([0, *(len(r) for r in self.routes)]),
+            "ROUTE_DEST": np.array([d for r in self.routes for d, _ in r]),
+            "ORDER": _downstream_first(self.routes),
+        }
+        float_fields = {
+            "LAM": lam,
+            "MU": np.array([c.service for c in self.classes]) * scale,
+            "ROUTE_PROB": np.array([p for r in self.routes for _, p in r]),
+            "LINEAR": np.array([c.holding for c in self.classes]),
+            "QUADRATIC": np.array([c.quadratic for c in self.classes]),
+            "EXCESS": np.array([c.excess for c in self.classes]),
+            "LEVEL": np.array([c.level for c in self.classes]),
+            "PENALTY": np.array([c.penalty for c in self.classes]),
+            "PEAK": peak,
+            "SCALE": np.array([self.rate]),
+            "QUIET": np.array([1.0 - peak.sum()]),
+        }
+        header = np.zeros(kernels.HEADER, np.int64)
+        header[: kernels.CHOICE_PTR] = [
+            n, len(self.servers), self.options["dynamics"] == "bernoulli", self.options["phantom"],
+            self.options["full"] == "lose", self.nonpreemptive, self.per_server, len(self.actions),
+            any(c.penalty > 0 for c in self.classes),
+        ]  # fmt: skip
+        ints = [int_fields[f] for f in kernels.INT_FIELDS]
+        floats = [float_fields[f] for f in kernels.FLOAT_FIELDS]
+        header[kernels.CHOICE_PTR : kernels.LAM] = kernels.HEADER + np.cumsum([0, *(len(f) for f in ints)])
+        header[kernels.LAM :] = np.cumsum([0, *(len(f) for f in floats)])
+        return np.concatenate([header, *(np.asarray(f, np.int64) for f in ints)]), np.concatenate(floats)
+
+    def _list_lengths(self) -> tuple[int, int]:
+        """The longest possible lists of next states and of predecessors."""
+        routes, servers, actions = [len(r) for r in self.routes], len(self.servers), len(self.actions)
+        arrivals = sum(c.arrival > 0 for c in self.classes)
+        most = [max(routes[c] for c in options if c >= 0) for options in self.choices]
+        histories = 4 if self.nonpreemptive else 1
+        if self.options["dynamics"] == "bernoulli":
+            outcomes = 2**arrivals * math.prod(1 + m for m in most)
+            sources = [(c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r) for i, c in enumerate(self.classes)]
+            histories = math.prod(1 + len(c) for c in self.choices) if self.nonpreemptive else 1
+            return outcomes, outcomes * actions * histories * math.prod(2 + k for k in sources)
+        if self.per_server:
+            outcomes = (max(arrivals, *most) + 1) * (servers + 1)
+            return outcomes, actions * (servers + 1 + histories * (2 * arrivals + 4 * sum(routes)))
+        return arrivals + sum(most) + 1, actions * (1 + histories * (2 * arrivals + 4 * sum(routes)))
+
+    # -- what is measured -------------------------------------------------------------------------------------------
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Mean length and throughput of each class, use of each server, and where buffers are bounded losses."""
+        n, servers = len(self.classes), len(self.servers)
+        counts = 2 + self.box.dim
+        width = counts + 4 * n + 2 * servers
+
+        def columns(*positions: int, weight: float = 1.0) -> Floats:
+            row = np.zeros(width)
+            row[list(positions)] = weight
+            return row
+
+        steps = columns(0)
+        result = [Measure(f"length {c}", columns(2 + i), steps) for i, c in enumerate(self.class_names)]
+        result += [
+            Measure(f"throughput {c}", columns(counts + 2 * n + i, weight=self.rate), steps)
+            for i, c in enumerate(self.class_names)
+        ]
+        busy = counts + 4 * n
+        result += [
+            Measure(f"utilisation {s}", columns(busy + i), columns(busy + servers + i))
+            for i, s in enumerate(self.servers)
+        ]
+        if any(c.buffer is not None for c in self.classes):
+            offered, lost = range(counts, counts + n), range(counts + n, counts + 2 * n)
+            result += [
+                Measure(f"loss rate {c}", columns(lost[i], weight=self.rate), steps)
+                for i, c in enumerate(self.class_names)
+            ]
+            result.append(Measure("lost fraction", columns(*lost), columns(*offered)))
+            if self.options["full"] == "block":
+                result += [
+                    Measure(f"blocking rate {c}", columns(counts + 3 * n + i, weight=self.rate), steps)
+                    for i, c in enumerate(self.class_names)
+                    if any(d >= 0 and self.classes[d].buffer is not None for d, _ in self.routes[i])
+                ]
+        return tuple(result)
+
+    @property
+    def losses_unpunished(self) -> bool:
+        """Whether customers can be lost at no cost, so that a policy can gain by losing them."""
+        return any(c.buffer is not None and c.penalty == 0 for c in self.classes)
+
+    @property
+    def loss_bounds(self) -> tuple[float, float] | None:
+        """From an empty network to full buffers, with every possible penalty in one step."""
+        if any(c.buffer is None and max(c.holding, c.quadratic, c.excess) > 0 for c in self.classes):
+            return None
+        full = np.array([0 if c.buffer is None else c.buffer for c in self.classes], np.float64)
+        top = sum(
+            c.holding * x + c.quadratic * x * x + c.excess * max(0.0, x - c.level)
+            for c, x in zip(self.classes, full, strict=True)
+        )
+        events = len(self.classes) + len(self.servers) if self.options["dynamics"] == "bernoulli" else 1
+        return 0.0, float(top + self.rate * events * max(c.penalty for c in self.classes))
+
+    @cached_property
+    def loads(self) -> dict[str, float]:
+        """The offered load of each server: at 1 or more, no policy keeps unbounded queues finite."""
+        n = len(self.classes)
+        matrix = np.zeros((n, n))
+        for i, routes in enumerate(self.routes):
+            for d, p in routes:
+                if d >= 0:
+                    matrix[i, d] += p
+        flow = np.linalg.solve(np.eye(n) - matrix.T, [c.arrival for c in self.classes])
+        work = flow / [c.service for c in self.classes]
+        return {name: float(work[self.server_of == s].sum()) for s, name in enumerate(self.servers)}
+
+    @property
+    def policies(self) -> Mapping[str, Callable[[], Policy]]:
+        """The usual heuristics; see `policies/network.py`."""
+        from dualplan.policies import network as heuristics
+
+        return {name: (lambda make=make: make(self)) for name, make in heuristics.HEURISTICS.items()}
+
+    def describe(self) -> Json:
+        """Everything that defines the network."""
+        return {
+            **super().describe(),
+            "options": dict(self.options),
+            "classes": [{**asdict(c), "route": dict(c.route)} for c in self.classes],
+            "loads": self.loads,
+        }
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for key, value in options.items():
+        if value not in OPTIONS[key]:
+            raise unknown(key, str(value), [str(v) for v in OPTIONS[key]])
+    bernoulli, nonpreemptive = options["dynamics"] == "bernoulli", options["discipline"] == "nonpreemptive"
+    if bernoulli and options["time"] == "continuous":
+        raise InputError("time='continuous' has one event at a time; use dynamics='uniformized'.")
+    if bernoulli and options["decisions"] == "per-server":
+        raise InputError("decisions='per-server' needs one event a step; use dynamics='uniformized'.")
+    if nonpreemptive and options["phantom"]:
+        raise InputError("phantom=True serves empty queues, which discipline='nonpreemptive' never does.")
+    if nonpreemptive and options["idling"]:
+        raise InputError("idling=True needs discipline='preemptive'.")
+
+
+def _check_classes(classes: Sequence[QueueClass], names: Sequence[str]) -> None:
+    if not classes:
+        raise InputError("a network needs at least one class.")
+    if len(set(names)) < len(names):
+        raise InputError(f"two classes share the name {next(n for n in names if names.count(n) > 1)!r}.")
+    if not any(c.arrival > 0 for c in classes):
+        raise InputError("nobody ever arrives: give at least one class an arrival rate.")
+
+
+def _routes(classes: Sequence[QueueClass], names: Sequence[str]) -> list[list[tuple[int, float]]]:
+    """For each class its (destination, probability) list; -1 is out."""
+    routes = []
+    for c in classes:
+        for target in c.route:
+            if target not in names:
+                error = unknown("class", target, names)
+                raise InputError(f"class {c.name!r} is routed to a class that is missing: {error}")
+        listed = [(names.index(target), float(p)) for target, p in c.route.items() if p > 0]
+        out = 1.0 - sum(p for _, p in listed)
+        routes.append([*listed, (-1, out)] if out > 1e-12 else listed)
+    _check_way_out(classes, routes)
+    return routes
+
+
+def _check_way_out(classes: Sequence[QueueClass], routes: Sequence[Sequence[tuple[int, float]]]) -> None:
+    leaves = {i for i, r in enumerate(routes) if any(d < 0 for d, _ in r)}
+    while more := {i for i, r in enumerate(routes) if i not in leaves and any(d in leaves for d, _ in r)}:
+        leaves |= more
+    for i, c in enumerate(classes):
+        if i not in leaves:
+            raise InputError(f"customers of class {c.name!r} can never leave: no route from it leads out.")
+
+
+def _downstream_first(routes: Sequence[Sequence[tuple[int, float]]]) -> Ints:
+    """The classes in an order in which destinations come before sources, as far as cycles allow."""
+    order: list[int] = []
+    left = list(range(len(routes)))
+    while left:
+        ready = [i for i in left if all(d == i or d not in left for d, _ in routes[i])]
+        order.append(ready[0] if ready else left[-1])
+        left.remove(order[-1])
+    return np.array(order, np.int64)

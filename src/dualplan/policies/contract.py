@@ -1,0 +1,70 @@
+"""What a policy is: probabilities of the actions for each state.
+
+A compiled policy is a function over data, like a model (`Code`), and runs inside the simulation loops. A policy that
+cannot be compiled (a network from another library, say) has `code` None and is asked state by state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualplan._kernels.compiler import Kernel
+from dualplan.errors import PolicyError
+from dualplan.models.contract import Model, vector
+from dualplan.types import ArrayLike, Floats, Ints, Json
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyCode:
+    """The compiled function of a policy and the arrays it reads."""
+
+    ints: Ints
+    floats: Floats
+    act: Kernel
+
+
+class Policy:
+    """Maps a state of `model` to probabilities of its actions."""
+
+    def __init__(self, model: Model, name: str, code: PolicyCode | None) -> None:
+        self.model = model
+        self.name = name
+        self.code = code
+
+    def __call__(self, x: ArrayLike) -> Floats:
+        """The probabilities of the actions in state x."""
+        probabilities = self.probabilities(self.model.state(x))
+        check_probabilities(self, np.asarray(x, np.int64), probabilities)
+        return probabilities
+
+    def probabilities(self, x: Ints) -> Floats:
+        """The probabilities in a state known to be one, unchecked."""
+        if self.code is None:
+            raise PolicyError(f"policy {self.name!r} has neither compiled code nor a function.")
+        out = np.empty(len(self.model.actions))
+        self.code.act(self.code.ints, self.code.floats, x, out)
+        return out
+
+    def describe(self) -> Json:
+        """The policy in words and numbers, for reports and saved runs."""
+        return {"name": self.name, "kind": type(self).__name__}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self.model.name!r}>"
+
+
+def check_probabilities(policy: Policy, x: Ints, probabilities: Floats) -> None:
+    """Raise if these are no probabilities of allowed actions."""
+    where = f"policy {policy.name!r} at state {vector(x)}"
+    if probabilities.shape != (len(policy.model.actions),):
+        raise PolicyError(f"{where} gives {probabilities.size} numbers for {len(policy.model.actions)} actions.")
+    if not np.all(probabilities >= 0):
+        raise PolicyError(f"{where} gives a probability of {np.min(probabilities):.6g}.")
+    if abs(probabilities.sum() - 1) > 1e-9:
+        raise PolicyError(f"{where} gives probabilities that sum to {probabilities.sum():.9g}, not 1.")
+    forbidden = np.flatnonzero((probabilities > 0) & ~policy.model.allowed(x))
+    if forbidden.size:
+        a = int(forbidden[0])
+        raise PolicyError(f"{where} chooses action {a} ({policy.model.actions[a]}), which is not allowed there.")

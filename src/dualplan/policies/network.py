@@ -1,0 +1,138 @@
+"""The usual heuristics of queueing networks, all index rules; the rule is in `_kernels/policies.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dualplan._kernels.policies import network_rule
+from dualplan.errors import PolicyError, unknown
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.types import ArrayLike, Floats, Json
+
+
+class NetworkPolicy(Policy):
+    """Each server serves a waiting class c of largest index ``alpha_c + beta_c (x_c - kappa Σ_d R_cd x_d)``.
+
+    `probability` (one number, or one for each server) is how often it does; the rest goes to its other waiting
+    classes in equal parts, or where none waits to idling. `ties` are shared ("uniform") or go to the class that was
+    named first ("first").
+    """
+
+    def __init__(
+        self,
+        network: QueueingNetwork,
+        name: str,
+        alpha: ArrayLike = 0.0,
+        beta: ArrayLike = 0.0,
+        *,
+        kappa: float = 0.0,
+        probability: ArrayLike = 1.0,
+        ties: str = "uniform",
+    ) -> None:
+        if ties not in ("uniform", "first"):
+            raise unknown("rule for ties", ties, ["uniform", "first"])
+        n, servers = len(network.classes), len(network.servers)
+        self.alpha, self.beta = _spread(alpha, n, "alpha"), _spread(beta, n, "beta")
+        self.kappa, self.ties = kappa, ties
+        self.probability = _spread(probability, servers, "probability")
+        if not np.all((self.probability >= 0) & (self.probability <= 1)):
+            raise PolicyError(f"policy {name!r}: probabilities must lie in [0, 1], got {probability!r}.")
+        code = network.code
+        ints = np.append(code.ints, ["uniform", "first"].index(ties))
+        floats = np.concatenate([code.floats, self.alpha, self.beta, self.probability, [kappa]])
+        super().__init__(network, name, PolicyCode(ints, floats, network_rule))
+
+    def describe(self) -> Json:
+        """The numbers of the rule."""
+        return {
+            **super().describe(),
+            "alpha": self.alpha.tolist(),
+            "beta": self.beta.tolist(),
+            "kappa": self.kappa,
+            "probability": self.probability.tolist(),
+            "ties": self.ties,
+        }
+
+
+def _spread(values: ArrayLike, size: int, what: str) -> Floats:
+    array = np.asarray(values, np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and array.size != size):
+        raise PolicyError(f"{what} needs one number or {size} of them, got {array.size}.")
+    return np.broadcast_to(array, (size,)).copy()
+
+
+def longer(network: QueueingNetwork, *, ties: str = "uniform") -> NetworkPolicy:
+    """LONGER (LONGEST): the longest queue of each server."""
+    name = "longer" if ties == "uniform" else "longer-first"
+    return NetworkPolicy(network, name, beta=1.0, ties=ties)
+
+
+def soft_longer(network: QueueingNetwork, probability: ArrayLike) -> NetworkPolicy:
+    """The longest queue with probability p (Banijamali et al. 2019), ties to the class named first."""
+    return NetworkPolicy(network, "soft-longer", beta=1.0, probability=probability, ties="first")
+
+
+def priority(network: QueueingNetwork, order: Sequence[str], *, name: str = "priority") -> NetworkPolicy:
+    """Classes in fixed order of priority; classes that are not named come last, in the network's order."""
+    for c in order:
+        if c not in network.class_names:
+            raise unknown("class", c, network.class_names)
+    full = [*dict.fromkeys(order), *(c for c in network.class_names if c not in order)]
+    return NetworkPolicy(network, name, alpha=[-float(full.index(c)) for c in network.class_names], ties="first")
+
+
+def lbfs(network: QueueingNetwork) -> NetworkPolicy:
+    """Last buffer first served: the class with the fewest stages still to go, ties to the class named first."""
+    return NetworkPolicy(network, "lbfs", alpha=-_stages_to_go(network), ties="first")
+
+
+def fbfs(network: QueueingNetwork) -> NetworkPolicy:
+    """First buffer first served: the class with the most stages still to go, ties to the class named first."""
+    return NetworkPolicy(network, "fbfs", alpha=_stages_to_go(network), ties="first")
+
+
+def c_mu(network: QueueingNetwork) -> NetworkPolicy:
+    """The cμ rule: the class with the largest holding cost times service rate."""
+    return NetworkPolicy(network, "c-mu", alpha=[c.holding * c.service for c in network.classes], ties="first")
+
+
+def max_weight(network: QueueingNetwork) -> NetworkPolicy:
+    """MaxWeight: the largest holding cost × service rate × queue length."""
+    return NetworkPolicy(network, "max-weight", beta=[c.holding * c.service for c in network.classes])
+
+
+def max_pressure(network: QueueingNetwork) -> NetworkPolicy:
+    """MaxPressure (back-pressure): the largest service rate × (queue length − expected next queue length)."""
+    return NetworkPolicy(network, "max-pressure", beta=[c.service for c in network.classes], kappa=1.0)
+
+
+def random(network: QueueingNetwork) -> NetworkPolicy:
+    """Any waiting class, all equally likely."""
+    return NetworkPolicy(network, "random")
+
+
+HEURISTICS: dict[str, Callable[[QueueingNetwork], Policy]] = {
+    "longer": longer,
+    "longer-first": lambda network: longer(network, ties="first"),
+    "lbfs": lbfs,
+    "fbfs": fbfs,
+    "c-mu": c_mu,
+    "max-weight": max_weight,
+    "max-pressure": max_pressure,
+    "random": random,
+}
+
+
+def _stages_to_go(network: QueueingNetwork) -> Floats:
+    """The expected number of services before a customer of each class leaves."""
+    n = len(network.classes)
+    matrix = np.eye(n)
+    for i, routes in enumerate(network.routes):
+        for d, p in routes:
+            if d >= 0:
+                matrix[i, d] -= p
+    stages = np.linalg.solve(matrix, np.ones(n))
+    return np.asarray(np.round(stages, 9))
