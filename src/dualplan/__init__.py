@@ -1,1 +1,52 @@
-"""dualplan."""
+"""Planning in Markov decision processes that are fully specified but too large to enumerate.
+
+The flow, one plain object an arrow: model -> policy -> evaluation.
+"""
+
+from dualplan import policies
+from dualplan.criteria import Average, Discounted
+from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
+from dualplan.evaluation import Comparison, Evaluation, compare, evaluate
+from dualplan.intervals import Interval
+from dualplan.models.check import CheckReport, check_model
+from dualplan.models.contract import Box, Model
+from dualplan.models.event import EventModel
+from dualplan.models.load import load
+from dualplan.models.queueing import QueueClass, QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
+from dualplan.models.tabular import TabularModel
+from dualplan.policies.contract import Policy
+from dualplan.runs import Run
+from dualplan.status import Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Average",
+    "Box",
+    "CheckReport",
+    "Comparison",
+    "Discounted",
+    "DualplanError",
+    "Evaluation",
+    "EventModel",
+    "InputError",
+    "Interval",
+    "MissingError",
+    "Model",
+    "ModelError",
+    "Policy",
+    "PolicyError",
+    "QueueClass",
+    "QueueingNetwork",
+    "Run",
+    "RunError",
+    "SimulatorModel",
+    "Status",
+    "TabularModel",
+    "check_model",
+    "compare",
+    "evaluate",
+    "load",
+    "policies",
+]

@@ -1,0 +1,35 @@
+"""Policies: from tables and functions, and the usual heuristics of networks, inventories and admission."""
+
+from dualplan.policies.admission import threshold
+from dualplan.policies.inventory import base_stock, capped_base_stock, myopic
+from dualplan.policies.network import (
+    NetworkPolicy,
+    c_mu,
+    fbfs,
+    lbfs,
+    longer,
+    max_pressure,
+    max_weight,
+    priority,
+    soft_longer,
+)
+from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
+
+__all__ = [
+    "FunctionPolicy",
+    "NetworkPolicy",
+    "TablePolicy",
+    "base_stock",
+    "c_mu",
+    "capped_base_stock",
+    "fbfs",
+    "lbfs",
+    "longer",
+    "max_pressure",
+    "max_weight",
+    "myopic",
+    "priority",
+    "random_policy",
+    "soft_longer",
+    "threshold",
+]

@@ -1,0 +1,55 @@
+"""What is minimised: the average loss a step, or the discounted sum of losses from a start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualplan.errors import InputError
+from dualplan.models.contract import Model
+from dualplan.types import Floats, Ints, Json
+
+
+@dataclass(frozen=True)
+class Average:
+    """The long-run average loss; per unit of time for models in continuous time."""
+
+    def describe(self) -> Json:
+        """For saved runs."""
+        return {"criterion": "average"}
+
+
+@dataclass(frozen=True)
+class Discounted:
+    """Σ_t γ^t ℓ(x_t, a_t) from `start`: a state, or pairs (state, probability); by default the model's own start."""
+
+    gamma: float
+    start: Any = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma < 1:
+            raise InputError(f"gamma must lie strictly between 0 and 1, got {self.gamma!r}.")
+
+    def start_distribution(self, model: Model) -> tuple[Ints, Floats]:
+        """The start states and their probabilities."""
+        if self.start is None:
+            return model.start[None, :].copy(), np.ones(1)
+        if isinstance(self.start, (list, tuple)) and self.start and isinstance(self.start[0], (list, tuple)):
+            pairs = [(model.state(x), float(p)) for x, p in self.start]
+        else:
+            pairs = [(model.state(self.start), 1.0)]
+        weights = np.array([p for _, p in pairs])
+        if (weights < 0).any() or abs(weights.sum() - 1) > 1e-9:
+            raise InputError(f"the start distribution sums to {weights.sum():.9g}, not 1.")
+        return np.array([x for x, _ in pairs]), weights
+
+    def describe(self) -> Json:
+        """For saved runs."""
+        return {"criterion": "discounted", "gamma": self.gamma, "start": self.start}
+
+
+
+
+Criterion = Average | Discounted

@@ -1,0 +1,90 @@
+"""Admission control to a queue with several servers, in continuous time.
+
+Customers of K classes arrive at rates λ_k; each may be admitted, if the system has room, or turned away at the cost
+r_k. The state is (customers in the system, class of the customer at the door, 0 for none). With n customers after the
+decision, the next event is an arrival of class k at rate λ_k or a completion at rate μ·min(n, servers); uniformization
+with Λ = Σλ_k + μ·servers makes this a chain, and losses are per unit of time: holding·n + Λ·r_k where class k is turned
+away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualplan.errors import InputError
+from dualplan.models.event import EventModel
+
+if TYPE_CHECKING:
+    from dualplan.policies.contract import Policy
+
+
+class AdmissionControl(EventModel):
+    """Whom to let in to a multi-server queue."""
+
+    def __init__(
+        self,
+        *,
+        servers: int = 5,
+        room: int = 20,
+        arrivals: Sequence[float] = (2.0, 2.0),
+        service: float = 1.0,
+        rejection: Sequence[float] = (10.0, 2.0),
+        holding: float = 1.0,
+    ) -> None:
+        rates, costs = np.array(arrivals, np.float64), np.array(rejection, np.float64)
+        if rates.ndim != 1 or rates.shape != costs.shape or (rates <= 0).any() or (costs < 0).any():
+            raise InputError("admission needs as many rejection costs (>= 0) as arrival rates (> 0).")
+        if not 1 <= servers <= room or service <= 0 or holding < 0:
+            raise InputError("admission needs 1 <= servers <= room, service > 0 and holding >= 0.")
+        self.servers, self.room, self.classes = servers, room, rates.size
+        self.rate = float(rates.sum() + servers * service)
+        super().__init__(
+            lower=[0, 0],
+            upper=[room, rates.size],
+            actions=["reject", "admit"],
+            events=rates.size + 2,  # nothing, an arrival of each class, a completion
+            **_functions(servers, room, rates / self.rate, service / self.rate, costs * self.rate, holding),
+            jumps=[(n, k) for n in (-1, 0, 1) for k in range(-rates.size, rates.size + 1)],
+            loss_bounds=(0.0, float(holding * room + self.rate * costs.max())),
+            coordinates=["in system", "at the door"],
+            name="admission",
+        )
+
+    @property
+    def policies(self) -> Mapping[str, Callable[[], Policy]]:
+        """Thresholds, everybody, nobody; see `policies/admission.py`."""
+        from dualplan.policies import admission as heuristics
+
+        return {name: (lambda make=make: make(self)) for name, make in heuristics.HEURISTICS.items()}
+
+
+def _functions(servers: int, room: int, lam: Any, mu: float, costs: Any, holding: float) -> dict[str, Any]:
+    classes = lam.size
+
+    def probability(x, a, e):  # type: ignore[no-untyped-def]
+        busy = min(x[0] + a, servers) * mu
+        if e == 0:
+            return (servers * mu) - busy
+        if e <= classes:
+            return lam[e - 1]
+        return busy
+
+    def move(x, a, e):  # type: ignore[no-untyped-def]
+        n = x[0] + a
+        if e == 0:
+            return (n, 0)
+        if e <= classes:
+            return (n, e)
+        return (n - 1, 0)
+
+    def loss(x, a):  # type: ignore[no-untyped-def]
+        turned_away = costs[x[1] - 1] if x[1] > 0 and a == 0 else 0.0
+        return holding * x[0] + turned_away
+
+    def allowed(x, a):  # type: ignore[no-untyped-def]
+        return a == 0 or (x[1] > 0 and x[0] < room)
+
+    return {"probability": probability, "move": move, "loss": loss, "allowed": allowed}

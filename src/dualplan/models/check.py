@@ -1,0 +1,293 @@
+"""Does a model keep its contract?
+
+Checked on every pair (x, a) where that is cheap, otherwise on pairs met by random walks and, in a bounded box, on
+random states and corners: at least one action is allowed; losses are finite; rows sum to 1; probabilities lie in
+[0, 1]; next states stay in the box; predecessors are exactly the transpose of forward; and the simulator draws from the
+forward law (a chi-square test over all pairs at the level of `SIGNIFICANCE`, and no draw outside the list).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from dualplan._kernels import philox
+from dualplan.errors import ModelError
+from dualplan.models.contract import UNBOUNDED, Model, vector
+from dualplan.models.simulator import SimulatorModel
+from dualplan.types import Ints, Json
+
+EXHAUSTIVE_PAIRS = 4_000
+SIGNIFICANCE = 1e-6
+TOLERANCE = 1e-9
+STREAM = 2  # of random numbers
+DRAWS = 400  # simulated next states of a pair
+SIMULATED_PAIRS = 200
+FAR = 1_000  # how far out random states go in unbounded coordinates
+
+Pair = tuple[Ints, int]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was checked, on how many pairs, and the first thing found wrong (None: nothing)."""
+
+    model: str
+    pairs: int
+    exhaustive: bool
+    checked: tuple[str, ...]
+    skipped: tuple[str, ...]
+    simulator_p_value: float | None
+    problem: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found wrong."""
+        return self.problem is None
+
+    def to_json(self) -> Json:
+        """Everything as plain values."""
+        return {
+            "model": self.model,
+            "ok": self.ok,
+            "pairs": self.pairs,
+            "exhaustive": self.exhaustive,
+            "checked": list(self.checked),
+            "skipped": list(self.skipped),
+            "simulator_p_value": self.simulator_p_value,
+            "problem": self.problem,
+        }
+
+
+def check_model(
+    model: Model, *, pairs: int = 1_000, seed: int = 0, progress: Callable[[int, int], None] | None = None
+) -> CheckReport:
+    """Look for violations of the contract; the first one found is described in the report."""
+    chosen, exhaustive = _pairs(model, pairs, seed)
+    checked: list[str] = []
+    skipped: list[str] = []
+    p_value: float | None = None
+    problem: str | None = None
+    try:
+        if isinstance(model, SimulatorModel):
+            skipped += ["forward law", "predecessors", "simulator against forward law: only the simulator is known"]
+            _walk(model, pairs, seed)
+            checked.append("simulator")
+        else:
+            p_value = _check_all(model, chosen, seed, checked, skipped, progress)
+    except ModelError as error:
+        problem = str(error)
+    return CheckReport(model.name, len(chosen), exhaustive, tuple(checked), tuple(skipped), p_value, problem)
+
+
+def _check_all(
+    model: Model,
+    pairs: list[Pair],
+    seed: int,
+    checked: list[str],
+    skipped: list[str],
+    progress: Callable[[int, int], None] | None,
+) -> float | None:
+    for i, (x, a) in enumerate(pairs):
+        _check_pair(model, x, a)
+        if progress is not None:
+            progress(i + 1, len(pairs))
+    checked += ["losses", "forward law"] if model.has_forward else ["losses"]
+    if not model.has_forward:
+        skipped.append(f"forward law: {model.why_no_forward}")
+        return None
+    if model.has_predecessors:
+        for x, a in pairs:
+            _check_transpose(model, x, a)
+        checked.append("predecessors")
+    else:
+        skipped.append(f"predecessors: {model.why_no_predecessors}")
+    p_value = _check_simulator(model, pairs, seed)
+    checked.append("simulator")
+    return p_value
+
+
+def _check_pair(model: Model, x: Ints, a: int) -> None:
+    where = f"model {model.name!r} at x={vector(x)}, a={a}"
+    diagnose = getattr(model, "diagnose", None)
+    if diagnose is not None:
+        diagnose(x, a)
+    if not np.isfinite(model.loss(x, a)):
+        raise ModelError(f"{where}: the loss is not finite.")
+    if not model.has_forward:
+        return
+    row = model.forward(x, a)
+    for y, p in zip(row.states, row.probabilities, strict=True):
+        if not model.box.contains(y):
+            raise ModelError(f"{where}: x'={vector(y)} lies outside the box.")
+        if not 0 <= p <= 1 + TOLERANCE:
+            raise ModelError(f"{where}: x'={vector(y)} has the probability {p:.9g}.")
+    if abs(row.probabilities.sum() - 1) > TOLERANCE:
+        raise ModelError(f"{where}: the probabilities sum to {row.probabilities.sum():.9g}, not 1.")
+
+
+def _check_transpose(model: Model, x: Ints, a: int) -> None:
+    """Forward of (x, a) must be found again in the predecessors, and the predecessors of x in forward."""
+    row = model.forward(x, a)
+    for y, p in zip(row.states, row.probabilities, strict=True):
+        _same_probability(model, x, a, y, p, _backward(model, x, a, y))
+    before = model.predecessors(x)
+    for z, b, p in zip(before.states, before.actions, before.probabilities, strict=True):
+        if not model.box.contains(z) or not model.allowed(z)[b]:
+            raise ModelError(f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, which is "
+                             "no allowed pair.")  # fmt: skip
+        _same_probability(model, z, int(b), x, _forward(model, z, int(b), x), p)
+
+
+def _same_probability(model: Model, x: Ints, a: int, y: Ints, forward: float, backward: float) -> None:
+    if abs(forward - backward) > TOLERANCE:
+        raise ModelError(
+            f"model {model.name!r}: x={vector(x)}, a={a} leads to x'={vector(y)} with probability {forward:.9g} by the "
+            f"forward law but {backward:.9g} by the predecessors."
+        )
+
+
+def _forward(model: Model, x: Ints, a: int, y: Ints) -> float:
+    row = model.forward(x, a)
+    return float(row.probabilities[(row.states == y).all(axis=1)].sum())
+
+
+def _backward(model: Model, x: Ints, a: int, y: Ints) -> float:
+    before = model.predecessors(y)
+    return float(before.probabilities[(before.states == x).all(axis=1) & (before.actions == a)].sum())
+
+
+def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
+    """The p-value of a chi-square test that the simulator draws from the forward law."""
+    code = model.code
+    step = code.step
+    total, freedom = 0.0, 0
+    chosen = pairs[:: max(1, len(pairs) // SIMULATED_PAIRS)]
+    nothing = np.zeros(len(code.counters))
+    for i, (x, a) in enumerate(chosen):
+        row = model.forward(x, a)
+        index = {y.tobytes(): k for k, y in enumerate(row.states)}
+        counts = np.zeros(len(index))
+        rng = philox.generator(seed, STREAM, i)
+        out = np.empty_like(x)
+        for t in range(DRAWS):
+            philox.seek(rng, t)
+            loss = step(code.ints, code.floats, x, a, rng, out, nothing)
+            if out.tobytes() not in index:
+                raise ModelError(
+                    f"model {model.name!r}: at x={vector(x)}, a={a} the simulator went to x'={vector(out)}, which the "
+                    "forward law does not list."
+                )
+            counts[index[out.tobytes()]] += 1
+        if abs(loss - model.loss(x, a)) > TOLERANCE * max(1.0, abs(loss)):
+            raise ModelError(f"model {model.name!r}: at x={vector(x)}, a={a} the simulator's loss is not the loss.")
+        statistic, degrees = _chi_square(counts, row.probabilities * DRAWS)
+        total, freedom = total + statistic, freedom + degrees
+    p_value = float(stats.chi2.sf(total, freedom)) if freedom else 1.0
+    if p_value < SIGNIFICANCE:
+        raise ModelError(
+            f"model {model.name!r}: the simulator does not draw from the forward law (chi-square {total:.0f} on "
+            f"{freedom} degrees of freedom, p = {p_value:.1e})."
+        )
+    return p_value
+
+
+def _chi_square(observed: Ints, expected: Ints) -> tuple[float, int]:
+    """The statistic and its degrees of freedom, rare outcomes taken together."""
+    rare = expected < 5
+    seen = np.append(observed[~rare], observed[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
+    if wanted[-1] < 5:  # too rare even together: count them with the most likely outcome
+        top = int(np.argmax(wanted[:-1])) if wanted.size > 1 else 0
+        seen[top] += seen[-1] if wanted.size > 1 else 0
+        wanted[top] += wanted[-1] if wanted.size > 1 else 0
+        seen, wanted = seen[:-1], wanted[:-1]
+    return (float(((seen - wanted) ** 2 / wanted).sum()), wanted.size - 1) if wanted.size > 1 else (0.0, 0)
+
+
+def _pairs(model: Model, wanted: int, seed: int) -> tuple[list[Pair], bool]:
+    """All allowed pairs of a small model, or a sample of a large one."""
+    if isinstance(model, SimulatorModel):
+        return [], False
+    count = model.box.count
+    if count is not None and count * len(model.actions) <= EXHAUSTIVE_PAIRS:
+        every = [(x, int(a)) for x in map(model.box.state, range(count)) for a in _allowed(model, x)]
+        return every, True
+    rng = np.random.default_rng(seed)
+    states = sampled_states(model, max(wanted // 2, 1), seed)
+    picked: list[Pair] = []
+    for x in states:
+        may = _allowed(model, x)
+        picked += [(x, int(a)) for a in rng.choice(may, min(2, may.size), replace=False)]
+    return picked[:wanted], False
+
+
+def _allowed(model: Model, x: Ints) -> Ints:
+    may = np.flatnonzero(model.allowed(x))
+    if may.size == 0:
+        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(x)}.")
+    return may
+
+
+def sampled_states(model: Model, count: int, seed: int) -> Iterator[Ints]:
+    """States to try: half on random walks from the start, half anywhere in the box, its faces included."""
+    rng = np.random.default_rng(seed)
+    for x in _wander(model, count - count // 2, rng):
+        yield x
+    lower, upper = model.box.lower, model.box.upper
+    top = np.where(upper == UNBOUNDED, lower + FAR, upper)
+    for _ in range(count // 2):
+        x = rng.integers(lower, top, endpoint=True)
+        face = rng.random(x.size)
+        x = np.where(face < 0.25, lower, np.where(face > 0.75, top, x))
+        # steps beside the faces are where buffers fill and empty
+        yield np.clip(x + rng.integers(-1, 2, x.size), lower, top).astype(np.int64)
+
+
+def _wander(model: Model, count: int, rng: np.random.Generator) -> Iterator[Ints]:
+    from dualplan.models.event import EventModel
+
+    x = model.start
+    for _ in range(count):
+        yield x
+        for _ in range(5):
+            if isinstance(model, EventModel):  # in Python, so that mistakes are named and nothing is compiled yet
+                x = _python_step(model, x, rng)
+            elif model.has_forward:
+                row = model.forward(x, int(rng.choice(_allowed(model, x))))
+                x = row.states[rng.choice(len(row.states), p=row.probabilities / row.probabilities.sum())]
+            else:
+                code, out = model.code, np.empty_like(x)
+                words = philox.generator(int(rng.integers(2**63)), STREAM, 0)
+                a = int(rng.choice(_allowed(model, x)))
+                code.step(code.ints, code.floats, x, a, words, out, np.zeros(len(code.counters)))
+                x = out
+
+
+def _python_step(model: Model, x: Ints, rng: np.random.Generator) -> Ints:
+    from dualplan.models.event import EventModel
+
+    assert isinstance(model, EventModel)
+    may = [a for a in range(len(model.actions)) if model.call("allowed", x, a)]
+    if not may:
+        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(x)}.")
+    a = int(rng.choice(may))
+    model.diagnose(x, a)
+    weights = np.array([model.call("probability", x, a, e) for e in range(model.events)], np.float64).clip(0)
+    event = int(rng.choice(model.events, p=weights / weights.sum()))
+    return np.atleast_1d(np.asarray(model.call("move", x, a, event), np.int64))
+
+
+def _walk(model: SimulatorModel, steps: int, seed: int) -> None:
+    """Simulate under random actions; the session checks every answer."""
+    rng = np.random.default_rng(seed)
+    session = model.session()
+    x = session.reset(rng)
+    for _ in range(steps):
+        a = int(rng.choice(_allowed(model, x)))
+        x, _, ended = model.checked(session.step(x, a, rng), x, a)
+        if ended:
+            x = session.reset(rng)

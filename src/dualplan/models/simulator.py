@@ -1,0 +1,142 @@
+"""Models of which only a simulator is known: a function of the user's, or a Gymnasium environment.
+
+Methods that look at single states and next states are out of reach here and say so; simulation and everything built
+on it works. These models run in Python, one step at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from dualplan.errors import InputError, MissingError, ModelError
+from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, vector
+from dualplan.types import ArrayLike, Bools, Ints
+
+Generator = np.random.Generator
+
+
+class Session(Protocol):
+    """One simulated trajectory in progress."""
+
+    def reset(self, rng: Generator) -> Ints:
+        """Start anew; the first state."""
+
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:
+        """The next state, the loss, and whether the episode has ended."""
+
+
+class SimulatorModel(Model):
+    """A model from ``step(x, a, rng) -> (next state, loss)``, with `rng` a NumPy generator.
+
+    All randomness must come from `rng`: each step gets its own place in a counter-based stream, so that results can
+    be repeated and policies compared on the same random numbers. A third returned value, if true, ends an episode:
+    under the average criterion the next one then starts from `start`; under the discounted one no more losses follow.
+    """
+
+    def __init__(
+        self,
+        *,
+        lower: Sequence[int],
+        upper: Sequence[int | float | None],
+        actions: Sequence[str] | int,
+        step: Callable[..., Any] | None = None,
+        session: Callable[[], Session] | None = None,
+        allowed: Callable[[Ints, int], bool] | None = None,
+        start: ArrayLike | None = None,
+        loss_bounds: tuple[float, float] | None = None,
+        coordinates: Sequence[str] | None = None,
+        name: str = "simulator",
+    ) -> None:
+        if (step is None) == (session is None):
+            raise InputError("a SimulatorModel needs either step=... or session=...")
+        self.name = name
+        self.box = Box.of(lower, upper)
+        self.actions = tuple(f"action {a}" for a in range(actions)) if isinstance(actions, int) else tuple(actions)
+        self.coordinates = tuple(coordinates or (f"x{i + 1}" for i in range(self.box.dim)))
+        self.start = self.state(self.box.lower if start is None else start)
+        self._step = step
+        self._session = session
+        self._allowed = allowed
+        self._loss_bounds = loss_bounds
+
+    @staticmethod
+    def from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
+        """A Gymnasium environment with discrete observations and actions; losses are negative rewards."""
+        from dualplan.models.gymnasium import simulator_from_gymnasium
+
+        return simulator_from_gymnasium(environment, **options)
+
+    @property
+    def code(self) -> Code:
+        """There is none: the simulator is Python."""
+        raise MissingError(
+            f"model {self.name!r} is only a simulator: it has no losses, next states or predecessors to look up, and "
+            "methods that need them do not work on it."
+        )
+
+    @property
+    def has_forward(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def has_predecessors(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a simulation adds up."""
+        return ("steps", "loss", *self.coordinates)
+
+    @property
+    def loss_bounds(self) -> tuple[float, float] | None:
+        """As given by the user."""
+        return self._loss_bounds
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the state vector is all there is, so that an interrupted simulation can go on."""
+        return self._session is None
+
+    def allowed(self, x: ArrayLike) -> Bools:
+        """Which actions may be chosen in x."""
+        if self._allowed is None:
+            return np.ones(len(self.actions), bool)
+        state = self.state(x)
+        return np.array([bool(self._allowed(state, a)) for a in range(len(self.actions))])
+
+    def session(self) -> Session:
+        """Begin a trajectory."""
+        return self._session() if self._session is not None else _FunctionSession(self, self._step)
+
+    def checked(self, result: Any, x: Ints, a: int) -> tuple[Ints, float, bool]:
+        """A simulator's answer as (state, loss, ended), or an error that names what is wrong."""
+        where = f"model {self.name!r}: `step` at x={vector(x)}, a={a}"
+        if not isinstance(result, tuple) or len(result) not in (2, 3):
+            raise ModelError(f"{where} must return (next state, loss) or (next state, loss, ended), got {result!r}.")
+        y = np.atleast_1d(np.asarray(result[0]))
+        if y.shape != (self.box.dim,) or y.dtype.kind not in "iub":
+            raise ModelError(f"{where} gives the state {result[0]!r}; a state has {self.box.dim} integer coordinates.")
+        if not self.box.contains(y) or np.abs(y).max() > LARGEST_COORDINATE:
+            raise ModelError(f"{where} leaves the box: x'={vector(y)}.")
+        if not np.isfinite(result[1]):
+            raise ModelError(f"{where} gives the loss {result[1]!r}, not a finite number.")
+        return y.astype(np.int64), float(result[1]), bool(result[2]) if len(result) == 3 else False
+
+
+class _FunctionSession:
+    """A trajectory of a user's function, which keeps nothing but the state."""
+
+    def __init__(self, model: SimulatorModel, step: Any) -> None:
+        self.model = model
+        self._step = step
+
+    def reset(self, rng: Generator) -> Ints:  # noqa: ARG002 - a fixed start needs no randomness
+        return self.model.start
+
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:
+        return self.model.checked(self._step(x.copy(), a, rng), x, a)

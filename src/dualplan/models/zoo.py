@@ -1,0 +1,232 @@
+"""Named instances: functions from parameters to models. `INSTANCES` is the list that the command line shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan.errors import InputError, unknown
+from dualplan.models.admission import AdmissionControl
+from dualplan.models.contract import Model
+from dualplan.models.inventory import LostSales
+from dualplan.models.queueing import QueueClass, QueueingNetwork
+from dualplan.models.tabular import TabularModel
+
+Buffers = Sequence[int | None] | int | None
+
+
+def four_queue(
+    buffers: Buffers = (38, 25, 25, 38),
+    arrivals: Sequence[float] = (0.08, 0.08),
+    services: Sequence[float] = (0.12, 0.12, 0.28, 0.28),
+    penalty: float = 0.0,
+    **options: Any,
+) -> QueueingNetwork:
+    """The Rybko–Stolyar network of the paper: queues 1→2→out and 3→4→out, servers {1, 4} and {2, 3}.
+
+    The paper's text to the letter is dynamics=bernoulli, full=lose, phantom=true.
+    """
+    sizes = _spread("buffers", buffers, 4)
+    mu, lam = _numbers("services", services, 4), _numbers("arrivals", arrivals, 2)
+    classes = [
+        QueueClass("1", "S1", mu[0], lam[0], sizes[0], penalty=penalty, route={"2": 1.0}),
+        QueueClass("2", "S2", mu[1], 0.0, sizes[1], penalty=penalty),
+        QueueClass("3", "S2", mu[2], lam[1], sizes[2], penalty=penalty, route={"4": 1.0}),
+        QueueClass("4", "S1", mu[3], 0.0, sizes[3], penalty=penalty),
+    ]
+    return QueueingNetwork(classes, name="four-queue", **options)
+
+
+CRISS_CROSS_LOADS = {"light": 0.3, "medium": 0.6, "heavy": 0.9}
+
+
+def criss_cross(
+    load: str = "light", balanced: bool = False, buffers: Buffers = None, penalty: float = 0.0, **options: Any
+) -> QueueingNetwork:
+    """The criss-cross network (Dai & Gluzman): classes 1 and 2 at server 1, class 1 goes on to class 3 at server 2.
+
+    The second server's rate is 1.5, balanced 1. Server 1 has load λ and server 2 λ/1.5 (balanced: λ).
+    """
+    if load not in CRISS_CROSS_LOADS:
+        raise unknown("load", str(load), CRISS_CROSS_LOADS)
+    rate = CRISS_CROSS_LOADS[load]
+    sizes = _spread("buffers", buffers, 3)
+    classes = [
+        QueueClass("1", "S1", 2.0, rate, sizes[0], penalty=penalty, route={"3": 1.0}),
+        QueueClass("2", "S1", 2.0, rate, sizes[1], penalty=penalty),
+        QueueClass("3", "S2", 1.0 if balanced else 1.5, 0.0, sizes[2], penalty=penalty),
+    ]
+    return QueueingNetwork(classes, name="criss-cross", **{"time": "continuous", **options})
+
+
+def six_class(
+    stations: int = 2, buffers: Buffers = None, penalty: float = 0.0, arrival: float = 9 / 140, **options: Any
+) -> QueueingNetwork:
+    """The re-entrant family (Bertsimas, Nasrabadi & Paschalidis 2015; Dai & Gluzman): L stations of three classes.
+
+    The first route passes all stations twice (1→4→…→2→5→…→out), the second once (3→6→…→out). Mean service times are
+    8, 2, 4 at odd stations and 6, 7, 1 at even ones, so each station has load 0.9.
+    """
+    if stations < 1:
+        raise InputError(f"stations must be at least 1, got {stations}.")
+    sizes = _spread("buffers", buffers, 3 * stations)
+    first = [3 * s + 1 for s in range(stations)] + [3 * s + 2 for s in range(stations)]
+    second = [3 * s + 3 for s in range(stations)]
+    following = {a: b for route in (first, second) for a, b in zip(route, route[1:], strict=False)}
+    means = (8.0, 2.0, 4.0), (6.0, 7.0, 1.0)
+    classes = [
+        QueueClass(
+            str(c),
+            f"S{(c - 1) // 3 + 1}",
+            1.0 / means[(c - 1) // 3 % 2][(c - 1) % 3],
+            arrival if c in (1, 3) else 0.0,
+            sizes[c - 1],
+            penalty=penalty,
+            route={str(following[c]): 1.0} if c in following else {},
+        )
+        for c in range(1, 3 * stations + 1)
+    ]
+    return QueueingNetwork(classes, name="six-class", **{"time": "continuous", **options})
+
+
+def eight_queue(
+    buffers: Buffers = None,
+    arrivals: Sequence[float] = (0.1, 0.1),
+    services: Sequence[float] = (4 / 7.5, 2 / 7.5, 3 / 7.5, 3.1 / 7.5, 3 / 7.5, 2.2 / 7.5, 3 / 7.5, 2.5 / 7.5),
+    penalty: float = 0.0,
+    **options: Any,
+) -> QueueingNetwork:
+    """Eight queues, servers {1, 3, 8}, {2, 6}, {4, 5, 7}, routes 1→2→3 and 4→5→6→7→8 (Banijamali et al. 2019)."""
+    sizes, mu = _spread("buffers", buffers, 8), _numbers("services", services, 8)
+    lam = _numbers("arrivals", arrivals, 2)
+    servers = ["S1", "S2", "S1", "S3", "S3", "S2", "S3", "S1"]
+    following = {1: 2, 2: 3, 4: 5, 5: 6, 6: 7, 7: 8}
+    classes = [
+        QueueClass(
+            str(c),
+            servers[c - 1],
+            mu[c - 1],
+            {1: lam[0], 4: lam[1]}.get(c, 0.0),
+            sizes[c - 1],
+            penalty=penalty,
+            route={str(following[c]): 1.0} if c in following else {},
+        )
+        for c in range(1, 9)
+    ]
+    return QueueingNetwork(classes, name="eight-queue", **{"time": "continuous", **options})
+
+
+def tandem(
+    queues: int = 100,
+    servers: int = 50,
+    arrival: float = 0.5,
+    service: float = 1.0,
+    buffers: Buffers = None,
+    **options: Any,
+) -> QueueingNetwork:
+    """A line of queues, each customer passing all of them; queue i belongs to server i mod `servers`."""
+    if not 1 <= servers <= queues:
+        raise InputError(f"tandem needs 1 <= servers <= queues, got {servers} and {queues}.")
+    visits = -(-queues // servers)
+    sizes = _spread("buffers", buffers, queues)
+    classes = [
+        QueueClass(
+            str(i + 1),
+            f"S{i % servers + 1}",
+            visits * service,
+            arrival if i == 0 else 0.0,
+            sizes[i],
+            route={str(i + 2): 1.0} if i + 1 < queues else {},
+        )
+        for i in range(queues)
+    ]
+    return QueueingNetwork(classes, name="tandem", **{"time": "continuous", "decisions": "per-server", **options})
+
+
+def lost_sales(
+    lead_time: int = 4,
+    demand: float = 5.0,
+    holding: float = 1.0,
+    penalty: float = 4.0,
+    capacity: int | None = None,
+    max_order: int | None = None,
+) -> LostSales:
+    """Inventory with lost sales, Poisson demand and a lead time (Zipkin 2008)."""
+    return LostSales(
+        lead_time=lead_time, demand=demand, holding=holding, penalty=penalty, capacity=capacity, max_order=max_order
+    )
+
+
+def admission(
+    servers: int = 5,
+    room: int = 20,
+    arrivals: Sequence[float] = (2.0, 2.0),
+    service: float = 1.0,
+    rejection: Sequence[float] = (10.0, 2.0),
+    holding: float = 1.0,
+) -> AdmissionControl:
+    """Admission of two classes to a queue with five servers."""
+    return AdmissionControl(
+        servers=servers, room=room, arrivals=arrivals, service=service, rejection=rejection, holding=holding
+    )
+
+
+def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1) -> TabularModel:
+    """Wait or cut: a forest of growing age that may burn (pymdptoolbox's `forest`), its rewards as negative losses."""
+    if ages < 2 or not 0 <= fire <= 1:
+        raise InputError("forest needs ages >= 2 and 0 <= fire <= 1.")
+    wait, chop = np.zeros((ages, ages)), np.zeros((ages, ages))
+    wait[:, 0] = fire
+    for age in range(ages):
+        wait[age, min(age + 1, ages - 1)] += 1 - fire
+    chop[:, 0] = 1.0
+    rewards = np.zeros((ages, 2))
+    rewards[1:, 1] = 1.0
+    rewards[-1] = old, cut
+    return TabularModel.from_rewards([wait, chop], rewards, actions=("wait", "cut"), name="forest")
+
+
+def garnet(states: int = 100, actions: int = 4, branching: int = 5, seed: int = 0) -> TabularModel:
+    """A random model: every pair leads to `branching` random states with random probabilities, losses in [0, 1]."""
+    if not 1 <= branching <= states or actions < 1:
+        raise InputError("garnet needs 1 <= branching <= states and actions >= 1.")
+    rng = np.random.default_rng(seed)
+    rows, columns, values = [], [], []
+    for pair in range(states * actions):
+        cuts = np.sort(rng.random(branching - 1))
+        rows += [pair] * branching
+        columns += rng.choice(states, branching, replace=False).tolist()
+        values += np.diff(cuts, prepend=0.0, append=1.0).tolist()
+    table = sp.csr_array((values, (rows, columns)), shape=(states * actions, states))
+    return TabularModel(table, rng.random((states, actions)), name="garnet")
+
+
+INSTANCES: dict[str, Callable[..., Model]] = {
+    "four-queue": four_queue,
+    "criss-cross": criss_cross,
+    "six-class": six_class,
+    "eight-queue": eight_queue,
+    "tandem": tandem,
+    "lost-sales": lost_sales,
+    "admission": admission,
+    "forest": forest,
+    "garnet": garnet,
+}
+
+
+def _spread(name: str, values: Buffers, count: int) -> list[int | None]:
+    """One buffer for all classes, or one for each."""
+    if values is None or isinstance(values, (int, float)):
+        values = [values] * count  # type: ignore[list-item]
+    if len(values) != count:
+        raise InputError(f"{name} needs one number or {count} of them, got {len(values)}.")
+    return [None if v is None or v == np.inf else v for v in values]
+
+
+def _numbers(name: str, values: Sequence[float], count: int) -> list[float]:
+    if not isinstance(values, Sequence) or len(values) != count:
+        raise InputError(f"{name} needs {count} numbers, got {values!r}.")
+    return [float(v) for v in values]

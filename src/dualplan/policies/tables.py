@@ -1,0 +1,132 @@
+"""Policies from a table, from a function of the state, and the uniformly random one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.errors import NumbaError
+
+from dualplan._kernels.compiler import ACT, Kernel, user_kernel
+from dualplan._kernels.policies import table_rule
+from dualplan.errors import PolicyError
+from dualplan.models.contract import Model, vector
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.types import ArrayLike, Floats, Ints
+
+
+class TablePolicy(Policy):
+    """One row for each state of a bounded box, in the order of `Box.index`: actions, or probabilities of actions."""
+
+    def __init__(self, model: Model, table: ArrayLike, *, name: str = "table") -> None:
+        rows = np.asarray(table)
+        count, actions = model.box.count, len(model.actions)
+        if rows.ndim == 1:
+            if rows.dtype.kind not in "iu" or rows.size == 0 or rows.min() < 0 or rows.max() >= actions:
+                raise PolicyError(f"policy {name!r}: a table of actions holds integers from 0 to {actions - 1}.")
+            rows = np.eye(actions)[rows]
+        if count is None or rows.shape != (count, actions):
+            raise PolicyError(f"policy {name!r}: the table has shape {rows.shape}; expected ({count}, {actions}).")
+        sums = rows.sum(axis=1)
+        bad = np.flatnonzero((np.abs(sums - 1) > 1e-9) | (rows < 0).any(axis=1) | ~np.isfinite(sums))
+        if bad.size:
+            x = model.box.state(int(bad[0]))
+            raise PolicyError(
+                f"policy {name!r} at state {vector(x)} gives probabilities that sum to {sums[bad[0]]:.9g} or lie "
+                "outside [0, 1]; each row must be a distribution."
+            )
+        self.table: Floats = rows.astype(np.float64)
+        ints = np.concatenate([model.box.lower, model.box.strides])
+        super().__init__(model, name, PolicyCode(ints, self.table.ravel(), table_rule))
+
+
+class FunctionPolicy(Policy):
+    """A plain function of the state: returns an action, or a probability for each action.
+
+    It is compiled if it can be; otherwise it is called in Python, state by state, which is slow but works for
+    anything that maps a state to probabilities.
+    """
+
+    def __init__(self, model: Model, function: Callable[[Ints], Any], *, name: str | None = None) -> None:
+        self.function = function
+        label = name or getattr(function, "__name__", "function")
+        super().__init__(model, label, None)
+        self._row(model.start)
+        if not isinstance(model, SimulatorModel):
+            kernel = _compile(function)
+            self.code = None if kernel is None else PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
+
+    def probabilities(self, x: Ints) -> Floats:
+        """The function's answer as probabilities."""
+        return self._row(x) if self.code is None else super().probabilities(x)
+
+    def _row(self, x: Ints) -> Floats:
+        actions = len(self.model.actions)
+        answer = np.asarray(self.function(x.copy()))
+        if answer.ndim == 0:
+            if answer.dtype.kind not in "iu" or not 0 <= answer < actions:
+                raise PolicyError(
+                    f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are numbered 0 to {actions - 1}."
+                )
+            return np.asarray(np.eye(actions)[int(answer)])
+        if answer.shape != (actions,):
+            raise PolicyError(
+                f"policy {self.name!r} at state {vector(x)} gives {answer.size} numbers for {actions} actions."
+            )
+        return answer.astype(np.float64)
+
+
+def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
+    """The function as a kernel, or None where Numba cannot."""
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    try:
+        compiled.compile((numba.int64[::1],))
+    except (NumbaError, TypeError, ValueError, NotImplementedError):
+        return None
+    result = next(iter(compiled.overloads.values())).signature.return_type
+    if isinstance(result, numba.types.Integer):
+        return _single_action(compiled)
+    return _distribution(compiled) if hasattr(result, "dtype") else None
+
+
+def _single_action(user: Any) -> Kernel:
+    @user_kernel(ACT)
+    def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
+        out[:] = 0.0
+        a = user(x)
+        if 0 <= a < out.size:  # otherwise the row sums to 0, which the loops report
+            out[a] = 1.0
+
+    return act
+
+
+def _distribution(user: Any) -> Kernel:
+    @user_kernel(ACT)
+    def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
+        row = user(x)
+        for a in range(out.size):
+            out[a] = row[a] if len(row) == out.size else np.nan
+
+    return act
+
+
+def random_policy(model: Model) -> Policy:
+    """Every allowed action equally likely."""
+    if isinstance(model, SimulatorModel):
+        return FunctionPolicy(model, lambda x: model.allowed(x) / model.allowed(x).sum(), name="random")
+    code = model.code
+    may = code.allowed.compiled
+
+    @user_kernel(ACT)
+    def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
+        total = 0
+        for a in range(out.size):
+            out[a] = may(ints, floats, x, a)
+            total += out[a]
+        for a in range(out.size):
+            out[a] /= total
+
+    return Policy(model, "random", PolicyCode(code.ints, code.floats, act))

@@ -1,0 +1,255 @@
+"""Trajectories of a model under a policy, in chunks.
+
+`REPLICAS` independent trajectories start from one state and advance in chunks of fixed length; the random numbers
+of a step depend on (seed, replica, step) alone. Chunks are simulated on all cores and put together in a fixed order,
+so neither the number of threads nor an interruption changes a result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import numpy as np
+
+from dualplan._kernels import philox
+from dualplan._kernels import simulate as kernels
+from dualplan.errors import ModelError, PolicyError
+from dualplan.models.contract import Model, vector
+from dualplan.models.simulator import Generator, Session, SimulatorModel
+from dualplan.policies.contract import Policy, check_probabilities
+from dualplan.types import Floats, Ints
+
+REPLICAS = 8
+STREAM = 1  # the stream of simulated trajectories; other uses of randomness take others
+LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """Where a trajectory stands: its state, the cycle under way (loss, length), the steps done."""
+
+    number: int
+    x: Ints
+    cycle: Floats
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """What a trajectory did: one row of column sums for each chunk, and the sums over finished cycles."""
+
+    replica: Replica
+    rows: Floats
+    cycles: Floats
+
+
+class Engine(Protocol):
+    """Simulates one policy on one model."""
+
+    columns: int
+    resumable: bool
+    fast: bool
+
+    def first(self, number: int) -> Replica:
+        """A replica before its first step."""
+
+    def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        """Simulate `chunks` chunks of `length` steps."""
+
+    def discounted(self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int) -> Any:
+        """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
+
+
+def engine(model: Model, policy: Policy, seed: int, *, regenerate: bool = False) -> Engine:
+    """The loop for this model and policy: compiled where both are."""
+    if isinstance(model, SimulatorModel) or policy.code is None:
+        return PythonEngine(model, policy, seed, regenerate)
+    return CompiledEngine(model, policy, seed, regenerate)
+
+
+class CompiledEngine:
+    """Runs compiled models under compiled policies."""
+
+    fast = True
+    resumable = True
+
+    def __init__(self, model: Model, policy: Policy, seed: int, regenerate: bool) -> None:
+        if policy.code is None:
+            raise PolicyError(f"policy {policy.name!r} is not compiled.")
+        self.model, self.policy, self.seed = model, policy, seed
+        self.columns = len(model.columns)
+        self.anchor = model.start.copy() if regenerate else np.empty(0, np.int64)
+        code, rule, box = model.code, policy.code, model.box
+        self._head = (code.step, code.allowed, rule.act, code.ints, code.floats, rule.ints, rule.floats, box.lower,
+                      box.upper, len(model.actions))  # fmt: skip
+
+    def first(self, number: int) -> Replica:
+        return Replica(number, self.model.start.copy(), np.zeros(2), 0)
+
+    def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        x, cycle, t = replica.x.copy(), replica.cycle.copy(), replica.steps
+        rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
+        rng = philox.generator(self.seed, STREAM, replica.number)
+        where = np.zeros(2 * x.size + 1, np.int64)
+        for row in rows:
+            fault = kernels.simulate(*self._head, x, rng, t, length, self.anchor, cycle, row, cycles, where)
+            if fault != kernels.FINE:
+                _explain(self.model, self.policy, fault, where)
+            t += length
+        return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+
+    def discounted(
+        self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
+    ) -> tuple[Floats, Ints]:
+        totals, lengths = np.empty(count), np.empty(count, np.int64)
+        rng = philox.generator(self.seed, STREAM, 0)
+        where = np.zeros(2 * self.model.box.dim + 1, np.int64)
+        fault = kernels.simulate_discounted(
+            *self._head, starts, weights, rng, gamma, horizon, first, totals, lengths, where
+        )
+        if fault != kernels.FINE:
+            _explain(self.model, self.policy, fault, where)
+        return totals, lengths
+
+
+class PythonEngine:
+    """Runs what cannot be compiled, one step at a time: simulators, and policies that are Python objects."""
+
+    fast = False
+
+    def __init__(self, model: Model, policy: Policy, seed: int, regenerate: bool) -> None:
+        self.model, self.policy, self.seed, self.regenerate = model, policy, seed, regenerate
+        self.columns = len(model.columns)
+        self.resumable = not isinstance(model, SimulatorModel) or model.resumable
+        self._sessions: dict[int, Session] = {}
+
+    def first(self, number: int) -> Replica:
+        session = self._new_session()
+        self._sessions[number] = session
+        return Replica(number, session.reset(self._generator(number, LAST_STEP)), np.zeros(2), 0)
+
+    def _new_session(self) -> Session:
+        return self.model.session() if isinstance(self.model, SimulatorModel) else _CompiledSession(self.model)
+
+    def _generator(self, replica: int, step: int) -> Generator:
+        """The same stream as in compiled code: the draws of one step of one replica."""
+        return np.random.Generator(_bits(self.seed, replica, step))
+
+    def _step(self, session: Session, x: Ints, replica: int, t: int) -> tuple[Ints, float, bool, Generator]:
+        rng = self._generator(replica, t)
+        probabilities = self.policy.probabilities(x)
+        check_probabilities(self.policy, x, probabilities)
+        a = min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), probabilities.size - 1)
+        y, loss, ended = session.step(x, a, rng)
+        return y, loss, ended, rng
+
+    def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        session = self._sessions.setdefault(replica.number, self._new_session())
+        x, cycle, t = replica.x, replica.cycle.copy(), replica.steps
+        rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
+        dim = self.model.box.dim
+        for row in rows:
+            for _ in range(length):
+                y, loss, ended, rng = self._step(session, x, replica.number, t)
+                row[0] += 1
+                row[1] += loss
+                row[2 : 2 + dim] += x
+                if isinstance(session, _CompiledSession):
+                    row[2 + dim :] += session.counts
+                x = session.reset(rng) if ended else y
+                t += 1
+                if self.regenerate:
+                    cycle += (loss, 1.0)
+                    if np.array_equal(x, self.model.start):
+                        c, n = cycle
+                        cycles += (1.0, c, n, c * c, c * n, n * n)
+                        cycle[:] = 0.0
+        return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+
+    def discounted(
+        self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
+    ) -> tuple[Floats, Ints]:
+        totals, lengths = np.zeros(count), np.zeros(count, np.int64)
+        hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
+        for run in range(count):
+            session = self._new_session()
+            rng = self._generator(first + run, LAST_STEP)
+            x = starts[min(int(np.searchsorted(np.cumsum(weights), rng.random(), side="right")), weights.size - 1)]
+            steps = horizon or 1 + int(np.log1p(-rng.random()) / np.log(gamma))
+            if hidden:
+                x = session.reset(rng)
+            factor = 1.0
+            for t in range(steps):
+                x, loss, ended, _ = self._step(session, x, first + run, t)
+                totals[run] += factor * loss
+                factor *= gamma if horizon else 1.0
+                lengths[run] += 1
+                if ended:
+                    break
+        return totals, lengths
+
+
+class _CompiledSession:
+    """A compiled model stepped from Python."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.counts = np.zeros(len(model.code.counters))
+
+    def reset(self, rng: Generator) -> Ints:  # noqa: ARG002 - a fixed start needs no randomness
+        return self.model.start
+
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Ints, float, bool]:
+        """Continue the stream of `rng` inside compiled code, after the draw that picked the action."""
+        code = self.model.code
+        words = np.zeros(philox.WORDS, np.uint64)
+        state: Any = rng.bit_generator.state
+        words[0:2], words[2:6] = state["state"]["key"], state["state"]["counter"]
+        words[6:10], words[10] = state["buffer"], state["buffer_pos"]
+        words[2] += 1  # NumPy counts before it computes a block, the kernels after
+        out = np.empty_like(x)
+        self.counts[:] = 0
+        loss = float(code.step(code.ints, code.floats, x, a, words, out, self.counts))
+        where = np.concatenate([x, [a], out])
+        if not np.isfinite(loss):
+            _explain(self.model, None, kernels.BAD_LAW, where)
+        if not self.model.box.contains(out):
+            _explain(self.model, None, kernels.LEFT_BOX, where)
+        return out, loss, False
+
+
+def _bits(seed: int, replica: int, step: int) -> np.random.Philox:
+    """NumPy's Philox at the place of the kernels' (seed, stream, replica, step)."""
+    counter = [0, step, replica, 0]
+    number = sum(word << (64 * i) for i, word in enumerate(counter)) - 1
+    return np.random.Philox(key=seed + (STREAM << 64), counter=number % (1 << 256))
+
+
+def _explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> NoReturn:
+    """Turn a fault of a loop into a sentence."""
+    dim = model.box.dim
+    x, a, y = where[:dim], int(where[dim]), where[dim + 1 :]
+    if fault in (kernels.BAD_POLICY, kernels.FORBIDDEN) and policy is not None:
+        check_probabilities(policy, x, policy.probabilities(x))
+        raise PolicyError(f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed there.")
+    diagnose: Callable[[Ints, int], None] | None = getattr(model, "diagnose", None)
+    if diagnose is not None:
+        diagnose(x, a)
+    if fault == kernels.LEFT_BOX:
+        raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} leaves its box: x'={vector(y)}.")
+    raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} has a loss or a law that is not finite.")
+
+
+def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
+    """Run tasks on threads (compiled loops release the interpreter); results in the order of the tasks."""
+    workers = threads or os.cpu_count() or 1
+    if workers == 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(lambda task: task(), tasks))

@@ -1,0 +1,33 @@
+"""How a computation ended, in words that say what to do next."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """The end of a computation; `advice` says what it means for the user."""
+
+    REACHED = "reached"
+    BUDGET = "budget"
+    COMPLETED = "completed"
+    NOT_WARM = "not-warm"
+    UNSTABLE = "unstable"
+    FEW_CYCLES = "few-cycles"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def advice(self) -> str:
+        """What happened and what to do next."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.REACHED: "the requested half-width was reached",
+    Status.BUDGET: "the budget was spent before the requested half-width was reached; allow more steps",
+    Status.COMPLETED: "the budget was spent, as asked; the interval says how much is known",
+    Status.NOT_WARM: "the start still shows in the second half of the run, so the interval may miss; allow more steps",
+    Status.UNSTABLE: "the state keeps growing: the average cost is infinite, or the run far too short to tell",
+    Status.FEW_CYCLES: "too few regenerative cycles for an interval; allow more steps or use method 'batch-means'",
+    Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
+}
