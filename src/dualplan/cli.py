@@ -1,0 +1,316 @@
+"""The command line: ``dualplan models | check | evaluate``.
+
+Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
+ends with one sentence on stderr and exit status 2; a check that fails, with exit status 1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import DualplanError, InputError
+from dualplan.evaluation import Comparison, Evaluation, compare
+from dualplan.evaluation import evaluate as evaluate_policy
+from dualplan.intervals import Interval
+from dualplan.models.check import check_model
+from dualplan.models.contract import Model
+from dualplan.models.load import load, load_object
+from dualplan.models.queueing import OPTIONS
+from dualplan.models.zoo import INSTANCES
+from dualplan.policies.contract import Policy
+from dualplan.policies.tables import FunctionPolicy
+from dualplan.runs import plain
+from dualplan.status import Status
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
+err = Console(stderr=True)
+PROGRESS_AFTER = 2.0  # seconds
+
+ModelArgument = Annotated[str, typer.Argument(help="an instance name, FILE.toml, or FILE.py:OBJECT", metavar="MODEL")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="change a parameter of the model", metavar="KEY=VALUE")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+
+
+@app.command()
+def models(as_json: JsonOption = False) -> None:
+    """List the named instances and their parameters."""
+    rows = [{"name": n, "summary": _summary(make), "parameters": _parameters(make)} for n, make in INSTANCES.items()]
+    if as_json:
+        _print_json({"models": rows})
+        return
+    table = Table(title="Named instances", show_lines=True)
+    for column in ("name", "what it is", "parameters and defaults (change with --set KEY=VALUE)"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row["name"], row["summary"], ", ".join(f"{k}={v}" for k, v in row["parameters"].items()))
+    _out().print(table)
+
+
+@app.command()
+def check(
+    model: ModelArgument,
+    settings: SetOption = None,
+    pairs: Annotated[int, typer.Option(min=1, help="how many pairs (x, a) to try on a large model")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="of the random pairs")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that a model keeps its contract; exit status 1 if it does not."""
+    loaded = _load(model, settings)
+    with _bar("checking") as update:
+        report = check_model(loaded, pairs=pairs, seed=seed, progress=lambda done, total: update(done, total, ""))
+    if as_json:
+        _print_json({**report.to_json(), "description": loaded.describe()})
+    else:
+        _print_report(loaded, report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def evaluate(
+    model: ModelArgument,
+    policy: Annotated[
+        list[str], typer.Option("--policy", "-p", help="a heuristic of the model or FILE.py:FUNCTION; two are compared")
+    ],
+    settings: SetOption = None,
+    criterion: Annotated[str, typer.Option(help="average or discounted")] = "average",
+    gamma: Annotated[float | None, typer.Option(help="discount factor of the discounted criterion")] = None,
+    method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = 20_000_000,
+    half_width: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
+    relative: Annotated[float | None, typer.Option(help="the same, as a fraction of the cost")] = None,
+    confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")] = None,
+    out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate one policy, or compare two on the same random numbers."""
+    if len(policy) > 2:
+        raise InputError(f"evaluate takes one or two policies, got {len(policy)}.")
+    if resume and out is None:
+        raise InputError("--resume needs --out, the folder of the run to go on with.")
+    loaded = _load(model, settings)
+    chosen = [_policy(loaded, name) for name in policy]
+    options: dict[str, Any] = {
+        "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
+        "seed": seed, "threads": threads, "folder": out, "resume": resume,
+    }  # fmt: skip
+    with _bar("simulating") as update:
+        options["progress"] = lambda done, total, interval: update(done, total, _words(interval))
+        result: Evaluation | Comparison
+        if len(chosen) == 2:
+            result = compare(loaded, chosen[0], chosen[1], _criterion(criterion, gamma), **options)
+        else:
+            result = evaluate_policy(loaded, chosen[0], _criterion(criterion, gamma), **options)
+    if as_json:
+        _print_json(result.to_json())
+    else:
+        _print_evaluation(result, out)
+
+
+# -- input ----------------------------------------------------------------------------------------------------------
+
+
+def parse_value(text: str) -> Any:
+    """A value from the command line: numbers, true, false, none, inf, lists with commas, otherwise text."""
+    if "," in text:
+        return tuple(parse_value(part) for part in text.split(",") if part.strip())
+    word = text.strip()
+    if word.lower() in ("none", "inf", "infinity", "unbounded"):
+        return None
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _load(spec: str, settings: list[str] | None) -> Model:
+    parameters = {}
+    for setting in settings or []:
+        key, separator, value = setting.partition("=")
+        if not separator or not key.strip():
+            raise InputError(f"--set takes KEY=VALUE, got {setting!r}.")
+        parameters[key.strip().replace("-", "_")] = parse_value(value)
+    return load(spec, **parameters)
+
+
+def _policy(model: Model, spec: str) -> Policy:
+    """A heuristic by name, or a policy or function from a file."""
+    if ".py:" not in spec:
+        return model.policy(spec)
+    found = load_object(spec)
+    if isinstance(found, Policy):
+        return found
+    if not callable(found):
+        raise InputError(f"{spec!r} is neither a policy nor a function of the state.")
+    return FunctionPolicy(model, found, name=spec.rpartition(":")[2])
+
+
+def _criterion(name: str, gamma: float | None) -> Criterion:
+    if name == "average":
+        if gamma is not None:
+            raise InputError("--gamma belongs to --criterion discounted.")
+        return Average()
+    if name != "discounted":
+        raise InputError(f"unknown criterion {name!r}; known: average, discounted.")
+    if gamma is None:
+        raise InputError("--criterion discounted needs --gamma.")
+    return Discounted(gamma)
+
+
+# -- output ---------------------------------------------------------------------------------------------------------
+
+
+def _out() -> Console:
+    """Standard output; wide enough for tables where it is not a terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+
+
+def _print_report(model: Model, report: Any) -> None:
+    described = model.describe()
+    states = described["states"]
+    out = _out()
+    out.print(f"[bold]{model.name}[/bold]: {model.box.dim} coordinates, "
+              f"{'infinitely many' if states is None else states} states, {len(model.actions)} actions")  # fmt: skip
+    for server, load in described.get("loads", {}).items():
+        warning = "  [yellow](no policy keeps unbounded queues finite)[/yellow]" if load >= 1 else ""
+        out.print(f"  load of {server}: {load:.4g}{warning}")
+    scope = "all" if report.exhaustive else "sampled"
+    for what in report.checked:
+        out.print(f"  [green]ok[/green]      {what} ({report.pairs} {scope} pairs)")
+    for what in report.skipped:
+        out.print(f"  [yellow]skipped[/yellow] {what}")
+    if report.simulator_p_value is not None:
+        out.print(f"  simulator against forward law: p = {report.simulator_p_value:.3g}")
+    if report.problem is not None:
+        out.print(f"  [red]wrong[/red]   {report.problem}", highlight=False)
+
+
+def _print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:
+    out = _out()
+    evaluations = [result] if isinstance(result, Evaluation) else [result.first, result.second]
+    table = Table()
+    for column in ("policy", "cost", f"{evaluations[0].confidence:.0%} interval", "status", "steps", "seconds"):
+        table.add_column(column, justify="left" if column in ("policy", "status") else "right")
+    for e in evaluations:
+        table.add_row(e.policy, _number(e.cost), f"{_number(e.lower)} – {_number(e.upper)}", str(e.status),
+                      f"{e.steps:,}", f"{e.seconds:.1f}")  # fmt: skip
+    out.print(table)
+    if isinstance(result, Comparison):
+        out.print(str(result), highlight=False)
+    if any(e.measures for e in evaluations):
+        out.print(_measures(evaluations))
+    notes = [f"{e.policy}: {note}" for e in evaluations for note in e.notes]
+    notes += list(result.notes) if isinstance(result, Comparison) else []
+    for note in notes:
+        out.print(f"[yellow]note[/yellow] {note}", highlight=False)
+    for status in dict.fromkeys(e.status for e in evaluations):
+        out.print(f"{status}: {status.advice}.", highlight=False)
+    if folder is not None:
+        out.print(f"saved in {folder}", highlight=False)
+        if any(e.status is Status.INTERRUPTED for e in evaluations):
+            out.print("go on with the same command and --resume", highlight=False)
+
+
+def _measures(evaluations: list[Evaluation]) -> Table:
+    table = Table(title="measures")
+    table.add_column("measure")
+    for e in evaluations:
+        table.add_column(e.policy, justify="right")
+        table.add_column("±", justify="right")
+    for name in dict.fromkeys(n for e in evaluations for n in e.measures):
+        cells: list[str] = []
+        for e in evaluations:
+            interval = e.measures.get(name)
+            cells += ["", ""] if interval is None else [_number(interval.value), f"{interval.half_width:.2g}"]
+        table.add_row(name, *cells)
+    return table
+
+
+def _number(value: float) -> str:
+    return "∞" if value == float("inf") else f"{value:.5g}"
+
+
+def _words(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.value:.5g} ± {interval.half_width:.2g}"
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Any]:
+    """A progress bar on a terminal, once two seconds have passed; nothing otherwise."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    bar = Progress(*columns, console=err, transient=True)
+    task = bar.add_task(title, total=None, words="")
+    started, shown, latest = time.monotonic(), False, ""
+
+    def update(done: int, total: int, words: str) -> None:
+        nonlocal shown, latest
+        latest = words or latest
+        if not shown and err.is_terminal and time.monotonic() - started > PROGRESS_AFTER:
+            bar.start()
+            shown = True
+        bar.update(task, completed=min(done, total), total=total, words=latest)
+
+    try:
+        yield update
+    finally:
+        if shown:
+            bar.stop()
+
+
+def _summary(make: Any) -> str:
+    return (inspect.getdoc(make) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _parameters(make: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for p in inspect.signature(make).parameters.values():
+        if p.kind is inspect.Parameter.VAR_KEYWORD:
+            result |= {key: "|".join(str(v).lower() for v in values) for key, values in OPTIONS.items()}
+        else:
+            result[p.name] = _show(p.default)
+    return result
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(_show(v) for v in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if value is None else str(value)
+
+
+def main() -> None:
+    """Run the command line; what the user did wrong is one sentence and exit status 2."""
+    try:
+        app(standalone_mode=True)
+    except DualplanError as error:
+        err.print(f"dualplan: {error}", style=None, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
