@@ -97,12 +97,10 @@ class CompiledEngine:
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
-        for row in rows:
-            fault = kernels.simulate(*self._head, x, rng, t, length, self.anchor, cycle, row, cycles, where)
-            if fault != kernels.FINE:
-                _explain(self.model, self.policy, fault, where)
-            t += length
-        return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+        fault = kernels.simulate(*self._head, x, rng, t, length, self.anchor, cycle, rows, cycles, where)
+        if fault != kernels.FINE:
+            _explain(self.model, self.policy, fault, where)
+        return Chunks(Replica(replica.number, x, cycle, t + chunks * length), rows, cycles)
 
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int

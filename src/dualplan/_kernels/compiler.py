@@ -13,6 +13,7 @@ FLOAT = types.float64
 INTS = types.int64[::1]
 FLOATS = types.float64[::1]
 STATES = types.int64[:, ::1]
+ROWS = types.float64[:, ::1]
 RNG = types.uint64[::1]
 
 # The compiled contract of a model; `ints` and `floats` are its data. See models/contract.py for the words.

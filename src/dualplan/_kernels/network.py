@@ -10,7 +10,7 @@ completes and along which route. An outcome maps a state to the next one (`apply
   few vectors within these limits are all the candidates there are, and the map itself confirms them.
 
 The state is the number of customers in each class; with non-preemptive service then, for each server, 0 or 1 + the
-class in service; with decisions per server, last, the pending event: 0 (not a server's) or 1 + the server whose
+place of the class in service among those of the server; with decisions per server, last, the pending event: 0 (not a server's) or 1 + the server whose
 potential completion it is. A customer in service counts in his class.
 """
 
@@ -63,12 +63,29 @@ def chosen(ints, x, a, s):
 
 
 @helper
+def in_service(ints, x, s):
+    """Non-preemptive: the class that server s is at; -1: none."""
+    place = x[ints[N] + s]
+    return ints[ints[CHOICE] + ints[ints[CHOICE_PTR] + s] + place - 1] if place > 0 else np.int64(-1)
+
+
+@helper
+def place_of(ints, c):
+    """1 + the place of class c among those of its server."""
+    first = ints[ints[CHOICE_PTR] + ints[ints[SERVER] + c]]
+    place = 1
+    while ints[ints[CHOICE] + first + place - 1] != c:
+        place += 1
+    return place
+
+
+@helper
 def active(ints, x, a, s):
     """The class that server s works at in state x under action a; -1: none."""
     if ints[NONPREEMPTIVE]:
         if ints[PER_SERVER] and x[x.size - 1] != s + 1:
             return np.int64(-1)
-        return x[ints[N] + s] - 1
+        return in_service(ints, x, s)
     return chosen(ints, x, a, s)
 
 
@@ -124,7 +141,7 @@ def next_service(ints, x, a, out, c):
     k = chosen(ints, x, a, s)
     out[ints[N] + s] = 0
     if k >= 0 and x[k] - (1 if k == c else 0) > 0:
-        out[ints[N] + s] = k + 1
+        out[ints[N] + s] = place_of(ints, k)
 
 
 @helper
@@ -132,9 +149,10 @@ def wake(ints, out, c):
     """Non-preemptive: a customer came to class c; its server, if idle, starts its first waiting class."""
     s = ints[ints[SERVER] + c]
     if out[ints[N] + s] == 0:
-        for k in range(ints[N]):
-            if ints[ints[SERVER] + k] == s and out[k] > 0:
-                out[ints[N] + s] = k + 1
+        first, last = ints[ints[CHOICE_PTR] + s], ints[ints[CHOICE_PTR] + s + 1]
+        for j in range(first, last):
+            if out[ints[ints[CHOICE] + j]] > 0:
+                out[ints[N] + s] = j - first + 1
                 return
 
 
@@ -207,7 +225,7 @@ def allowed_of(ints, floats, x, a):
     for s in range(first, last):
         # A busy server chooses among the classes where somebody else waits; where nobody does, and for an idle
         # server, its first choice stands for "none".
-        b = x[ints[N] + s] - 1
+        b = in_service(ints, x, s)
         ptr = ints[ints[CHOICE_PTR] + s]
         k = chosen(ints, x, a, s)
         waiting = b >= 0 and x[k] - (1 if k == b else 0) > 0
@@ -652,7 +670,7 @@ def rewind_services(ints, x, done, touched, size, history):
         if completed >= 0:
             if woken:
                 return False
-            x[n + s] = completed + 1
+            x[n + s] = place_of(ints, completed)
         elif woken:
             if not first or x[n + s] == 0:
                 return False

@@ -22,7 +22,7 @@ from dualplan._kernels.compiler import ACT, copy, helper, kernel
 @helper
 def _waiting(ints, x, c, s):
     """Customers of class c whom server s could take now (non-preemptive: next)."""
-    if ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == c + 1:
+    if ints[net.NONPREEMPTIVE] and net.in_service(ints, x, s) == c:
         return x[c] - 1
     return x[c]
 

@@ -18,6 +18,7 @@ from dualplan._kernels.compiler import (
     INT,
     INTS,
     RNG,
+    ROWS,
     STATES,
     STEP,
     copy,
@@ -74,47 +75,54 @@ def _one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, proba
     return loss, FINE
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, FLOATS,
+@helper
+def _note_cycle(x, anchor, loss, cycle, cycles):
+    """Add a step to the cycle under way; if it ended at `anchor`, add (1, y, l, yy, yl, ll) to `cycles`."""
+    cycle[0] += loss
+    cycle[1] += 1.0
+    for i in range(x.size):
+        if x[i] != anchor[i]:
+            return
+    y, length = cycle[0], cycle[1]
+    cycles[0] += 1.0
+    cycles[1] += y
+    cycles[2] += length
+    cycles[3] += y * y
+    cycles[4] += y * length
+    cycles[5] += length * length
+    cycle[:] = 0.0
+
+
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
             FLOATS, INTS), allocates=True)  # fmt: skip
 def simulate(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, steps, anchor, cycle, sums, cycles, where
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, length, anchor, cycle, rows, cycles, where
 ):
-    """Go `steps` on from x, which is updated.
+    """Go on from x, which is updated, by one chunk of `length` steps for each row.
 
-    `sums` gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length of the cycle
-    under way are kept in `cycle`, and `cycles` gains (1, y, l, yy, yl, ll) for each one that ends at it.
+    A row gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length of the cycle
+    under way are kept in `cycle`, and the sums over cycles that ended in `cycles`.
     """
     dim = x.size
     probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
-    counts = sums[2 + dim :]
-    for t in range(t0, t0 + steps):
-        loss, fault = _one_step(
-            step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
-        )
-        if fault != FINE:
-            return fault
-        sums[1] += loss
-        for i in range(dim):
-            sums[2 + i] += x[i]
-        copy(x, out)
-        if anchor.size > 0:
-            cycle[0] += loss
-            cycle[1] += 1.0
-            back = True
+    t = t0
+    for row in range(rows.shape[0]):
+        sums = rows[row]
+        counts = sums[2 + dim :]
+        sums[0] += length
+        for _ in range(length):
+            loss, fault = _one_step(
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
+            )
+            if fault != FINE:
+                return fault
+            t += 1
+            sums[1] += loss
             for i in range(dim):
-                if x[i] != anchor[i]:
-                    back = False
-                    break
-            if back:
-                y, length = cycle[0], cycle[1]
-                cycles[0] += 1.0
-                cycles[1] += y
-                cycles[2] += length
-                cycles[3] += y * y
-                cycles[4] += y * length
-                cycles[5] += length * length
-                cycle[:] = 0.0
-    sums[0] += steps
+                sums[2 + i] += x[i]
+            copy(x, out)
+            if anchor.size > 0:
+                _note_cycle(x, anchor, loss, cycle, cycles)
     return FINE
 
 

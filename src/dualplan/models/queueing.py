@@ -175,7 +175,7 @@ class QueueingNetwork(Model):
         coordinates, upper = list(self.class_names), [c.buffer for c in self.classes]
         if self.nonpreemptive:
             coordinates += [f"at {s}" for s in self.servers]
-            upper += [len(self.classes)] * len(self.servers)
+            upper += [len(c) for c in self.choices]
         if self.per_server:
             coordinates.append("event")
             upper.append(len(self.servers))

@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python >= 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Numba does not notice when a function that a cached kernel calls has changed, so the cache is kept by contents.
+KERNELS := $(shell cat src/dualplan/_kernels/*.py | cksum | cut -d' ' -f1)
+export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba/$(KERNELS)
+
+.PHONY: demo test quick lint types lock bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/python examples/compare_heuristics.py
+
+test: lint types
+	$(BIN)/python -m pytest -n 2
+
+# without the tests marked slow
+quick: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/ready
+	$(BIN)/mypy
+
+bench: $(VENV)/ready
+	$(BIN)/python benchmarks/simulation.py
+
+$(VENV)/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("dualplan needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Renew the lock file after a change of dependencies (needs uv).
+lock:
+	uv pip compile pyproject.toml --group dev --extra gymnasium --universal --python-version 3.11 \
+		--generate-hashes --no-header --upgrade -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,138 @@
+"""Problems with known answers, and random networks, used by all tests."""
+
+import itertools
+
+import numpy as np
+from hypothesis import strategies as st
+
+import dualplan as dp
+
+
+def mm1(arrival=0.5, service=1.0, **options):
+    """M/M/1: the number in the system has mean ρ/(1−ρ)."""
+    return dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", service, arrival)], time="continuous", name="mm1", **options
+    )
+
+
+def mm1k(arrival=0.8, service=1.0, room=5, **class_options):
+    """M/M/1/K: truncated geometric law."""
+    return dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", service, arrival, room, **class_options)], time="continuous", name="mm1k"
+    )
+
+
+def mm1k_law(arrival=0.8, service=1.0, room=5):
+    weights = (arrival / service) ** np.arange(room + 1)
+    return weights / weights.sum()
+
+
+def admission_events(room=6, arrival=0.5, service=0.3):
+    """A single queue with admission control as an EventModel, in well under 30 lines."""
+
+    def probability(x, a, e):
+        if e == 0:
+            return arrival
+        if e == 1:
+            return service if x[0] > 0 else 0.0
+        return 1.0 - arrival - (service if x[0] > 0 else 0.0)
+
+    def move(x, a, e):
+        if e == 0 and a == 1 and x[0] < room:
+            return (x[0] + 1,)
+        if e == 1:
+            return (x[0] - 1,)
+        return (x[0],)
+
+    def loss(x, a):
+        return x[0] + (0.0 if a == 1 else 3.0 * arrival)
+
+    return dp.EventModel(
+        lower=[0], upper=[room], actions=["reject", "admit"], events=3, probability=probability, move=move, loss=loss,
+        jumps=[(1,), (-1,), (0,)], name="gate",
+    )  # fmt: skip
+
+
+def matrix(model):
+    """The transition matrix of a small model, a row for each pair x·A + a, and its losses, from single questions."""
+    count, actions = model.box.count, len(model.actions)
+    rows, losses = np.zeros((count * actions, count)), np.zeros((count, actions))
+    for i, a in itertools.product(range(count), range(actions)):
+        x = model.box.state(i)
+        if model.allowed(x)[a]:
+            row = model.forward(x, a)
+            for y, p in zip(row.states, row.probabilities, strict=True):
+                rows[i * actions + a, model.box.index(y)] += p
+            losses[i, a] = model.loss(x, a)
+    return rows, losses
+
+
+def chain(model, policy):
+    """The transition matrix of a small model under a policy, and its loss in each state."""
+    rows, losses = matrix(model)
+    count, actions = losses.shape
+    table = np.array([policy(model.box.state(i)) for i in range(count)])
+    return np.einsum("xa,xay->xy", table, rows.reshape(count, actions, count)), (table * losses).sum(axis=1)
+
+
+def average_cost(model, policy):
+    """The exact average cost from the model's start, by the limit of the chain (dense; small models only)."""
+    transition, losses = chain(model, policy)
+    law = np.zeros(len(losses))
+    law[model.box.index(model.start)] = 1.0
+    lazy = np.linalg.matrix_power((transition + np.eye(len(losses))) / 2, 2**20)
+    return float(law @ lazy @ losses)
+
+
+def discounted_cost(model, policy, gamma):
+    """The exact discounted cost from the model's start, by a dense linear system."""
+    transition, losses = chain(model, policy)
+    values = np.linalg.solve(np.eye(len(losses)) - gamma * transition, losses)
+    return float(values[model.box.index(model.start)])
+
+
+@st.composite
+def networks(draw, *, dynamics=None, decisions=None, discipline=None, bounded=True, phantom=None, max_classes=4):
+    """Random networks with a way out for everybody."""
+    n = draw(st.integers(1, max_classes))
+    servers = draw(st.integers(1, min(3, n)))
+    dynamics = dynamics or draw(st.sampled_from(["uniformized", "bernoulli"]))
+    discipline = discipline or draw(st.sampled_from(["preemptive", "nonpreemptive"]))
+    decisions = decisions or (
+        draw(st.sampled_from(["joint", "per-server"])) if dynamics == "uniformized" else "joint"
+    )
+    time = draw(st.sampled_from(["discrete", "continuous"])) if dynamics == "uniformized" else "discrete"
+    preemptive = discipline == "preemptive"
+    scale = 1.0 / (n + 3)  # small enough for one event a step
+    classes = []
+    for i in range(n):
+        targets = draw(st.lists(st.integers(0, n - 1), max_size=2, unique=True))
+        weights = [draw(st.floats(0.1, 0.45)) for _ in targets]
+        whole = draw(st.booleans()) and i + 1 < n
+        route = {str(i + 1): 1.0} if whole else {str(t): w for t, w in zip(targets, weights, strict=True)}
+        classes.append(
+            dp.QueueClass(
+                str(i),
+                f"S{i % servers}",
+                scale * draw(st.floats(0.2, 1.0)),
+                scale * draw(st.floats(0.1, 1.0)) if i == 0 or draw(st.booleans()) else 0.0,
+                draw(st.integers(1, 2)) if bounded else None,
+                holding=draw(st.floats(0.0, 3.0)),
+                quadratic=draw(st.sampled_from([0.0, 0.5])),
+                excess=draw(st.sampled_from([0.0, 2.0])),
+                level=1.0,
+                penalty=draw(st.sampled_from([0.0, 5.0])),
+                route=route,
+            )
+        )
+    return dp.QueueingNetwork(
+        classes,
+        time=time,
+        dynamics=dynamics,
+        full=draw(st.sampled_from(["block", "lose"])),
+        phantom=(draw(st.booleans()) if phantom is None else phantom) and preemptive,
+        discipline=discipline,
+        decisions=decisions,
+        idling=draw(st.booleans()) and preemptive,
+        name="random network",
+    )
