@@ -10,9 +10,7 @@ import dualplan as dp
 
 def mm1(arrival=0.5, service=1.0, **options):
     """M/M/1: the number in the system has mean ρ/(1−ρ)."""
-    return dp.QueueingNetwork(
-        [dp.QueueClass("1", "S", service, arrival)], time="continuous", name="mm1", **options
-    )
+    return dp.QueueingNetwork([dp.QueueClass("1", "S", service, arrival)], time="continuous", name="mm1", **options)
 
 
 def mm1k(arrival=0.8, service=1.0, room=5, **class_options):
@@ -98,9 +96,7 @@ def networks(draw, *, dynamics=None, decisions=None, discipline=None, bounded=Tr
     servers = draw(st.integers(1, min(3, n)))
     dynamics = dynamics or draw(st.sampled_from(["uniformized", "bernoulli"]))
     discipline = discipline or draw(st.sampled_from(["preemptive", "nonpreemptive"]))
-    decisions = decisions or (
-        draw(st.sampled_from(["joint", "per-server"])) if dynamics == "uniformized" else "joint"
-    )
+    decisions = decisions or (draw(st.sampled_from(["joint", "per-server"])) if dynamics == "uniformized" else "joint")
     time = draw(st.sampled_from(["discrete", "continuous"])) if dynamics == "uniformized" else "discrete"
     preemptive = discipline == "preemptive"
     scale = 1.0 / (n + 3)  # small enough for one event a step

@@ -5,11 +5,11 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from bank import average_cost, chain, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualplan as dp
+from bank import average_cost, chain, networks
 from dualplan.models.check import _check_transpose, check_model
 
 # -- a second implementation, from the words of models/queueing.py, in dictionaries and recursion ----------------------

@@ -48,7 +48,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object 
 @app.command()
 def models(as_json: JsonOption = False) -> None:
     """List the named instances and their parameters."""
-    rows = [{"name": n, "summary": _summary(make), "parameters": _parameters(make)} for n, make in INSTANCES.items()]
+    rows: list[dict[str, Any]] = [
+        {"name": n, "summary": _summary(make), "parameters": _parameters(make)} for n, make in INSTANCES.items()
+    ]
     if as_json:
         _print_json({"models": rows})
         return
@@ -196,9 +198,9 @@ def _print_report(model: Model, report: Any) -> None:
     out = _out()
     out.print(f"[bold]{model.name}[/bold]: {model.box.dim} coordinates, "
               f"{'infinitely many' if states is None else states} states, {len(model.actions)} actions")  # fmt: skip
-    for server, load in described.get("loads", {}).items():
-        warning = "  [yellow](no policy keeps unbounded queues finite)[/yellow]" if load >= 1 else ""
-        out.print(f"  load of {server}: {load:.4g}{warning}")
+    for server, rho in described.get("loads", {}).items():
+        warning = "  [yellow](no policy keeps unbounded queues finite)[/yellow]" if rho >= 1 else ""
+        out.print(f"  load of {server}: {rho:.4g}{warning}")
     scope = "all" if report.exhaustive else "sampled"
     for what in report.checked:
         out.print(f"  [green]ok[/green]      {what} ({report.pairs} {scope} pairs)")

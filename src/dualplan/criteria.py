@@ -50,6 +50,4 @@ class Discounted:
         return {"criterion": "discounted", "gamma": self.gamma, "start": self.start}
 
 
-
-
 Criterion = Average | Discounted

@@ -31,6 +31,8 @@ from dualplan.intervals import (
     growth,
     mean_interval,
     ratio_interval,
+    too_few_cycles,
+    too_short,
     warm_up,
 )
 from dualplan.models.contract import Model
@@ -49,7 +51,6 @@ TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can 
 CHUNK, SLOW_CHUNK = 4_096, 32
 RUNS_PER_TASK = 64
 TRUNCATION = 1e-6  # γ^N at the horizon N
-FEWEST_CYCLES = 50
 SAVE_EVERY = 5.0  # seconds between checkpoints
 
 Progress = Callable[[int, int, Interval | None], None]
@@ -389,8 +390,9 @@ class _LongRun:
         if self._drift(i).unstable:
             return Status.UNSTABLE
         if self.wanted.method == "regenerative":
-            return Status.FEW_CYCLES if self.cycles[i][0] < FEWEST_CYCLES else None
-        return Status.NOT_WARM if self._dropped(rows) > 0.45 * rows.shape[1] else None
+            unfinished = sum(float(r.cycle[1]) for r in self.replicas[i])
+            return Status.FEW_CYCLES if too_few_cycles(self.cycles[i], unfinished) else None
+        return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column=1) else None
 
     def _drift(self, i: int) -> Any:
         sizes = self.rows[i][:, :, 2 + self.model.growing].sum(axis=2) / self.rows[i][:, :, 0]

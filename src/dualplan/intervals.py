@@ -4,7 +4,9 @@ The output is an array of sums, rows[r, j, c]: replica r, chunk j of its steps, 
 two sums over steps, num/den (den is mostly the number of steps).
 
 *Warm-up* (MSER; White 1997): with z_j the loss of chunk j averaged over replicas, the first d chunks are dropped, d
-minimising Σ_{j>=d} (z_j − z̄_d)² / (n − d)² over d <= n/2. A minimum beyond 0.45·n means that the start still shows.
+minimising Σ_{j>=d} (z_j − z̄_d)² / (n − d)² over d <= n/2. A run is too short if that minimum lies beyond 0.45·n; if the
+two halves of what is left differ, over the independent replicas, at the level of 1%; or if the quarters of what is
+left are still correlated at that level.
 
 *Batches*: what is left of each replica is cut into b equal batches. Replicas are independent, batches of one are not
 quite, so b is the largest of 16, 8, 4 for which the lag-1 correlation between successive batches, pooled over
@@ -13,7 +15,9 @@ replicas, lies within one standard error of 0, and otherwise 1: independent repl
 *Ratios*: with k batches and r = ΣN/ΣD, the residuals N_i − r·D_i have mean 0, and the interval is
 r ± t_{k−1}·√(k·s²)/ΣD, s² their sample variance (delta method).
 
-*Regenerative cycles*: the same formula, a cycle in the place of a batch; cycles are independent by construction.
+*Regenerative cycles*: the same formula, a cycle in the place of a batch; cycles are independent by construction. They
+are too few where (ΣL)²/ΣL², their number but for the short ones, is below 30, or where the cycles that had not ended,
+which are left out, are more than 5% of all steps: then long cycles are missing and the estimate is biased.
 """
 
 from __future__ import annotations
@@ -114,6 +118,26 @@ def _student(value: float, squares: float, k: int, total: float, confidence: flo
         return Interval(value, -np.inf, np.inf, confidence)
     half = float(stats.t.ppf((1 + confidence) / 2, k - 1)) * np.sqrt(k * squares / (k - 1)) / abs(total)
     return Interval(value, value - half, value + half, confidence)
+
+
+def too_few_cycles(sums: Floats, unfinished: float) -> bool:
+    """Whether cycles with these sums, and so many steps in unfinished ones, are too few for an interval."""
+    length, squares = float(sums[2]), float(sums[5])
+    return squares == 0 or length**2 / squares < 30 or unfinished > 0.05 * (length + unfinished)
+
+
+def too_short(rows: Floats, dropped: int, column: int) -> bool:
+    """Whether the start may still show after the warm-up was dropped."""
+    replicas, n, _ = rows.shape
+    quarter = (n - dropped) // 4
+    if dropped > 0.45 * n or quarter == 0:
+        return True
+    means = rows[:, n - 4 * quarter :, column].reshape(replicas, 4, quarter).mean(axis=2)
+    rise = means[:, 2:].mean(axis=1) - means[:, :2].mean(axis=1)
+    scale = float(rise.std(ddof=1)) / np.sqrt(replicas)
+    drifting = abs(rise.mean()) > stats.t.ppf(0.995, replicas - 1) * scale
+    correlated = _lag_one(means) > stats.norm.ppf(0.99) / np.sqrt(3 * replicas)
+    return bool(drifting or correlated)
 
 
 @dataclass(frozen=True)

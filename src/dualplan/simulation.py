@@ -90,9 +90,11 @@ class CompiledEngine:
                       box.upper, len(model.actions))  # fmt: skip
 
     def first(self, number: int) -> Replica:
+        """At the model's start."""
         return Replica(number, self.model.start.copy(), np.zeros(2), 0)
 
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        """In one compiled call."""
         x, cycle, t = replica.x.copy(), replica.cycle.copy(), replica.steps
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
@@ -105,6 +107,7 @@ class CompiledEngine:
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
     ) -> tuple[Floats, Ints]:
+        """In one compiled call."""
         totals, lengths = np.empty(count), np.empty(count, np.int64)
         rng = philox.generator(self.seed, STREAM, 0)
         where = np.zeros(2 * self.model.box.dim + 1, np.int64)
@@ -128,6 +131,7 @@ class PythonEngine:
         self._sessions: dict[int, Session] = {}
 
     def first(self, number: int) -> Replica:
+        """At the start of a session of its own."""
         session = self._new_session()
         self._sessions[number] = session
         return Replica(number, session.reset(self._generator(number, LAST_STEP)), np.zeros(2), 0)
@@ -148,6 +152,7 @@ class PythonEngine:
         return y, loss, ended, rng
 
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        """Step by step."""
         session = self._sessions.setdefault(replica.number, self._new_session())
         x, cycle, t = replica.x, replica.cycle.copy(), replica.steps
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
@@ -173,6 +178,7 @@ class PythonEngine:
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
     ) -> tuple[Floats, Ints]:
+        """Step by step; an episode that ends brings no more losses."""
         totals, lengths = np.zeros(count), np.zeros(count, np.int64)
         hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
         for run in range(count):
@@ -235,7 +241,9 @@ def _explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> No
     x, a, y = where[:dim], int(where[dim]), where[dim + 1 :]
     if fault in (kernels.BAD_POLICY, kernels.FORBIDDEN) and policy is not None:
         check_probabilities(policy, x, policy.probabilities(x))
-        raise PolicyError(f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed there.")
+        raise PolicyError(
+            f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed there."
+        )
     diagnose: Callable[[Ints, int], None] | None = getattr(model, "diagnose", None)
     if diagnose is not None:
         diagnose(x, a)

@@ -11,7 +11,7 @@ class Status(StrEnum):
     REACHED = "reached"
     BUDGET = "budget"
     COMPLETED = "completed"
-    NOT_WARM = "not-warm"
+    TOO_SHORT = "too-short"
     UNSTABLE = "unstable"
     FEW_CYCLES = "few-cycles"
     INTERRUPTED = "interrupted"
@@ -26,7 +26,7 @@ _ADVICE = {
     Status.REACHED: "the requested half-width was reached",
     Status.BUDGET: "the budget was spent before the requested half-width was reached; allow more steps",
     Status.COMPLETED: "the budget was spent, as asked; the interval says how much is known",
-    Status.NOT_WARM: "the start still shows in the second half of the run, so the interval may miss; allow more steps",
+    Status.TOO_SHORT: "the run is too short to forget its start, so the interval may miss; allow more steps",
     Status.UNSTABLE: "the state keeps growing: the average cost is infinite, or the run far too short to tell",
     Status.FEW_CYCLES: "too few regenerative cycles for an interval; allow more steps or use method 'batch-means'",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",

@@ -78,8 +78,8 @@ helper = numba.njit(**_LEAN)
 allocating_helper = numba.njit(cache=True, **_OPTIONS)
 
 
-@helper  # type: ignore[untyped-decorator]
-def copy(target, source):  # type: ignore[no-untyped-def]
+@helper
+def copy(target, source):
     """target[:] = source, for arrays known not to overlap (Numba's own assignment may allocate)."""
     for i in range(source.size):
         target[i] = source[i]

@@ -10,8 +10,8 @@ completes and along which route. An outcome maps a state to the next one (`apply
   few vectors within these limits are all the candidates there are, and the map itself confirms them.
 
 The state is the number of customers in each class; with non-preemptive service then, for each server, 0 or 1 + the
-place of the class in service among those of the server; with decisions per server, last, the pending event: 0 (not a server's) or 1 + the server whose
-potential completion it is. A customer in service counts in his class.
+place of the class in service among those of the server; with decisions per server, last, the pending event: 0 (not a
+server's) or 1 + the server whose potential completion it is. A customer in service counts in his class.
 """
 
 from __future__ import annotations
@@ -578,7 +578,7 @@ def outcome_probability_bernoulli(ints, floats, x, a, arrived, done):
 
 @helper
 def same(x, y, size):
-    for i in range(size):
+    for i in range(size):  # noqa: SIM110 - compiled code has no generators here
         if x[i] != y[i]:
             return False
     return True

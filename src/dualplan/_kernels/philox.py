@@ -32,7 +32,7 @@ _ONE = np.uint64(1)
 _ELEVEN = np.uint64(11)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _high_word(typing: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of a 64 x 64-bit product: one instruction, which Numba has no name for."""
 

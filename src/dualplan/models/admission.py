@@ -3,13 +3,14 @@
 Customers of K classes arrive at rates λ_k; each may be admitted, if the system has room, or turned away at the cost
 r_k. The state is (customers in the system, class of the customer at the door, 0 for none). With n customers after the
 decision, the next event is an arrival of class k at rate λ_k or a completion at rate μ·min(n, servers); uniformization
-with Λ = Σλ_k + μ·servers makes this a chain, and losses are per unit of time: holding·n + Λ·r_k where class k is turned
-away.
+with Λ = Σλ_k + μ·servers makes this a chain, and losses are per unit of time: holding·n, and Λ·r_k where class k is
+turned away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 class AdmissionControl(EventModel):
     """Whom to let in to a multi-server queue."""
+
+    servers: int
+    room: int
+    classes: int
 
     def __init__(
         self,
@@ -39,7 +44,8 @@ class AdmissionControl(EventModel):
             raise InputError("admission needs as many rejection costs (>= 0) as arrival rates (> 0).")
         if not 1 <= servers <= room or service <= 0 or holding < 0:
             raise InputError("admission needs 1 <= servers <= room, service > 0 and holding >= 0.")
-        self.servers, self.room, self.classes = servers, room, rates.size
+        self.servers, self.room = servers, room
+        self.classes = int(rates.size)
         self.rate = float(rates.sum() + servers * service)
         super().__init__(
             lower=[0, 0],
@@ -58,7 +64,7 @@ class AdmissionControl(EventModel):
         """Thresholds, everybody, nobody; see `policies/admission.py`."""
         from dualplan.policies import admission as heuristics
 
-        return {name: (lambda make=make: make(self)) for name, make in heuristics.HEURISTICS.items()}
+        return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
 
 
 def _functions(servers: int, room: int, lam: Any, mu: float, costs: Any, holding: float) -> dict[str, Any]:
@@ -82,7 +88,7 @@ def _functions(servers: int, room: int, lam: Any, mu: float, costs: Any, holding
 
     def loss(x, a):  # type: ignore[no-untyped-def]
         turned_away = costs[x[1] - 1] if x[1] > 0 and a == 0 else 0.0
-        return holding * x[0] + turned_away
+        return holding * (x[0] + a) + turned_away
 
     def allowed(x, a):  # type: ignore[no-untyped-def]
         return a == 0 or (x[1] > 0 and x[0] < room)

@@ -18,7 +18,7 @@ from dualplan._kernels import philox
 from dualplan.errors import ModelError
 from dualplan.models.contract import UNBOUNDED, Model, vector
 from dualplan.models.simulator import SimulatorModel
-from dualplan.types import Ints, Json
+from dualplan.types import Floats, Ints, Json
 
 EXHAUSTIVE_PAIRS = 4_000
 SIGNIFICANCE = 1e-6
@@ -137,8 +137,10 @@ def _check_transpose(model: Model, x: Ints, a: int) -> None:
     before = model.predecessors(x)
     for z, b, p in zip(before.states, before.actions, before.probabilities, strict=True):
         if not model.box.contains(z) or not model.allowed(z)[b]:
-            raise ModelError(f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, which is "
-                             "no allowed pair.")  # fmt: skip
+            raise ModelError(
+                f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, which is no allowed "
+                "pair."
+            )
         _same_probability(model, z, int(b), x, _forward(model, z, int(b), x), p)
 
 
@@ -195,7 +197,7 @@ def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
     return p_value
 
 
-def _chi_square(observed: Ints, expected: Ints) -> tuple[float, int]:
+def _chi_square(observed: Floats, expected: Floats) -> tuple[float, int]:
     """The statistic and its degrees of freedom, rare outcomes taken together."""
     rare = expected < 5
     seen = np.append(observed[~rare], observed[rare].sum())

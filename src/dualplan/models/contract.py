@@ -70,7 +70,7 @@ class Box:
         """The number of states as an exact integer; None if there is no end of them."""
         if not self.bounded:
             return None
-        return math.prod(int(u) - int(l) + 1 for l, u in zip(self.lower, self.upper, strict=True))
+        return math.prod(int(high) - int(low) + 1 for low, high in zip(self.lower, self.upper, strict=True))
 
     def contains(self, x: Ints) -> bool:
         """Whether x lies in the box."""
@@ -188,7 +188,7 @@ class Model:
         probabilities = np.empty(code.max_outcomes)
         count = code.forward(code.ints, code.floats, self.state(x), self._action(a), states, probabilities)
         merged, where = np.unique(states[:count], axis=0, return_inverse=True)
-        return Transitions(merged, np.bincount(where.ravel(), probabilities[:count], len(merged)))
+        return Transitions(merged, _sums(where, probabilities[:count], len(merged)))
 
     def predecessors(self, y: ArrayLike) -> Predecessors:
         """The (x, a) that lead to y and the probabilities that they do."""
@@ -202,7 +202,7 @@ class Model:
         if count < 0:
             raise MissingError(f"state {vector(np.asarray(y))} has more than {size} predecessors.")
         pairs, where = np.unique(np.column_stack([states[:count], actions[:count]]), axis=0, return_inverse=True)
-        return Predecessors(pairs[:, :-1], pairs[:, -1], np.bincount(where.ravel(), probabilities[:count], len(pairs)))
+        return Predecessors(pairs[:, :-1], pairs[:, -1], _sums(where, probabilities[:count], len(pairs)))
 
     # -- what there is ----------------------------------------------------------------------------------------------
 
@@ -273,5 +273,13 @@ class Model:
         return int(a)
 
 
+def _sums(where: Ints, values: Floats, size: int) -> Floats:
+    """Sums of the values that share a place."""
+    sums = np.zeros(size)
+    np.add.at(sums, where.ravel(), values)
+    return sums
+
+
 def vector(x: Ints) -> str:
+    """A state as it is written in messages."""
     return "(" + ", ".join(str(int(v)) for v in x) + ")"

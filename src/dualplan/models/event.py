@@ -121,7 +121,8 @@ class EventModel(Model):
         y = np.atleast_1d(np.asarray(raw))
         if y.shape != (self.box.dim,):
             raise ModelError(
-                f"model {self.name!r}: `move` {where}, event {e} gives {y.size} coordinates; a state has {self.box.dim}."
+                f"model {self.name!r}: `move` {where}, event {e} gives {y.size} coordinates; a state has "
+                f"{self.box.dim}."
             )
         if y.dtype.kind not in "iub":
             raise ModelError(f"model {self.name!r}: `move` {where}, event {e} gives {raw!r}; coordinates are integers.")
@@ -186,7 +187,7 @@ class EventModel(Model):
         return self._jumps == "derive" and (count is None or count * len(self.actions) > ENUMERATED_PAIRS)
 
 
-def _always(x: Ints, a: int) -> bool:  # noqa: ARG001 - the signature of `allowed`
+def _always(x: Ints, a: int) -> bool:
     return True
 
 
@@ -221,7 +222,7 @@ def _as_vector(model: EventModel, move: Any) -> Any:
     result = next(iter(move.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
 
-        @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+        @numba.njit(nogil=True)
         def vector_move(x, a, e):  # type: ignore[no-untyped-def]
             return (move(x, a, e),)
 
@@ -342,7 +343,7 @@ def _confirm(f: dict[str, Any], events: int) -> Any:
     """The probability that (x, a) leads to y."""
     probability, move = f["probability"], f["move"]
 
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+    @numba.njit(nogil=True)
     def confirm(x, a, y):  # type: ignore[no-untyped-def]
         total = 0.0
         for e in range(events):
@@ -425,4 +426,3 @@ def _confirmed_candidates(f: dict[str, Any], candidates: Any, events: int) -> Ke
         return count
 
     return predecessors
-

@@ -24,7 +24,9 @@ def simulator_from_gymnasium(environment: str | Callable[[], Any], **options: An
     name = environment if isinstance(environment, str) else type(probe.unwrapped).__name__
     lower, upper = _box(probe.observation_space, gymnasium.spaces, name)
     if not isinstance(probe.action_space, gymnasium.spaces.Discrete) or probe.action_space.start != 0:
-        raise InputError(f"environment {name!r} has actions {probe.action_space}; only Discrete(n) ones can be planned.")
+        raise InputError(
+            f"environment {name!r} has actions {probe.action_space}; only Discrete(n) ones can be planned."
+        )
     actions = int(probe.action_space.n)
     probe.close()
     return SimulatorModel(lower=lower, upper=upper, actions=actions, session=lambda: _GymSession(make()), name=name)

@@ -13,6 +13,7 @@ nothing off: states beyond it are in the box but never reached, and only there s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +48,9 @@ class LostSales(EventModel):
         self.pmf = law.pmf(np.arange(most + 1))
         self.pmf[-1] = 1 - self.pmf[:-1].sum()
         # the critical fractile of demand over the lead time bounds sensible positions; a quarter more is generous
-        newsvendor = int(stats.poisson(demand * (lead_time + 1)).ppf(penalty / (penalty + holding) if holding else 0.99))
+        newsvendor = int(
+            stats.poisson(demand * (lead_time + 1)).ppf(penalty / (penalty + holding) if holding else 0.99)
+        )
         self.capacity = int(1.25 * newsvendor) if capacity is None else int(capacity)
         self.max_order = min(self.capacity, int(law.ppf(1 - 1e-4))) if max_order is None else int(max_order)
         if self.capacity < 1 or not 1 <= self.max_order <= self.capacity:
@@ -106,7 +109,7 @@ class LostSales(EventModel):
         """Base-stock and myopic rules; see `policies/inventory.py`."""
         from dualplan.policies import inventory as heuristics
 
-        return {name: (lambda make=make: make(self)) for name, make in heuristics.HEURISTICS.items()}
+        return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
 
 
 def _newsvendor_cost(pmf: Floats, most: int, holding: float, penalty: float) -> Floats:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,8 +146,8 @@ class QueueingNetwork(Model):
                 raise InputError(f"network {self.name!r}: {worst} is no probability; use time='continuous' for rates.")
         elif total > 1 + 1e-12:
             raise InputError(
-                f"network {self.name!r}: one event a step needs arrivals plus the fastest service of each server to sum "
-                f"to at most 1, got {total:.6g}; use time='continuous' if these are rates."
+                f"network {self.name!r}: one event a step needs arrivals plus the fastest service of each server to "
+                f"sum to at most 1, got {total:.6g}; use time='continuous' if these are rates."
             )
         return 1.0
 
@@ -239,11 +239,12 @@ class QueueingNetwork(Model):
             "QUIET": np.array([1.0 - peak.sum()]),
         }
         header = np.zeros(kernels.HEADER, np.int64)
-        header[: kernels.CHOICE_PTR] = [
-            n, len(self.servers), self.options["dynamics"] == "bernoulli", self.options["phantom"],
+        switches: list[int | bool] = [
+            n, len(self.servers), self.options["dynamics"] == "bernoulli", bool(self.options["phantom"]),
             self.options["full"] == "lose", self.nonpreemptive, self.per_server, len(self.actions),
             any(c.penalty > 0 for c in self.classes),
         ]  # fmt: skip
+        header[: kernels.CHOICE_PTR] = switches
         ints = [int_fields[f] for f in kernels.INT_FIELDS]
         floats = [float_fields[f] for f in kernels.FLOAT_FIELDS]
         header[kernels.CHOICE_PTR : kernels.LAM] = kernels.HEADER + np.cumsum([0, *(len(f) for f in ints)])
@@ -258,7 +259,9 @@ class QueueingNetwork(Model):
         histories = 4 if self.nonpreemptive else 1
         if self.options["dynamics"] == "bernoulli":
             outcomes = 2**arrivals * math.prod(1 + m for m in most)
-            sources = [(c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r) for i, c in enumerate(self.classes)]
+            sources = [
+                (c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r) for i, c in enumerate(self.classes)
+            ]
             histories = math.prod(1 + len(c) for c in self.choices) if self.nonpreemptive else 1
             return outcomes, outcomes * actions * histories * math.prod(2 + k for k in sources)
         if self.per_server:
@@ -342,7 +345,7 @@ class QueueingNetwork(Model):
         """The usual heuristics; see `policies/network.py`."""
         from dualplan.policies import network as heuristics
 
-        return {name: (lambda make=make: make(self)) for name, make in heuristics.HEURISTICS.items()}
+        return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
 
     def describe(self) -> Json:
         """Everything that defines the network."""

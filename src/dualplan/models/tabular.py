@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dualplan._kernels import tabular as kernels
 from dualplan.errors import InputError, ModelError
 from dualplan.models.contract import Box, Code, Model
-from dualplan.types import ArrayLike, Bools, Floats, Ints
+from dualplan.types import ArrayLike, Bools, Floats
 
 
 class TabularModel(Model):
@@ -34,7 +34,7 @@ class TabularModel(Model):
         name: str = "table",
     ) -> None:
         self.name = name
-        matrix, states, n_actions = _one_matrix(transitions, loss)
+        matrix, states, n_actions = _one_matrix(transitions)
         self.losses = _losses(loss, states, n_actions)
         rows = np.diff(matrix.indptr) > 0
         self.may: Bools = (
@@ -70,12 +70,15 @@ class TabularModel(Model):
         if bad.size:
             row = int(bad[0])
             raise ModelError(
-                f"model {self.name!r}: the row x={row // n_actions}, a={row % n_actions} sums to {sums[row]:.9g}, not 1."
+                f"model {self.name!r}: the row x={row // n_actions}, a={row % n_actions} sums to {sums[row]:.9g}, "
+                "not 1."
             )
         bad = np.flatnonzero(self.may.ravel() & ~np.isfinite(self.losses.ravel()))
         if bad.size:
             row = int(bad[0])
-            raise ModelError(f"model {self.name!r}: the loss at x={row // n_actions}, a={row % n_actions} is not finite.")
+            raise ModelError(
+                f"model {self.name!r}: the loss at x={row // n_actions}, a={row % n_actions} is not finite."
+            )
 
     @cached_property
     def code(self) -> Code:
@@ -85,7 +88,7 @@ class TabularModel(Model):
         live.eliminate_zeros()
         live.sum_duplicates()
         back = sp.csc_array(live)
-        int_fields: list[Ints] = [live.indptr, live.indices, self.may.ravel(), back.indptr, back.indices]
+        int_fields: list[Any] = [live.indptr, live.indices, self.may.ravel(), back.indptr, back.indices]
         float_fields: list[Floats] = [np.where(self.may, self.losses, 0.0).ravel(), live.data, back.data]
         int_starts = kernels.HEADER + np.cumsum([0, *(f.size for f in int_fields)])[:-1]
         float_starts = np.cumsum([0, *(f.size for f in float_fields)])[:-1]
@@ -109,10 +112,10 @@ class TabularModel(Model):
         return float(values.min()), float(values.max())
 
 
-def _one_matrix(transitions: Any, loss: ArrayLike) -> tuple[Any, int, int]:
+def _one_matrix(transitions: Any) -> tuple[Any, int, int]:
     """The matrix with a row for each pair (x, a), the number of states, the number of actions."""
     if sp.issparse(transitions) or (isinstance(transitions, np.ndarray) and transitions.ndim == 2):
-        matrix = sp.csr_array(transitions, dtype=np.float64)
+        matrix: Any = sp.csr_array(transitions, dtype=np.float64)  # type: ignore[arg-type]
         states = int(matrix.shape[1])
         if states == 0 or matrix.shape[0] % states:
             raise InputError(f"transitions of shape {matrix.shape} have no whole number of actions a state.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def six_class(
     sizes = _spread("buffers", buffers, 3 * stations)
     first = [3 * s + 1 for s in range(stations)] + [3 * s + 2 for s in range(stations)]
     second = [3 * s + 3 for s in range(stations)]
-    following = {a: b for route in (first, second) for a, b in zip(route, route[1:], strict=False)}
+    following = {a: b for route in (first, second) for a, b in pairwise(route)}
     means = (8.0, 2.0, 4.0), (6.0, 7.0, 1.0)
     classes = [
         QueueClass(
@@ -220,7 +221,7 @@ INSTANCES: dict[str, Callable[..., Model]] = {
 def _spread(name: str, values: Buffers, count: int) -> list[int | None]:
     """One buffer for all classes, or one for each."""
     if values is None or isinstance(values, (int, float)):
-        values = [values] * count  # type: ignore[list-item]
+        values = [values] * count
     if len(values) != count:
         raise InputError(f"{name} needs one number or {count} of them, got {len(values)}.")
     return [None if v is None or v == np.inf else v for v in values]

@@ -52,7 +52,7 @@ class FunctionPolicy(Policy):
 
     def __init__(self, model: Model, function: Callable[[Ints], Any], *, name: str | None = None) -> None:
         self.function = function
-        label = name or getattr(function, "__name__", "function")
+        label = name if name is not None else str(getattr(function, "__name__", "function"))
         super().__init__(model, label, None)
         self._row(model.start)
         if not isinstance(model, SimulatorModel):
@@ -69,7 +69,8 @@ class FunctionPolicy(Policy):
         if answer.ndim == 0:
             if answer.dtype.kind not in "iu" or not 0 <= answer < actions:
                 raise PolicyError(
-                    f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are numbered 0 to {actions - 1}."
+                    f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are numbered 0 to "
+                    f"{actions - 1}."
                 )
             return np.asarray(np.eye(actions)[int(answer)])
         if answer.shape != (actions,):
@@ -81,7 +82,7 @@ class FunctionPolicy(Policy):
 
 def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     try:
         compiled.compile((numba.int64[::1],))
     except (NumbaError, TypeError, ValueError, NotImplementedError):

@@ -1,0 +1,208 @@
+"""The command line: what goes where, and one sentence for every mistake."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dualplan import cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process: exit status, stdout, stderr."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["dualplan", *map(str, args)])
+        monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+NETWORK = """
+name = "two stations"
+time = "continuous"
+[[class]]
+name = "parts"
+server = "press"
+arrival = 0.8
+service = 1.0
+route = "paint"
+[[class]]
+name = "paint"
+server = "booth"
+service = 1.2
+buffer = 10
+"""
+
+MODEL = """
+import dualplan as dp
+
+def probability(x, a, e):
+    return 0.5
+
+def move(x, a, e):
+    return (min(x[0] + 1, 3),) if e == 0 else (max(x[0] - 1, 0),)
+
+def loss(x, a):
+    return float(x[0])
+
+def make(top=3):
+    return dp.EventModel(
+        lower=[0], upper=[top], actions=["stay"], events=2, probability=probability, move=move, loss=loss
+    )
+
+model = make()
+
+def stay(x):
+    return 0
+
+def sloppy(x):
+    return (0.7,)
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "net.toml").write_text(NETWORK)
+    (tmp_path / "mine.py").write_text(MODEL)
+    return tmp_path
+
+
+def test_models_lists_instances_with_their_parameters(run):
+    status, out, _ = run("models", "--json")
+    assert status == 0
+    listed = {m["name"]: m for m in json.loads(out)["models"]}
+    assert {"four-queue", "criss-cross", "six-class", "eight-queue", "lost-sales", "admission", "forest", "garnet"} <= (
+        listed.keys()
+    )
+    assert listed["four-queue"]["parameters"]["buffers"] == "38,25,25,38"
+    assert run("models")[0] == 0
+
+
+def test_check_prints_a_report_and_json(run, files):
+    status, out, _ = run("check", "four-queue", "--set", "buffers=2,2,2,2", "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert data["ok"]
+    assert data["exhaustive"]
+    assert data["pairs"] == 81 * 4
+    status, out, _ = run("check", files / "net.toml")
+    assert status == 0
+    assert "load of press: 0.8" in out
+    assert run("check", f"{files}/mine.py:model")[0] == 0
+    status, out, _ = run("check", f"{files}/mine.py:make", "--set", "top=2")
+    assert status == 1
+    assert "leaves the box: x'=(3)" in out
+
+
+def test_evaluate_json_has_what_was_promised(run):
+    status, out, err = run("evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=9", "--steps", 400_000, "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert err == ""
+    assert out.count("\n") == 1
+    assert {"cost", "lower", "upper", "confidence", "method", "status", "steps", "seconds"} <= data.keys()
+    assert data["lower"] <= data["cost"] <= data["upper"]
+
+
+def test_evaluate_compares_saves_and_resumes(run, tmp_path):
+    folder = tmp_path / "run"
+    command = ["evaluate", "four-queue", "-p", "lbfs", "-p", "longer", "--set", "buffers=4", "--out", folder]
+    status, out, _ = run(*command, "--steps", 400_000)
+    assert status == 0
+    assert "lbfs − longer" in out
+    assert json.loads((folder / "result.json").read_text())["difference"]["value"] < 0
+    status, _, err = run(*command, "--steps", 400_000)
+    assert status == 2
+    assert "already holds a run" in err
+    assert run(*command, "--steps", 800_000, "--resume")[0] == 0
+
+
+def test_evaluate_policies_and_models_from_files(run, files):
+    status, out, _ = run(
+        "evaluate", f"{files}/mine.py:model", "-p", f"{files}/mine.py:stay", "--steps", 200_000, "--json"
+    )
+    data = json.loads(out)
+    assert status == 0
+    assert data["lower"] - 0.05 <= 1.5 <= data["upper"] + 0.05  # a fair walk on 0..3
+    status, _, err = run("evaluate", f"{files}/mine.py:model", "-p", f"{files}/mine.py:sloppy", "--steps", 1000)
+    assert status == 2
+    assert "probabilities that sum to 0.7, not 1" in err
+    assert run("evaluate", files / "net.toml", "-p", "longer", "--steps", 100_000)[0] == 0
+    status, out, _ = run(
+        "evaluate", "four-queue", "-p", "lbfs", "--criterion", "discounted", "--gamma", "0.99", "--steps", 200_000
+    )
+    assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("check four-quue", "unknown model 'four-quue'; did you mean 'four-queue'?"),
+        ("check four-queue --set bufers=3", "unknown parameter of 'four-queue' 'bufers'; did you mean 'buffers'?"),
+        ("check four-queue --set buffers", "--set takes KEY=VALUE, got 'buffers'"),
+        ("check four-queue --set buffers=0,9,9,9", "buffer 0 holds nobody"),
+        ("check four-queue --set buffers=9,9", "buffers needs one number or 4 of them, got 2"),
+        ("check four-queue --set dynamics=bernouli", "did you mean 'bernoulli'"),
+        ("check lost-sales --set lead_time=1", "lead_time >= 2"),
+        ("check garnet --set branching=200", "1 <= branching <= states"),
+        ("check missing.toml", "there is no file 'missing.toml'"),
+        ("check missing.py:model", "there is no file 'missing.py'"),
+        ("check broken.toml", "'broken.toml' is not valid TOML:"),
+        (
+            "check lost.toml",
+            "class 'parts' is routed to a class that is missing: unknown class 'pain'; did you mean 'paint'",
+        ),
+        ("check typo.toml", "unknown key of class 'parts' 'sevice'; did you mean 'service'?"),
+        ("check empty.toml", "needs at least one [[class]]"),
+        ("check text.toml", "arrival must be a number, got 'fast'"),
+        ("check mine.py", "names a file but no object in it"),
+        ("check mine.py:modle", "did you mean 'model'"),
+        ("check mine.py:stay", "cannot be made with these parameters"),
+        ("check raises.py:model", "'raises.py' raised NameError"),
+        ("evaluate four-queue -p longest", "did you mean 'longer'"),
+        ("evaluate four-queue -p lbfs -p lbfs -p lbfs", "one or two policies, got 3"),
+        ("evaluate four-queue -p lbfs --gamma 0.9", "--gamma belongs to --criterion discounted"),
+        ("evaluate four-queue -p lbfs --criterion discounted", "needs --gamma"),
+        ("evaluate four-queue -p lbfs --criterion discounted --gamma 1", "gamma must lie strictly between 0 and 1"),
+        ("evaluate four-queue -p lbfs --criterion total", "unknown criterion 'total'"),
+        ("evaluate four-queue -p lbfs --confidence 2", "confidence must lie strictly between 0 and 1"),
+        ("evaluate four-queue -p lbfs --half-width -1", "half_width must be positive"),
+        ("evaluate four-queue -p lbfs --resume", "--resume needs --out"),
+    ],
+)
+def test_mistakes_are_one_sentence_on_stderr_and_status_two(run, files, monkeypatch, command, words):
+    monkeypatch.chdir(files)
+    (files / "broken.toml").write_text("name = [1,\n")
+    (files / "lost.toml").write_text(NETWORK.replace('"paint"\n[[', '"pain"\n[['))
+    (files / "typo.toml").write_text(NETWORK.replace("service = 1.0", "sevice = 1.0"))
+    (files / "empty.toml").write_text('name = "nothing"\n')
+    (files / "text.toml").write_text(NETWORK.replace("arrival = 0.8", 'arrival = "fast"'))
+    (files / "raises.py").write_text("model = undefined\n")
+    status, out, err = run(*command.split())
+    assert status == 2
+    assert out == ""
+    assert words in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_values_on_the_command_line():
+    assert [cli.parse_value(v) for v in ("3", "0.5", "true", "none", "inf", "block", "9,9", "1,none")] == [
+        3, 0.5, True, None, None, "block", (9, 9), (1, None),
+    ]  # fmt: skip
+
+
+def test_the_installed_command_runs():
+    """Once for real, in a process of its own."""
+    command = Path(sys.executable).with_name("dualplan")
+    done = subprocess.run([command, "check", "no-such-model"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dualplan: unknown model 'no-such-model'")

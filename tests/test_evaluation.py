@@ -1,0 +1,283 @@
+"""Evaluation by simulation: coverage on models of known cost, reproducibility, resumption, warnings."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dualplan as dp
+from bank import admission_events, average_cost, discounted_cost, mm1, mm1k, mm1k_law
+from dualplan import evaluation, policies, simulation
+
+# -- coverage ----------------------------------------------------------------------------------------------------------
+
+REPETITIONS = 240
+# 95% intervals must cover in at least this many of 240 runs: a binomial variable falls below with p = 0.001
+LEAST = int(stats.binom.ppf(0.001, REPETITIONS, 0.95))
+
+
+def covered(make, truth):
+    return sum(r.lower <= truth <= r.upper for r in map(make, range(REPETITIONS)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["batch-means", "regenerative"])
+@pytest.mark.parametrize(("load", "steps"), [(0.5, 100_000), (0.8, 400_000)])
+def test_average_cost_intervals_cover(method, load, steps):
+    """M/M/1, mean ρ/(1−ρ), from empty."""
+    net = mm1(load)
+    policy = net.policy("longer")
+    hits = covered(lambda seed: dp.evaluate(net, policy, seed=seed, steps=steps, method=method), load / (1 - load))
+    assert hits >= LEAST
+
+
+@pytest.mark.slow
+def test_stopping_at_a_half_width_still_covers():
+    net = mm1(0.5)
+    policy = net.policy("longer")
+    results = [dp.evaluate(net, policy, seed=s, steps=2_000_000, half_width=0.03) for s in range(REPETITIONS)]
+    assert all(r.status is dp.Status.REACHED and r.half_width <= 0.03 for r in results)
+    assert sum(r.lower <= 1.0 <= r.upper for r in results) >= LEAST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["truncated", "stopped"])
+def test_discounted_cost_intervals_cover(method):
+    gate = admission_events()
+    policy = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 3 else 0)
+    bounded = dp.EventModel(
+        **{**gate.functions, "lower": [0], "upper": [6], "actions": 2, "events": 3, "loss_bounds": (0.0, 7.5)}
+    )
+    truth = discounted_cost(gate, policy, 0.9)
+    always = policies.FunctionPolicy(bounded, policy.function)
+    criterion = dp.Discounted(0.9)
+    hits = covered(lambda seed: dp.evaluate(bounded, always, criterion, seed=seed, steps=60_000, method=method), truth)
+    assert hits >= LEAST
+
+
+@pytest.mark.slow
+def test_intervals_of_differences_cover_and_are_narrower_than_independent_ones():
+    """Thresholds 3 and 5 on the same random numbers."""
+    gate = admission_events()
+    a = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 3 else 0, name="three")
+    b = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 5 else 0, name="five")
+    truth = average_cost(gate, a) - average_cost(gate, b)
+    results = [dp.compare(gate, a, b, seed=s, steps=200_000) for s in range(REPETITIONS)]
+    assert sum(r.difference.lower <= truth <= r.difference.upper for r in results) >= LEAST
+    paired = np.mean([r.difference.half_width for r in results])
+    independent = np.mean([np.hypot(r.first.half_width, r.second.half_width) for r in results])
+    assert paired < 0.8 * independent
+
+
+# -- measures ----------------------------------------------------------------------------------------------------------
+
+
+def test_measures_of_a_loss_queue():
+    """M/M/1/5: lengths, throughput, loss and utilisation in closed form, 99.9% intervals."""
+    law = mm1k_law()
+    net = mm1k()
+    result = dp.evaluate(net, net.policy("longer"), steps=2_000_000, confidence=0.999)
+    expected = {
+        "length 1": law @ np.arange(6),
+        "throughput 1": 1 - law[0],
+        "utilisation S": 1 - law[0],
+        "loss rate 1": 0.8 * law[-1],
+        "lost fraction": law[-1],
+    }
+    assert result.measures.keys() == expected.keys()
+    for name, value in expected.items():
+        assert result.measures[name].lower <= value <= result.measures[name].upper, name
+        assert result.measures[name].half_width < 0.02 * max(1.0, value)
+
+
+def test_utilisation_is_the_same_per_server_and_joint():
+    joint = dp.load("four-queue", buffers=4)
+    split = dp.load("four-queue", buffers=4, decisions="per-server")
+    a, b = (dp.evaluate(m, m.policy("lbfs"), steps=4_000_000, confidence=0.999) for m in (joint, split))
+    assert max(a.lower, b.lower) < min(a.upper, b.upper)
+    for name in ("utilisation S1", "utilisation S2", "lost fraction", "blocking rate 1"):
+        assert max(a.measures[name].lower, b.measures[name].lower) < min(a.measures[name].upper, b.measures[name].upper)
+
+
+def test_losing_customers_is_flagged():
+    net = dp.load("four-queue", buffers=5)
+    result = dp.compare(net, net.policy("lbfs"), net.policy("longer"), steps=2_000_000)
+    assert result.difference.upper < 0
+    assert "at no cost" in result.first.notes[0]
+    assert "lbfs is cheaper but loses" in result.notes[0]
+    punished = dp.load("four-queue", buffers=5, penalty=100.0)
+    assert dp.compare(punished, punished.policy("lbfs"), punished.policy("longer"), steps=500_000).notes == ()
+
+
+# -- instability -------------------------------------------------------------------------------------------------------
+
+
+def test_overload_is_reported_as_unstable():
+    net = mm1(1.2)
+    result = dp.evaluate(net, net.policy("longer"), steps=1_000_000)
+    assert result.status is dp.Status.UNSTABLE
+    assert result.cost == np.inf
+    drift = 0.2 / 2.2  # customers a step: (λ − μ)/Λ
+    assert f"grows by about {drift:.2g}"[:-1] in result.notes[0]
+    assert "load is 1 or more at S (1.2)" in result.notes[1]
+    assert result.to_json()["cost"] is None
+
+
+def test_instability_below_full_load_is_detected():
+    """Rybko & Stolyar: with priority to the exits, slow exits make the network unstable at loads of 0.8."""
+    net = dp.load("four-queue", buffers=None, arrivals=(0.1, 0.1), services=(0.5, 1 / 6, 0.5, 1 / 6), time="continuous")
+    assert max(net.loads.values()) == pytest.approx(0.8)
+    assert dp.evaluate(net, net.policy("lbfs"), steps=4_000_000).status is dp.Status.UNSTABLE
+    assert dp.evaluate(net, net.policy("max-weight"), steps=4_000_000).status is not dp.Status.UNSTABLE
+
+
+# -- same seed, same answer --------------------------------------------------------------------------------------------
+
+
+def fingerprint(result):
+    data = result.to_json()
+    for part in (data, data.get("first", {}), data.get("second", {})):
+        part.pop("seconds", None)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.95)])
+def test_identical_bytes_on_one_and_two_threads(criterion):
+    net = dp.load("four-queue")
+    a, b = net.policy("longer"), net.policy("lbfs")
+    one, two = (dp.compare(net, a, b, criterion, steps=600_000, seed=3, threads=k) for k in (1, 2))
+    assert fingerprint(one) == fingerprint(two)
+    assert fingerprint(dp.compare(net, a, b, criterion, steps=600_000, seed=4)) != fingerprint(one)
+
+
+def test_python_and_compiled_policies_see_the_same_random_numbers():
+    """The slow path simulates the same trajectories to the last bit."""
+    net = mm1k()
+    fast = policies.FunctionPolicy(net, lambda x: 0, name="same")
+    slow = policies.FunctionPolicy(net, lambda x: int(str(0)), name="same")
+    for criterion in (dp.Average(), dp.Discounted(0.9)):
+        compiled = simulation.engine(net, fast, 5)
+        python = simulation.engine(net, slow, 5)
+        assert (compiled.fast, python.fast) == (True, False)
+        if isinstance(criterion, dp.Average):
+            a, b = (e.advance(e.first(2), 3, 50) for e in (compiled, python))
+            assert np.array_equal(a.rows, b.rows)
+            assert np.array_equal(a.replica.x, b.replica.x)
+        else:
+            starts, weights = criterion.start_distribution(net)
+            a, b = (e.discounted(0.9, 0, starts, weights, 7, 20) for e in (compiled, python))
+            assert np.array_equal(a[1], b[1])
+            assert a[0] == pytest.approx(b[0], abs=1e-12)
+
+
+def test_a_simulator_of_a_queue_costs_what_the_queue_costs():
+    """The gate as a plain simulator in Python, 99.9% interval around the exact cost."""
+    gate = admission_events()
+    threshold = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 2 else 0)
+    exact = average_cost(gate, threshold)
+
+    def step(x, a, rng):
+        u = rng.random()
+        loss = float(x[0] + (0.0 if a == 1 else 1.5))
+        if u < 0.5:
+            return min(x[0] + a, 6), loss
+        return max(x[0] - (u < 0.8), 0), loss
+
+    model = dp.SimulatorModel(lower=[0], upper=[6], actions=2, step=step)
+    rule = policies.FunctionPolicy(model, lambda x: 1 if x[0] < 2 else 0)
+    result = dp.evaluate(model, rule, steps=40_000, confidence=0.999)
+    assert result.lower <= exact <= result.upper
+    assert result.half_width < 0.2
+
+
+def test_large_runs_keep_memory_bounded(monkeypatch):
+    """Merging rows changes neither the sums nor, beyond grouping, the estimate."""
+    net = mm1(0.5)
+    whole = dp.evaluate(net, net.policy("longer"), steps=500_000)
+    monkeypatch.setattr(evaluation, "MOST_ROWS", 16)
+    merged = dp.evaluate(net, net.policy("longer"), steps=500_000)
+    assert merged.steps == pytest.approx(whole.steps, rel=0.1)
+    assert merged.cost == pytest.approx(whole.cost, abs=3 * whole.half_width)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.95)])
+def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path, criterion):
+    net = dp.load("four-queue")
+    policy = net.policy("longer")
+    options = {"steps": 3_000_000, "seed": 9}
+    whole = dp.evaluate(net, policy, criterion, **options)
+    calls = 0
+
+    def interrupt(done, total, interval):
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+
+    folder = str(tmp_path / "run")
+    cut = dp.evaluate(net, policy, criterion, folder=folder, progress=interrupt, **options)
+    assert cut.status is dp.Status.INTERRUPTED
+    assert cut.steps < whole.steps
+    resumed = dp.evaluate(net, policy, criterion, folder=folder, resume=True, **options)
+    assert fingerprint(resumed) == fingerprint(whole)
+    saved = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert saved["cost"] == whole.cost
+    assert saved["status"] == "completed"
+
+
+def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path):
+    net = mm1(0.5)
+    folder = str(tmp_path / "run")
+    first = dp.evaluate(net, net.policy("longer"), folder=folder, steps=4_000_000)
+    more = dp.evaluate(net, net.policy("longer"), folder=folder, resume=True, steps=8_000_000)
+    fresh = dp.evaluate(net, net.policy("longer"), steps=8_000_000)
+    assert first.steps < more.steps
+    assert (more.cost, more.steps) == (fresh.cost, fresh.steps)
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
+        ({"half_width": 0.0}, "half_width must be positive"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"seed": -1}, "seed must lie in"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"method": "batch-mean"}, "did you mean 'batch-means'"),
+        ({"method": "truncated"}, "unknown method for the average criterion"),
+        ({"step": 5}, "did you mean 'steps'"),
+    ],
+)
+def test_bad_settings(options, words):
+    net = mm1()
+    with pytest.raises(dp.InputError, match=words):
+        dp.evaluate(net, net.policy("longer"), **options)
+
+
+def test_bad_criteria():
+    for gamma in (0.0, 1.0, -0.5, 2.0):
+        with pytest.raises(dp.InputError, match="gamma must lie strictly between 0 and 1"):
+            dp.Discounted(gamma)
+    net = mm1()
+    with pytest.raises(dp.InputError, match="use 'stopped'"):
+        dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9), method="truncated")
+    with pytest.raises(dp.InputError, match=r"start distribution sums to 0.9, not 1"):
+        dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9, start=[((0,), 0.5), ((1,), 0.4)]))
+    assert dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9), steps=10_000).method == "stopped"
+
+
+def test_runs_that_are_too_short_say_so():
+    """M/M/1 at load 0.95 from empty, 200 steps a replica: the estimate is below 19, and no status claims success."""
+    net = mm1(0.95)
+    for seed in range(20):
+        for method, status in (("regenerative", dp.Status.FEW_CYCLES), ("batch-means", dp.Status.TOO_SHORT)):
+            result = dp.evaluate(net, net.policy("longer"), steps=1_600, method=method, seed=seed)
+            assert result.status is status or result.status is dp.Status.UNSTABLE
+            assert result.cost == np.inf or result.cost < 19
