@@ -1,0 +1,44 @@
+"""Who may import whom: the table of docs/architecture.md."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
+WORDS = {"types", "errors", "status"}
+ALLOWED = {
+    "_kernels": {"_kernels"},
+    "models": {"_kernels", "models"},
+    "policies": {"_kernels", "models", "policies"},
+    "criteria": {"models"},
+    "intervals": set(),
+    "runs": set(),
+    "simulation": {"_kernels", "models", "policies"},
+    "evaluation": {"criteria", "intervals", "models", "policies", "runs", "simulation"},
+}
+
+
+def imported(path):
+    """Parts of dualplan that a module imports when it is loaded (not inside functions or for type checking)."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dualplan"):
+            parts = node.module.split(".")
+            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("dualplan."))
+
+
+def test_nothing_reaches_back():
+    for path in SOURCE.rglob("*.py"):
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if part in ALLOWED:
+            extra = set(imported(path)) - ALLOWED[part] - WORDS
+            assert not extra, f"{path.name} imports {extra}"
+
+
+def test_libraries_in_kernels():
+    for path in (SOURCE / "_kernels").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                assert node.module.split(".")[0] in {
+                    "__future__", "collections", "dualplan", "llvmlite", "numba", "typing",
+                }  # fmt: skip
