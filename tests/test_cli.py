@@ -97,9 +97,10 @@ def test_check_prints_a_report_and_json(run, files):
     assert status == 0
     assert "load of press: 0.8" in out
     assert run("check", f"{files}/mine.py:model")[0] == 0
-    status, out, _ = run("check", f"{files}/mine.py:make", "--set", "top=2")
-    assert status == 1
-    assert "leaves the box: x'=(3)" in out
+    status, out, err = run("check", f"{files}/mine.py:make", "--set", "top=2", "--json")
+    assert status == 2
+    assert not json.loads(out)["ok"]
+    assert "leaves the box: x'=(3)" in err
 
 
 def test_evaluate_json_has_what_was_promised(run):
@@ -192,6 +193,67 @@ def test_mistakes_are_one_sentence_on_stderr_and_status_two(run, files, monkeypa
     assert words in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+BROKEN = """
+import dualplan as dp
+import numpy as np
+
+def make(fault="none"):
+    two = np.array([0.5, 0.5])
+    def probability(x, a, e):
+        if fault == "improbable" and x[0] == 2 and e == 0:
+            return 1.1
+        if fault == "sum" and x[0] == 2 and e == 0:
+            return 0.4
+        return two[e + x[0]] if fault == "index" else 0.5
+    def move(x, a, e):
+        y = x[0] + 1 if e == 0 else x[0] - 1
+        if fault == "length" and x[0] == 2:
+            return np.array([y, y])
+        if fault == "length":
+            return np.array([min(max(y, 0), 3)])
+        if fault == "box":
+            return np.array([max(y, 0)])
+        return np.array([min(max(y, 0), 3)])
+    def loss(x, a):
+        return np.inf if fault == "loss" and x[0] == 2 else 1.0
+    def allowed(x, a):
+        return not (fault == "allowed" and x[0] == 2)
+    def python(x, a):
+        return float(len(str(a)) + hash("a") % 2 + len(set([1]) | {2}) + eval("1"))
+    jumps = [(1,), (0,)] if fault == "jumps" else [(1,), (0,), (-1,)]
+    return dp.EventModel(lower=[0], upper=[3], actions=1, events=2, probability=probability, move=move,
+                         loss=python if fault == "compile" else loss, allowed=allowed, jumps=jumps, name="m")
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("improbable", "`probability` at x=(2), a=0, event 0 is 1.1, not in [0, 1]"),
+        ("sum", "`probability` at x=(2), a=0 sums to 0.9 over the events, not 1"),
+        ("index", "`probability` at x=(1), a=0, event=1 raised IndexError"),
+        ("length", "`move` at x=(2), a=0, event 0 gives 2 coordinates; a state has 1"),
+        ("box", "`move` at x=(3), a=0, event 0 leaves the box: x'=(4)"),
+        ("loss", "`loss` at x=(2), a=0 is inf, not a finite number"),
+        ("allowed", "no action is allowed in state x=(2)"),
+        ("jumps", "by the forward law but 0 by the predecessors"),
+        ("compile", "`loss` (python, line"),
+    ],
+)
+def test_everything_that_check_model_finds_is_one_sentence(run, tmp_path, fault, words):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    status, _, err = run("check", f"{tmp_path}/broken.py:make", "--set", f"fault={fault}")
+    assert status == 2
+    assert words in err
+    assert err.count("\n") == 1
+    if fault not in ("jumps", "compile"):  # the simulation stumbles over the same
+        status, out, err = run(
+            "evaluate", f"{tmp_path}/broken.py:make", "--set", f"fault={fault}", "-p", "random", "--steps", 5000
+        )
+        assert (status, out) == (2, "")
+        assert err.count("\n") == 1
 
 
 def test_values_on_the_command_line():

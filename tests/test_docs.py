@@ -13,9 +13,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(language):
-    for page in PAGES:
-        for i, match in enumerate(re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)):
-            yield pytest.param(page, match.group(1), id=f"{page.stem}-{i}")
+    return [
+        pytest.param(page, match.group(1), id=f"{page.stem}-{i}")
+        for page in PAGES
+        for i, match in enumerate(re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S))
+    ]
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"))

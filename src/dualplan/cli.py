@@ -1,7 +1,7 @@
 """The command line: ``dualplan models | check | evaluate``.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
-ends with one sentence on stderr and exit status 2; a check that fails, with exit status 1.
+ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="of the random pairs")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that a model keeps its contract; exit status 1 if it does not."""
+    """Check that a model keeps its contract; exit status 2 and one sentence if it does not."""
     loaded = _load(model, settings)
     with _bar("checking") as update:
         report = check_model(loaded, pairs=pairs, seed=seed, progress=lambda done, total: update(done, total, ""))
@@ -78,8 +78,8 @@ def check(
         _print_json({**report.to_json(), "description": loaded.describe()})
     else:
         _print_report(loaded, report)
-    if not report.ok:
-        raise typer.Exit(1)
+    if report.problem is not None:
+        raise InputError(report.problem)
 
 
 @app.command()
@@ -208,8 +208,6 @@ def _print_report(model: Model, report: Any) -> None:
         out.print(f"  [yellow]skipped[/yellow] {what}")
     if report.simulator_p_value is not None:
         out.print(f"  simulator against forward law: p = {report.simulator_p_value:.3g}")
-    if report.problem is not None:
-        out.print(f"  [red]wrong[/red]   {report.problem}", highlight=False)
 
 
 def _print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:

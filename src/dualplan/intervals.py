@@ -5,8 +5,8 @@ two sums over steps, num/den (den is mostly the number of steps).
 
 *Warm-up* (MSER; White 1997): with z_j the loss of chunk j averaged over replicas, the first d chunks are dropped, d
 minimising Σ_{j>=d} (z_j − z̄_d)² / (n − d)² over d <= n/2. A run is too short if that minimum lies beyond 0.45·n; if the
-two halves of what is left differ, over the independent replicas, at the level of 1%; or if the quarters of what is
-left are still correlated at that level.
+two halves of what is left differ, over the independent replicas, at the level of 1%; or if a replica is worth fewer
+than 20 independent observations, which is the variance of all chunks over that of the replicas' means.
 
 *Batches*: what is left of each replica is cut into b equal batches. Replicas are independent, batches of one are not
 quite, so b is the largest of 16, 8, 4 for which the lag-1 correlation between successive batches, pooled over
@@ -129,15 +129,16 @@ def too_few_cycles(sums: Floats, unfinished: float) -> bool:
 def too_short(rows: Floats, dropped: int, column: int) -> bool:
     """Whether the start may still show after the warm-up was dropped."""
     replicas, n, _ = rows.shape
-    quarter = (n - dropped) // 4
-    if dropped > 0.45 * n or quarter == 0:
+    half = (n - dropped) // 2
+    if dropped > 0.45 * n or half == 0:
         return True
-    means = rows[:, n - 4 * quarter :, column].reshape(replicas, 4, quarter).mean(axis=2)
-    rise = means[:, 2:].mean(axis=1) - means[:, :2].mean(axis=1)
+    kept = rows[:, n - 2 * half :, column]
+    means = kept.reshape(replicas, 2, half).mean(axis=2)
+    rise = means[:, 1] - means[:, 0]
     scale = float(rise.std(ddof=1)) / np.sqrt(replicas)
     drifting = abs(rise.mean()) > stats.t.ppf(0.995, replicas - 1) * scale
-    correlated = _lag_one(means) > stats.norm.ppf(0.99) / np.sqrt(3 * replicas)
-    return bool(drifting or correlated)
+    few = kept.var() < 20 * means.mean(axis=1).var(ddof=1)
+    return bool(drifting or few)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dualplan._kernels import philox
 from dualplan._kernels import simulate as kernels
+from dualplan._kernels.compiler import Kernel
 from dualplan.errors import ModelError, PolicyError
 from dualplan.models.contract import Model, vector
 from dualplan.models.simulator import Generator, Session, SimulatorModel
@@ -99,9 +100,7 @@ class CompiledEngine:
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
-        fault = kernels.simulate(*self._head, x, rng, t, length, self.anchor, cycle, rows, cycles, where)
-        if fault != kernels.FINE:
-            _explain(self.model, self.policy, fault, where)
+        self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
         return Chunks(Replica(replica.number, x, cycle, t + chunks * length), rows, cycles)
 
     def discounted(
@@ -111,12 +110,23 @@ class CompiledEngine:
         totals, lengths = np.empty(count), np.empty(count, np.int64)
         rng = philox.generator(self.seed, STREAM, 0)
         where = np.zeros(2 * self.model.box.dim + 1, np.int64)
-        fault = kernels.simulate_discounted(
-            *self._head, starts, weights, rng, gamma, horizon, first, totals, lengths, where
-        )
+        self._run(kernels.simulate_discounted, (starts, weights, rng, gamma, horizon, first, totals, lengths, where))
+        return totals, lengths
+
+    def _run(self, loop: Kernel, arguments: tuple[Any, ...]) -> None:
+        """Run a loop; its faults, and whatever the user's functions raise in it, become sentences."""
+        where: Ints = arguments[-1]
+        try:
+            fault = loop(*self._head, *arguments)
+        except (ArithmeticError, LookupError, ValueError, RuntimeError, TypeError) as error:
+            x, a = where[: self.model.box.dim], int(where[self.model.box.dim])
+            reason = f"raised {type(error).__name__}: {error}."
+            if a < 0:
+                raise PolicyError(f"policy {self.policy.name!r} at state {vector(x)} {reason}") from error
+            _diagnose(self.model, x, a)
+            raise ModelError(f"model {self.model.name!r} at x={vector(x)}, a={a} {reason}") from error
         if fault != kernels.FINE:
             _explain(self.model, self.policy, fault, where)
-        return totals, lengths
 
 
 class PythonEngine:
@@ -244,12 +254,17 @@ def _explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> No
         raise PolicyError(
             f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed there."
         )
-    diagnose: Callable[[Ints, int], None] | None = getattr(model, "diagnose", None)
-    if diagnose is not None:
-        diagnose(x, a)
+    _diagnose(model, x, a)
     if fault == kernels.LEFT_BOX:
         raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} leaves its box: x'={vector(y)}.")
     raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} has a loss or a law that is not finite.")
+
+
+def _diagnose(model: Model, x: Ints, a: int) -> None:
+    """Let a model of user's functions say which of them is at fault."""
+    diagnose: Callable[[Ints, int], None] | None = getattr(model, "diagnose", None)
+    if diagnose is not None:
+        diagnose(x, a)
 
 
 def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:

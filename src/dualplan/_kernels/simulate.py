@@ -57,9 +57,10 @@ def _draw_action(probabilities, u):
 def _one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
     """Draw an action and a next state; the loss and a fault code."""
     seek(rng, t)
+    copy(where, x)  # before anything of the user's runs, which may raise
+    where[x.size] = -1
     act(pi, pf, x, probabilities)
     a = _draw_action(probabilities, uniform(rng))
-    copy(where, x)
     where[x.size] = a
     if a < 0:
         return 0.0, BAD_POLICY

@@ -205,7 +205,7 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     types: list[Any] = [numba.int64[::1], *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
         types = [numba.int64[::1]]
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled = numba.njit(nogil=True, boundscheck=True)(function)
     try:
         compiled.compile(tuple(types))
     except NumbaError as error:

@@ -82,7 +82,7 @@ class FunctionPolicy(Policy):
 
 def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
     try:
         compiled.compile((numba.int64[::1],))
     except (NumbaError, TypeError, ValueError, NotImplementedError):
