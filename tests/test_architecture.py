@@ -13,7 +13,9 @@ ALLOWED = {
     "intervals": set(),
     "runs": set(),
     "simulation": {"_kernels", "models", "policies"},
-    "evaluation": {"criteria", "intervals", "models", "policies", "runs", "simulation"},
+    "results": {"intervals"},
+    "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
+    "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},
 }
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, mm1, mm1k, mm1k_law
-from dualplan import evaluation, policies, simulation
+from dualplan import experiments, policies, simulation
 
 # -- coverage ----------------------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ def test_large_runs_keep_memory_bounded(monkeypatch):
     """Merging rows changes neither the sums nor, beyond grouping, the estimate."""
     net = mm1(0.5)
     whole = dp.evaluate(net, net.policy("longer"), steps=500_000)
-    monkeypatch.setattr(evaluation, "MOST_ROWS", 16)
+    monkeypatch.setattr(experiments, "MOST_ROWS", 16)
     merged = dp.evaluate(net, net.policy("longer"), steps=500_000)
     assert merged.steps == pytest.approx(whole.steps, rel=0.1)
     assert merged.cost == pytest.approx(whole.cost, abs=3 * whole.half_width)

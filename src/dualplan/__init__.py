@@ -6,7 +6,7 @@ The flow, one plain object an arrow: model -> policy -> evaluation.
 from dualplan import policies
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
-from dualplan.evaluation import Comparison, Evaluation, compare, evaluate
+from dualplan.evaluation import compare, evaluate
 from dualplan.intervals import Interval
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
@@ -16,6 +16,7 @@ from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.tabular import TabularModel
 from dualplan.policies.contract import Policy
+from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
 from dualplan.status import Status
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import DualplanError, InputError
-from dualplan.evaluation import Comparison, Evaluation, compare
+from dualplan.evaluation import compare
 from dualplan.evaluation import evaluate as evaluate_policy
 from dualplan.intervals import Interval
 from dualplan.models.check import check_model
@@ -31,6 +31,7 @@ from dualplan.models.queueing import OPTIONS
 from dualplan.models.zoo import INSTANCES
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
+from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain
 from dualplan.status import Status
 

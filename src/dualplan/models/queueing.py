@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels import network as kernels
+from dualplan._kernels import network_backward as backward
 from dualplan.errors import InputError, unknown
 from dualplan.models.contract import UNBOUNDED, Box, Code, Measure, Model
 from dualplan.types import Floats, Ints, Json
@@ -193,7 +194,7 @@ class QueueingNetwork(Model):
         listed = outcomes <= MOST_OUTCOMES
         bernoulli = self.options["dynamics"] == "bernoulli"
         forward = kernels.forward_bernoulli if bernoulli else kernels.forward
-        backward = kernels.predecessors_bernoulli if bernoulli else kernels.predecessors
+        inverse = backward.predecessors_bernoulli if bernoulli else backward.predecessors
         return Code(
             ints,
             floats,
@@ -201,7 +202,7 @@ class QueueingNetwork(Model):
             kernels.loss_bernoulli if bernoulli else kernels.loss,
             kernels.step_bernoulli if bernoulli else kernels.step,
             forward if listed else None,
-            backward if listed and predecessors <= MOST_PREDECESSORS else None,
+            inverse if listed and predecessors <= MOST_PREDECESSORS else None,
             outcomes,
             predecessors,
             tuple(f"{what} {c}" for what in ("offered", "lost", "completed", "blocked") for c in self.class_names)

@@ -1,0 +1,273 @@
+"""The predecessors of a state of a queueing network: the maps of `network`, inverted.
+
+An outcome that brings `in_i` customers to class i and takes `out_i` away has y_i - in_i <= x_i <= y_i + out_i, whatever
+was empty, blocked, lost or clipped. So the few vectors within these limits are all the candidates there are, and the
+map itself confirms them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels.compiler import PREDECESSORS, copy, helper, kernel
+from dualplan._kernels.network import (
+    ACTIONS,
+    ARRIVAL,
+    BERNOULLI,
+    BUFFER,
+    LAM,
+    MU,
+    NONPREEMPTIVE,
+    PEAK,
+    PER_SERVER,
+    QUIET,
+    ROUTE_DEST,
+    ROUTE_PROB,
+    ROUTE_PTR,
+    SERVER,
+    N,
+    S,
+    active,
+    allowed_of,
+    apply,
+    place_of,
+)
+
+
+@helper
+def outcome_probability(ints, floats, x, a, arrived, done, touched, size):
+    """The probability of an outcome with at most one event at (x, a)."""
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    for i in range(size):
+        c = touched[i]
+        if arrived[c]:
+            if event > 0:
+                return 0.0
+            return floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
+        if done[c] >= 0:
+            s = ints[ints[SERVER] + c]
+            if active(ints, x, a, s) != c:
+                return 0.0
+            p = floats[mu + c] * floats[route_prob + done[c]]
+            return p / floats[ints[PEAK] + s] if ints[PER_SERVER] else p
+    rest = 1.0
+    if event <= 0:
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            rest -= floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
+    if event != 0:
+        for s in range(ints[S]):
+            c = active(ints, x, a, s)
+            if c >= 0:
+                rest -= floats[mu + c] / floats[ints[PEAK] + s] if ints[PER_SERVER] else floats[mu + c]
+    return rest if rest > 1e-14 else 0.0
+
+
+@helper
+def outcome_probability_bernoulli(ints, floats, x, a, arrived, done):
+    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    p = 1.0
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        c = ints[k]
+        p *= floats[lam + c] if arrived[c] else 1.0 - floats[lam + c]
+    for c in range(ints[N]):
+        working = active(ints, x, a, ints[ints[SERVER] + c]) == c
+        if done[c] >= 0:
+            p *= floats[mu + c] * floats[route_prob + done[c]] if working else 0.0
+        elif working:
+            p *= 1.0 - floats[mu + c]
+    return p
+
+
+@helper
+def same(x, y, size):
+    for i in range(size):  # noqa: SIM110 - compiled code has no generators here
+        if x[i] != y[i]:
+            return False
+    return True
+
+
+@helper
+def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count):
+    """Append the (x, a) from which an outcome leads to y; `touched[:size]` are the classes it involves."""
+    n, servers = ints[N], ints[S]
+    dest = ints[ROUTE_DEST]
+    queues = n + servers if ints[NONPREEMPTIVE] else n
+    nothing = floats[:0]
+    candidates = 1
+    for i in range(size):
+        c = touched[i]
+        gain = arrived[c]
+        for j in range(size):
+            if done[touched[j]] >= 0 and ints[dest + done[touched[j]]] == c:
+                gain += 1
+        low[i] = max(np.int64(0), y[c] - gain)
+        span[i] = min(ints[ints[BUFFER] + c], y[c] + (1 if done[c] >= 0 else 0)) - low[i] + 1
+        candidates *= span[i]
+    # With decisions per server, an arrival has event 0 before it, a completion that of its server, and none any.
+    first_event, last_event = np.int64(0), np.int64(1)
+    if ints[PER_SERVER]:
+        last_event = servers + 1
+        if size > 0 and arrived[touched[0]]:
+            last_event = np.int64(1)
+        elif size > 0:
+            first_event = ints[ints[SERVER] + touched[0]] + 1
+            last_event = first_event + 1
+    # An idle server may have been woken by whoever came to it, so two histories of its service are possible.
+    histories = 1 << size if ints[NONPREEMPTIVE] else 1
+    for history in range(histories):
+        copy(x, y)
+        if ints[NONPREEMPTIVE] and not rewind_services(ints, x, done, touched, size, history):
+            continue
+        for number in range(candidates):
+            digits = number
+            for i in range(size):
+                x[touched[i]] = low[i] + digits % span[i]
+                digits //= span[i]
+            for event in range(first_event, last_event):
+                mapped = False
+                if ints[PER_SERVER]:
+                    x[x.size - 1] = event
+                for a in range(ints[ACTIONS]):
+                    if not allowed_of(ints, floats, x, a):
+                        continue
+                    if ints[BERNOULLI]:
+                        p = outcome_probability_bernoulli(ints, floats, x, a, arrived, done)
+                    else:
+                        p = outcome_probability(ints, floats, x, a, arrived, done, touched, size)
+                    if p == 0.0:
+                        continue
+                    if not mapped or ints[NONPREEMPTIVE]:
+                        apply(ints, x, a, arrived, done, out, nothing)
+                        mapped = True
+                    if not same(out, y, queues):
+                        continue
+                    if ints[PER_SERVER]:
+                        last = y[y.size - 1]
+                        p *= floats[ints[QUIET]] if last == 0 else floats[ints[PEAK] + last - 1]
+                    if count >= actions.size:
+                        return np.int64(-1)
+                    copy(states[count], x)
+                    actions[count] = a
+                    probabilities[count] = p
+                    count += 1
+    return count
+
+
+@helper
+def rewind_services(ints, x, done, touched, size, history):
+    """Set the services before the step for one history of idle servers; False if it repeats another one."""
+    n = ints[N]
+    for i in range(size):
+        c = touched[i]
+        s = ints[ints[SERVER] + c]
+        completed = np.int64(-1)
+        first = True
+        for j in range(size):
+            if ints[ints[SERVER] + touched[j]] == s:
+                if done[touched[j]] >= 0:
+                    completed = touched[j]
+                if j < i:
+                    first = False
+        woken = (history >> i) & 1
+        if completed >= 0:
+            if woken:
+                return False
+            x[n + s] = place_of(ints, completed)
+        elif woken:
+            if not first or x[n + s] == 0:
+                return False
+            x[n + s] = 0
+    return True
+
+
+@helper
+def touch(touched, size, c):
+    for i in range(size):
+        if touched[i] == c:
+            return size
+    touched[size] = c
+    return size + 1
+
+
+@helper
+def ways_of_server(ints, s):
+    ways = 1
+    for c in range(ints[N]):
+        if ints[ints[SERVER] + c] == s:
+            ways += ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+    return ways
+
+
+@kernel(PREDECESSORS, allocates=True)
+def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
+    n, dest = ints[N], ints[ROUTE_DEST]
+    arrived, done, touched = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
+    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    outcomes = 1 << (ints[ARRIVAL + 1] - ints[ARRIVAL])
+    for s in range(ints[S]):
+        outcomes *= ways_of_server(ints, s)
+    count = np.int64(0)
+    for outcome in range(outcomes):
+        digits, size = outcome, 0
+        arrived[:] = 0
+        done[:] = -1
+        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+            c = ints[k]
+            if digits % 2:
+                arrived[c] = 1
+                size = touch(touched, size, c)
+            digits //= 2
+        for s in range(ints[S]):
+            ways = ways_of_server(ints, s)
+            way = digits % ways - 1
+            digits //= ways
+            for c in range(ints[N]):
+                if ints[ints[SERVER] + c] != s:
+                    continue
+                slots = ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+                if 0 <= way < slots:
+                    done[c] = ints[ints[ROUTE_PTR] + c] + way
+                    size = touch(touched, size, c)
+                    if ints[dest + done[c]] >= 0:
+                        size = touch(touched, size, ints[dest + done[c]])
+                way -= slots
+        count = invert(
+            ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count
+        )
+        if count < 0:
+            return count
+    return count
+
+
+@kernel(PREDECESSORS, allocates=True)
+def predecessors(ints, floats, y, states, actions, probabilities):
+    n, dest = ints[N], ints[ROUTE_DEST]
+    arrived, done, touched = np.zeros(n, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
+    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
+    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    count = invert(
+        ints, floats, y, arrived, done, touched, 0, low, span, x, out, states, actions, probabilities, np.int64(0)
+    )
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        arrived[ints[k]], touched[0] = 1, ints[k]
+        if count >= 0:
+            count = invert(
+                ints, floats, y, arrived, done, touched, 1, low, span, x, out, states, actions, probabilities, count
+            )
+        arrived[ints[k]] = 0
+    for c in range(n):
+        for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+            done[c], touched[0] = r, c
+            size = 1
+            if ints[dest + r] >= 0:
+                size = touch(touched, size, ints[dest + r])
+            if count >= 0:
+                count = invert(
+                    ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities,
+                    count,
+                )  # fmt: skip
+            done[c] = -1
+    return count
