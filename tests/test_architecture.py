@@ -13,6 +13,7 @@ ALLOWED = {
     "intervals": set(),
     "runs": set(),
     "simulation": {"_kernels", "models", "policies"},
+    "exact": {"_kernels", "criteria", "exact", "models", "policies", "simulation"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},

@@ -7,6 +7,7 @@ from dualplan import policies
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
+from dualplan.exact import ExactEvaluation, ExactSolution, evaluate_exact, solve_exact
 from dualplan.intervals import Interval
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
@@ -31,6 +32,8 @@ __all__ = [
     "DualplanError",
     "Evaluation",
     "EventModel",
+    "ExactEvaluation",
+    "ExactSolution",
     "InputError",
     "Interval",
     "MissingError",
@@ -48,6 +51,8 @@ __all__ = [
     "check_model",
     "compare",
     "evaluate",
+    "evaluate_exact",
     "load",
     "policies",
+    "solve_exact",
 ]

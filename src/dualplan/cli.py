@@ -1,4 +1,4 @@
-"""The command line: ``dualplan models | check | evaluate``.
+"""The command line: ``dualplan models | check | evaluate | exact``.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
 ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
@@ -23,6 +23,8 @@ from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import DualplanError, InputError
 from dualplan.evaluation import compare
 from dualplan.evaluation import evaluate as evaluate_policy
+from dualplan.exact import evaluate_exact, solve_exact
+from dualplan.exact.iteration import METHODS as EXACT_METHODS
 from dualplan.intervals import Interval
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model
@@ -43,6 +45,9 @@ ModelArgument = Annotated[str, typer.Argument(help="an instance name, FILE.toml,
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="change a parameter of the model", metavar="KEY=VALUE")
 ]
+CriterionOption = Annotated[str, typer.Option(help="average or discounted")]
+GammaOption = Annotated[float | None, typer.Option(help="discount factor of the discounted criterion")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 
@@ -90,15 +95,15 @@ def evaluate(
         list[str], typer.Option("--policy", "-p", help="a heuristic of the model or FILE.py:FUNCTION; two are compared")
     ],
     settings: SetOption = None,
-    criterion: Annotated[str, typer.Option(help="average or discounted")] = "average",
-    gamma: Annotated[float | None, typer.Option(help="discount factor of the discounted criterion")] = None,
-    method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped")] = None,
+    criterion: CriterionOption = "average",
+    gamma: GammaOption = None,
+    method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")] = None,
     steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = 20_000_000,
     half_width: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
     relative: Annotated[float | None, typer.Option(help="the same, as a fraction of the cost")] = None,
     confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")] = None,
+    threads: ThreadsOption = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     as_json: JsonOption = False,
@@ -110,6 +115,9 @@ def evaluate(
         raise InputError("--resume needs --out, the folder of the run to go on with.")
     loaded = _load(model, settings)
     chosen = [_policy(loaded, name) for name in policy]
+    if method == "exact":
+        _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, as_json)
+        return
     options: dict[str, Any] = {
         "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
         "seed": seed, "threads": threads, "folder": out, "resume": resume,
@@ -125,6 +133,39 @@ def evaluate(
         _print_json(result.to_json())
     else:
         _print_evaluation(result, out)
+
+
+@app.command()
+def exact(
+    model: ModelArgument,
+    settings: SetOption = None,
+    criterion: CriterionOption = "average",
+    gamma: GammaOption = None,
+    method: Annotated[str, typer.Option(help=", ".join(EXACT_METHODS))] = "modified-policy-iteration",
+    tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
+    max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = 200_000,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The optimal cost between two bounds, over all states of a model that can be enumerated."""
+    loaded = _load(model, settings)
+    with _bar("sweeping") as update:
+        solution = solve_exact(
+            loaded,
+            _criterion(criterion, gamma),
+            method=method,
+            tol=tol,
+            max_sweeps=max_sweeps,
+            threads=threads,
+            progress=lambda sweeps, low, high: update(sweeps, max_sweeps, f"{low:.6g} – {high:.6g}"),
+        )
+    if as_json:
+        _print_json(solution.to_json())
+        return
+    table = Table("", "", show_header=False)
+    for name, value in solution.to_json().items():
+        table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
+    _out().print(table)
 
 
 # -- input ----------------------------------------------------------------------------------------------------------
@@ -179,6 +220,20 @@ def _criterion(name: str, gamma: float | None) -> Criterion:
     if gamma is None:
         raise InputError("--criterion discounted needs --gamma.")
     return Discounted(gamma)
+
+
+def _evaluate_exactly(
+    model: Model, chosen: list[Policy], criterion: Criterion, threads: int | None, as_json: bool
+) -> None:
+    results = [evaluate_exact(model, policy, criterion, threads=threads) for policy in chosen]
+    if as_json:
+        _print_json(results[0].to_json() if len(results) == 1 else {"rows": [r.to_json() for r in results]})
+        return
+    table = Table("policy", "cost", "bounds", "status", "states", "seconds")
+    for r in results:
+        table.add_row(r.policy, f"{r.cost:.8g}", f"{r.lower:.10g} – {r.upper:.10g}", str(r.status),
+                      f"{r.reached.size:,}", f"{r.seconds:.1f}")  # fmt: skip
+    _out().print(table)
 
 
 # -- output ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ class Status(StrEnum):
     UNSTABLE = "unstable"
     FEW_CYCLES = "few-cycles"
     INTERRUPTED = "interrupted"
+    SOLVED = "solved"
+    WIDE = "wide"
 
     @property
     def advice(self) -> str:
@@ -29,5 +31,7 @@ _ADVICE = {
     Status.TOO_SHORT: "the run is too short to forget its start, so the interval may miss; allow more steps",
     Status.UNSTABLE: "the state keeps growing: the average cost is infinite, or the run far too short to tell",
     Status.FEW_CYCLES: "too few regenerative cycles for an interval; allow more steps or use method 'batch-means'",
+    Status.SOLVED: "the bounds are as close as was asked",
+    Status.WIDE: "the bounds hold but are wider than was asked; allow more sweeps or a larger tolerance",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

@@ -111,10 +111,23 @@ def network_rule(ints, floats, x, out):
         _write_rule(ints, floats, x, s, ints[ints[net.STRIDE] + s], out)
 
 
-@kernel(ACT)
-def table_rule(ints, floats, x, out):
-    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+@helper
+def _number(ints, x):
     index = np.int64(0)
     for i in range(x.size):
         index += (x[i] - ints[i]) * ints[x.size + i]
+    return index
+
+
+@kernel(ACT)
+def action_rule(ints, floats, x, out):
+    """ints: [lower..., strides..., one action for each state of a bounded box]."""
+    out[:] = 0.0
+    out[ints[2 * x.size + _number(ints, x)]] = 1.0
+
+
+@kernel(ACT)
+def table_rule(ints, floats, x, out):
+    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+    index = _number(ints, x)
     copy(out, floats[index * out.size : (index + 1) * out.size])

@@ -10,7 +10,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from dualplan._kernels.compiler import ACT, Kernel, user_kernel
-from dualplan._kernels.policies import table_rule
+from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.errors import PolicyError
 from dualplan.models.contract import Model, vector
 from dualplan.models.simulator import SimulatorModel
@@ -23,24 +23,32 @@ class TablePolicy(Policy):
 
     def __init__(self, model: Model, table: ArrayLike, *, name: str = "table") -> None:
         rows = np.asarray(table)
-        count, actions = model.box.count, len(model.actions)
-        if rows.ndim == 1:
-            if rows.dtype.kind not in "iu" or rows.size == 0 or rows.min() < 0 or rows.max() >= actions:
-                raise PolicyError(f"policy {name!r}: a table of actions holds integers from 0 to {actions - 1}.")
-            rows = np.eye(actions)[rows]
-        if count is None or rows.shape != (count, actions):
-            raise PolicyError(f"policy {name!r}: the table has shape {rows.shape}; expected ({count}, {actions}).")
-        sums = rows.sum(axis=1)
-        bad = np.flatnonzero((np.abs(sums - 1) > 1e-9) | (rows < 0).any(axis=1) | ~np.isfinite(sums))
-        if bad.size:
-            x = model.box.state(int(bad[0]))
+        expected = (model.box.count, len(model.actions))
+        if rows.shape not in (expected, expected[:1]):
             raise PolicyError(
-                f"policy {name!r} at state {vector(x)} gives probabilities that sum to {sums[bad[0]]:.9g} or lie "
-                "outside [0, 1]; each row must be a distribution."
+                f"policy {name!r}: the table has shape {rows.shape}; expected {expected} or {expected[:1]}."
             )
-        self.table: Floats = rows.astype(np.float64)
-        ints = np.concatenate([model.box.lower, model.box.strides])
-        super().__init__(model, name, PolicyCode(ints, self.table.ravel(), table_rule))
+        self.table = rows
+        head = np.concatenate([model.box.lower, model.box.strides])
+        if rows.ndim == 1:
+            if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= expected[1]:
+                raise PolicyError(f"policy {name!r}: a table of actions holds integers from 0 to {expected[1] - 1}.")
+            code = PolicyCode(np.concatenate([head, rows.astype(np.int64)]), np.zeros(0), action_rule)
+        else:
+            _check_rows(model, rows, name)
+            code = PolicyCode(head, rows.astype(np.float64).ravel(), table_rule)
+        super().__init__(model, name, code)
+
+
+def _check_rows(model: Model, rows: Floats, name: str) -> None:
+    sums = rows.sum(axis=1)
+    bad = np.flatnonzero((np.abs(sums - 1) > 1e-9) | (rows < 0).any(axis=1) | ~np.isfinite(sums))
+    if bad.size:
+        x = model.box.state(int(bad[0]))
+        raise PolicyError(
+            f"policy {name!r} at state {vector(x)} gives probabilities that sum to {sums[bad[0]]:.9g} or lie outside "
+            "[0, 1]; each row must be a distribution."
+        )
 
 
 class FunctionPolicy(Policy):

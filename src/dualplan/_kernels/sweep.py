@@ -1,0 +1,148 @@
+"""Sweeps over all states of a bounded box: Bellman operators without a table of transitions.
+
+A sweep covers the states first, ..., last − 1 in the order of `Box.index`, so that threads can share one. It reads the
+values V of all states and writes
+
+    optimal   (L V)(x) = min_a [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]  and a minimising action
+    fixed     (L_π V)(x) = Σ_a π(a|x) [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
+    rows      the rows of P_π, for methods that need the chain as a sparse matrix
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels.compiler import (
+    ACT,
+    ALLOWED,
+    FLOAT,
+    FLOATS,
+    FORWARD,
+    INT,
+    INTS,
+    LOSS,
+    function_type,
+    helper,
+    kernel,
+)
+
+_LOSS, _ALLOWED, _FORWARD, _ACT = (function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT))
+
+
+@helper
+def first_state(lower, upper, index, x):
+    for i in range(x.size - 1, -1, -1):
+        width = upper[i] - lower[i] + 1
+        x[i] = lower[i] + index % width
+        index //= width
+
+
+@helper
+def next_state(lower, upper, x):
+    for i in range(x.size - 1, -1, -1):
+        if x[i] < upper[i]:
+            x[i] += 1
+            return
+        x[i] = lower[i]
+
+
+@helper
+def expected(states, probabilities, count, lower, strides, values):
+    total = 0.0
+    for k in range(count):
+        index = np.int64(0)
+        for i in range(lower.size):
+            index += (states[k, i] - lower[i]) * strides[i]
+        total += probabilities[k] * values[index]
+    return total
+
+
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, INTS, INT, INT),
+        allocates=True)  # fmt: skip
+def optimal(
+    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, values, out, best, first, last
+):
+    """Write L V, and the minimising actions unless `best` is empty; -1, or the index of a state with no action."""
+    x = np.empty(lower.size, np.int64)
+    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    first_state(lower, upper, first, x)
+    for index in range(first, last):
+        least, action = np.inf, np.int64(-1)
+        for a in range(actions):
+            if allowed(mi, mf, x, a):
+                count = forward(mi, mf, x, a, states, probabilities)
+                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, strides, values)
+                if q < least:
+                    least, action = q, a
+        if action < 0:
+            return index
+        out[index] = least
+        if best.size > 0:
+            best[index] = action
+        next_state(lower, upper, x)
+    return np.int64(-1)
+
+
+@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, INT,
+            INT), allocates=True)  # fmt: skip
+def fixed(
+    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, values, out, first, last
+):
+    """Write L_π V; -1, or the index of a state where π is no distribution."""
+    x = np.empty(lower.size, np.int64)
+    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    row = np.empty(actions, np.float64)
+    first_state(lower, upper, first, x)
+    for index in range(first, last):
+        act(pi, pf, x, row)
+        total, mass = 0.0, 0.0
+        for a in range(actions):
+            if not row[a] >= 0.0:
+                return index
+            mass += row[a]
+            if row[a] > 0.0:
+                count = forward(mi, mf, x, a, states, probabilities)
+                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, strides, values)
+                total += row[a] * q
+        if abs(mass - 1.0) > 1e-9:
+            return index
+        out[index] = total
+        next_state(lower, upper, x)
+    return np.int64(-1)
+
+
+@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS, FLOATS,
+            INT, INT), allocates=True)  # fmt: skip
+def chain_rows(
+    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, columns, entries, ends, losses, first,
+    last,
+):  # fmt: skip
+    """Write the rows first, ..., last − 1 of P_π, one after the other, and their losses; -1, or a state at fault."""
+    x = np.empty(lower.size, np.int64)
+    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    row = np.empty(actions, np.float64)
+    first_state(lower, upper, first, x)
+    filled = 0
+    for index in range(first, last):
+        act(pi, pf, x, row)
+        total, mass = 0.0, 0.0
+        for a in range(actions):
+            if not row[a] >= 0.0:
+                return index
+            mass += row[a]
+            if row[a] > 0.0:
+                total += row[a] * loss(mi, mf, x, a)
+                count = forward(mi, mf, x, a, states, probabilities)
+                for k in range(count):
+                    target = np.int64(0)
+                    for i in range(lower.size):
+                        target += (states[k, i] - lower[i]) * strides[i]
+                    columns[filled] = target
+                    entries[filled] = row[a] * probabilities[k]
+                    filled += 1
+        if abs(mass - 1.0) > 1e-9:
+            return index
+        losses[index - first] = total
+        ends[index - first] = filled
+        next_state(lower, upper, x)
+    return np.int64(-1)

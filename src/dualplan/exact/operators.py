@@ -1,0 +1,126 @@
+"""The operators of an enumerable model, swept on all cores, without a table of transitions.
+
+Arrays over all states are allocated here and nowhere else in the library: 8 bytes a state for each vector.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan._kernels import sweep as kernels
+from dualplan.errors import MissingError, ModelError, PolicyError
+from dualplan.models.contract import Model, vector
+from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.simulation import in_parallel
+from dualplan.types import Floats, Ints
+
+BYTES_PER_STATE = 64  # a generous count of the vectors that the methods here keep
+CHAIN_ENTRIES = 2**22  # of a chain's matrix, assembled at once
+
+
+class Sweeper:
+    """L, L_π and P_π of a model with a bounded box."""
+
+    def __init__(self, model: Model, threads: int | None = None) -> None:
+        code = model.code
+        if code.forward is None:
+            model.forward(model.start, 0)  # raises, and says why
+        self.model, self.threads = model, threads
+        self.states = _affordable(model)
+        box = model.box
+        self._data = (code.ints, code.floats)
+        self._shape = (box.lower, box.upper, box.strides, len(model.actions), code.max_outcomes)
+        # a state's value does not depend on how the states are shared out, so one piece a thread will do
+        pieces = min(threads or os.cpu_count() or 1, self.states)
+        edges = np.linspace(0, self.states, pieces + 1).astype(np.int64)
+        self._ranges = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+    def optimal(self, values: Floats, gamma: float = 1.0, best: Ints | None = None) -> Floats:
+        """L V; the minimising actions go to `best`."""
+        code, out = self.model.code, np.empty(self.states)
+        actions = np.empty(0, np.int64) if best is None else best
+        head = (code.allowed, code.loss, code.forward, *self._data, *self._shape, gamma, values, out, actions)
+        faults = in_parallel([partial(kernels.optimal, *head, a, b) for a, b in self._ranges], self.threads)
+        for index in faults:
+            if index >= 0:
+                x = vector(self.model.box.state(int(index)))
+                raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={x}.")
+        return out
+
+    def fixed(self, policy: Policy, values: Floats, gamma: float = 1.0) -> Floats:
+        """L_π V."""
+        code, rule, out = self.model.code, _compiled(policy), np.empty(self.states)
+        head = (
+            rule.act,
+            code.loss,
+            code.forward,
+            *self._data,
+            rule.ints,
+            rule.floats,
+            *self._shape,
+            gamma,
+            values,
+            out,
+        )
+        faults = in_parallel([partial(kernels.fixed, *head, a, b) for a, b in self._ranges], self.threads)
+        for index in faults:
+            if index >= 0:
+                _blame(policy, self.model.box.state(int(index)))
+        return out
+
+    def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
+        """P_π as a sparse matrix, and the losses ℓ_π."""
+        code, rule, losses = self.model.code, _compiled(policy), np.empty(self.states)
+        width = code.max_outcomes * len(self.model.actions)
+        rows_at_once = max(1, min(self.states, CHAIN_ENTRIES // width))
+        columns, entries = np.empty(rows_at_once * width, np.int64), np.empty(rows_at_once * width)
+        head = (rule.act, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
+        blocks = []
+        for first in range(0, self.states, rows_at_once):
+            last = min(first + rows_at_once, self.states)
+            ends = np.zeros(last - first + 1, np.int64)
+            fault = kernels.chain_rows(*head, columns, entries, ends[1:], losses[first:last], first, last)
+            if fault >= 0:
+                _blame(policy, self.model.box.state(int(fault)))
+            size = int(ends[-1])
+            block = sp.csr_array(
+                (entries[:size].copy(), columns[:size].copy(), ends), shape=(last - first, self.states)
+            )
+            block.sum_duplicates()
+            blocks.append(block)
+        return sp.csr_array(sp.vstack(blocks)), losses
+
+
+def _blame(policy: Policy, x: Ints) -> NoReturn:
+    """Raise for a policy that is no distribution in x."""
+    policy(x)
+    raise PolicyError(f"policy {policy.name!r} at state {vector(x)} is no distribution.")
+
+
+def _compiled(policy: Policy) -> PolicyCode:
+    if policy.code is None:
+        raise MissingError(f"policy {policy.name!r} cannot be compiled, and exact methods need it to be.")
+    return policy.code
+
+
+def _affordable(model: Model) -> int:
+    """The number of states, if vectors over them fit into memory."""
+    model.box.strides  # noqa: B018 - raises if the states cannot be numbered
+    count = int(model.box.count or 0)
+    need, have = count * BYTES_PER_STATE, _memory()
+    if need > 0.8 * have:
+        raise MissingError(
+            f"model {model.name!r} has {count:,} states, for which exact methods need about {need / 2**30:.1f} GiB of "
+            f"{have / 2**30:.1f} GiB; use simulation or smaller buffers."
+        )
+    return count
+
+
+def _memory() -> int:
+    """Bytes of memory that are free for use."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,178 @@
+"""The exact cost of a policy, with bounds, and the measures that belong to it.
+
+The chain P_π is restricted to the states that can be reached from the start. Average criterion: if it has one recurrent
+class, the bias h and the cost λ solve h + λ1 = ℓ_π + P_π h, h(start) = 0; whatever the solver returned,
+
+    min_x [ℓ_π + P_π h − h](x)  <=  λ_π  <=  max_x [ℓ_π + P_π h − h](x)
+
+are bounds. The stationary distribution solves μᵀP_π = μᵀ, Σμ = 1. Discounted: J = ℓ_π + γ P_π J, bounded by
+MacQueen's extrapolation of one more application, and ν_π solves ν = α + γ P_πᵀ ν.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.csgraph as graph
+
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import ModelError
+from dualplan.exact.linear import Solver
+from dualplan.exact.operators import Sweeper
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.status import Status
+from dualplan.types import Floats, Ints, Json
+
+CENTRING = 256  # steps of the chain after which a frequent state is picked
+Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual
+
+
+@dataclass(frozen=True, eq=False)
+class ExactEvaluation:
+    """The cost of a policy between two bounds.
+
+    `reached` are the numbers of the states that can be reached from the start; `values` (bias or discounted cost) and
+    `occupancy` (μ_π, or ν_π of total mass 1/(1−γ)) are over these.
+    """
+
+    policy: str
+    lower: float
+    upper: float
+    status: Status
+    reached: Ints
+    values: Floats
+    occupancy: Floats
+    residual: float
+    seconds: float
+
+    @property
+    def cost(self) -> float:
+        """The middle of the bounds."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def span(self) -> float:
+        """The span of the values: max − min."""
+        return float(self.values.max() - self.values.min())
+
+    def to_json(self) -> Json:
+        """Everything but the vectors, as plain values."""
+        return {
+            "policy": self.policy,
+            "cost": self.cost,
+            "lower": self.lower,
+            "upper": self.upper,
+            "confidence": 1.0,
+            "method": "exact",
+            "status": str(self.status),
+            "advice": self.status.advice,
+            "steps": 0,
+            "states": int(self.reached.size),
+            "occupancy_residual": self.residual,
+            "span": self.span,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def evaluate_exact(
+    model: Model,
+    policy: Policy,
+    criterion: Criterion | None = None,
+    *,
+    tol: float = 1e-6,
+    threads: int | None = None,
+) -> ExactEvaluation:
+    """The cost of a policy from the start, by linear algebra on its chain.
+
+    Bounds wider than `tol` show in the status.
+    """
+    criterion = criterion or Average()
+    started = time.monotonic()
+    matrix, losses = Sweeper(model, threads).chain(policy)
+    weights = _start_vector(model, criterion, losses.size)
+    reached = _reachable(matrix, np.flatnonzero(weights))
+    chain, cost, start = sp.csr_array(matrix[reached][:, reached]), losses[reached], weights[reached]
+    if isinstance(criterion, Discounted):
+        lower, upper, values, occupancy, residual = _discounted(chain, cost, start, criterion.gamma)
+    else:
+        lower, upper, values, occupancy, residual = _average(chain, cost, policy)
+    status = Status.SOLVED if upper - lower <= tol else Status.WIDE
+    seconds = time.monotonic() - started
+    return ExactEvaluation(policy.name, lower, upper, status, reached, values, occupancy, residual, seconds)
+
+
+def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
+    solver = Solver(sp.eye_array(cost.size, format="csr") - gamma * chain)
+    values, occupancy = solver.solve(cost), solver.solve(start, transposed=True)
+    following = cost + gamma * (chain @ values)
+    difference = following - values
+    at_start, factor = float(start @ following), gamma / (1 - gamma)
+    residual = float(np.abs(occupancy - start - gamma * (chain.T @ occupancy)).sum())
+    return (
+        at_start + factor * float(difference.min()),
+        at_start + factor * float(difference.max()),
+        values,
+        occupancy,
+        residual,
+    )
+
+
+def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
+    """Eliminate a recurrent state o: with h(o) = 0, h = x − λ·y where (I−P)x = ℓ and (I−P)y = 1 on the other states."""
+    o = _recurrent_state(chain, policy)
+    others = np.delete(np.arange(cost.size), o)
+    row = chain[[o]][:, others].toarray().ravel()
+    solver = Solver(sp.eye_array(others.size, format="csr") - chain[others][:, others])
+    x, y = solver.solve(cost[others]), solver.solve(np.ones(others.size))
+    average = (cost[o] + row @ x) / (1 + row @ y)
+    values, occupancy = np.zeros(cost.size), np.ones(cost.size)
+    values[others] = x - average * y
+    occupancy[others] = solver.solve(row, transposed=True)
+    occupancy /= occupancy.sum()
+    difference = cost + chain @ values - values
+    residual = float(np.abs(chain.T @ occupancy - occupancy).sum())
+    return float(difference.min()), float(difference.max()), values, occupancy, residual
+
+
+def _start_vector(model: Model, criterion: Criterion, size: int) -> Floats:
+    result = np.zeros(size)
+    if isinstance(criterion, Discounted):
+        states, weights = criterion.start_distribution(model)
+        for x, p in zip(states, weights, strict=True):
+            result[model.box.index(x)] += p
+    else:
+        result[model.box.index(model.start)] = 1.0
+    return result
+
+
+def _reachable(matrix: Any, sources: Ints) -> Ints:
+    """The numbers of the states that can be reached, in order."""
+    seen = np.zeros(matrix.shape[0], bool)
+    for source in sources:
+        if not seen[source]:
+            seen[graph.breadth_first_order(matrix, int(source), return_predecessors=False)] = True
+    return np.flatnonzero(seen)
+
+
+def _recurrent_state(chain: Any, policy: Policy) -> int:
+    """A frequent state of the recurrent class, of which there must be one."""
+    count, labels = graph.connected_components(chain, connection="strong")
+    entries = sp.coo_array(chain)
+    leaving = (labels[entries.row] != labels[entries.col]) & (entries.data > 0)
+    closed = np.setdiff1d(np.arange(count), labels[entries.row[leaving]])
+    if closed.size != 1:
+        raise ModelError(
+            f"under policy {policy.name!r} the chain has {closed.size} recurrent classes that can be reached from the "
+            "start, so its average cost depends on chance; start elsewhere, or use the discounted criterion."
+        )
+    # the more often it is visited the better conditioned are the equations of the others
+    mass = np.full(chain.shape[0], 1.0 / chain.shape[0])
+    backward = sp.csr_array(chain.T)
+    for _ in range(CENTRING):
+        mass = backward @ mass
+    return int(np.argmax(np.where(labels == closed[0], mass, -1.0)))
