@@ -65,6 +65,9 @@ def stay(x):
 
 def sloppy(x):
     return (0.7,)
+
+def raises(x):
+    return {}[int(x[0])]
 """
 
 
@@ -168,6 +171,19 @@ def test_evaluate_policies_and_models_from_files(run, files):
         ("check mine.py:modle", "did you mean 'model'"),
         ("check mine.py:stay", "cannot be made with these parameters"),
         ("check raises.py:model", "'raises.py' raised NameError"),
+        ("check four-queue --set arrivals=a,b", "cannot be made with these parameters: ValueError"),
+        ("check four-queue --set buffers=nan", "buffer nan holds nobody"),
+        ("check admission --set arrivals=a,b", "cannot be made with these parameters: ValueError"),
+        ("check admission --set room=20.7", "limits of a box are integers, got 20.7"),
+        ("check admission --set servers=2.5", "whole numbers"),
+        ("check garnet --set seed=-1", "cannot be made with these parameters: ValueError"),
+        ("check lost-sales --set demand=nan", "a positive demand"),
+        ("check route.toml", "the route to 'paint' needs a probability, got ['x']"),
+        ("check huge.toml", "buffer 1e+30 holds nobody"),
+        ("check exits.py:model", "'exits.py' raised SystemExit"),
+        ("evaluate mine.py:model -p mine.py:raises", "policy 'raises' at state (0) raised KeyError"),
+        ("evaluate four-queue -p lbfs --out net.toml", "holds no run"),
+        ("evaluate four-queue -p lbfs -p longer --method regenerative", "compare them with method 'batch-means'"),
         ("evaluate four-queue -p longest", "did you mean 'longer'"),
         ("evaluate four-queue -p lbfs -p lbfs -p lbfs", "one or two policies, got 3"),
         ("evaluate four-queue -p lbfs --gamma 0.9", "--gamma belongs to --criterion discounted"),
@@ -187,6 +203,9 @@ def test_mistakes_are_one_sentence_on_stderr_and_status_two(run, files, monkeypa
     (files / "empty.toml").write_text('name = "nothing"\n')
     (files / "text.toml").write_text(NETWORK.replace("arrival = 0.8", 'arrival = "fast"'))
     (files / "raises.py").write_text("model = undefined\n")
+    (files / "exits.py").write_text("import sys\nsys.exit(3)\n")
+    (files / "route.toml").write_text(NETWORK.replace('route = "paint"', 'route = {paint = ["x"]}'))
+    (files / "huge.toml").write_text(NETWORK.replace("buffer = 10", "buffer = 1e30"))
     status, out, err = run(*command.split())
     assert status == 2
     assert out == ""

@@ -23,6 +23,10 @@ def test_a_folder_in_use_is_refused_and_settings_must_agree(tmp_path):
     (other / "precious.txt").write_text("keep me")
     with pytest.raises(dp.RunError, match="holds no run"):
         dp.Run(other, {})
+    with pytest.raises(dp.RunError, match="holds no run"):
+        dp.Run(other / "precious.txt", {})
+    with pytest.raises(dp.RunError, match="cannot be written to"):
+        dp.Run(other / "precious.txt" / "run", {})
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -45,9 +49,12 @@ def test_pickles_are_refused(tmp_path):
     np.savez(tmp_path / "run" / "checkpoint.npz", a=np.array([{"x": 1}], dtype=object))
     with pytest.raises(dp.RunError, match="cannot be read"):
         run.checkpoint()
-    (tmp_path / "run" / "checkpoint.npz").write_bytes(b"not a zip file")
-    with pytest.raises(dp.RunError, match="cannot be read"):
-        run.checkpoint()
+    run.save_checkpoint({"a": np.arange(1000)})
+    whole = (tmp_path / "run" / "checkpoint.npz").read_bytes()
+    for damaged in (b"not a zip file", whole[: len(whole) // 2]):
+        (tmp_path / "run" / "checkpoint.npz").write_bytes(damaged)
+        with pytest.raises(dp.RunError, match="cannot be read"):
+            run.checkpoint()
 
 
 def test_files_are_plain_json(tmp_path):

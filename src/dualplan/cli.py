@@ -277,14 +277,15 @@ def _print_evaluation(result: Evaluation | Comparison, folder: str | None) -> No
                       f"{e.steps:,}", f"{e.seconds:.1f}")  # fmt: skip
     out.print(table)
     if isinstance(result, Comparison):
-        out.print(str(result), highlight=False)
+        out.print(f"{result} ({result.status})", highlight=False)
     if any(e.measures for e in evaluations):
         out.print(_measures(evaluations))
     notes = [f"{e.policy}: {note}" for e in evaluations for note in e.notes]
     notes += list(result.notes) if isinstance(result, Comparison) else []
     for note in notes:
         out.print(f"[yellow]note[/yellow] {note}", highlight=False)
-    for status in dict.fromkeys(e.status for e in evaluations):
+    statuses = [result.status, *(e.status for e in evaluations)]
+    for status in dict.fromkeys(statuses):
         out.print(f"{status}: {status.advice}.", highlight=False)
     if folder is not None:
         out.print(f"saved in {folder}", highlight=False)

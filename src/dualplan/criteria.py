@@ -37,11 +37,13 @@ class Discounted:
         if self.start is None:
             return model.start[None, :].copy(), np.ones(1)
         if isinstance(self.start, (list, tuple)) and self.start and isinstance(self.start[0], (list, tuple)):
+            if any(len(pair) != 2 or np.ndim(pair[1]) for pair in self.start):
+                raise InputError(f"a start distribution is a list of (state, probability), got {self.start!r}.")
             pairs = [(model.state(x), float(p)) for x, p in self.start]
         else:
             pairs = [(model.state(self.start), 1.0)]
         weights = np.array([p for _, p in pairs])
-        if (weights < 0).any() or abs(weights.sum() - 1) > 1e-9:
+        if not ((weights >= 0).all() and abs(weights.sum() - 1) <= 1e-9):
             raise InputError(f"the start distribution sums to {weights.sum():.9g}, not 1.")
         return np.array([x for x, _ in pairs]), weights
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, unknown
+from dualplan.errors import InputError, PolicyError, unknown
 from dualplan.experiments import LongRun, ManyRuns
 from dualplan.intervals import Interval
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation, Settings
 from dualplan.runs import Run
@@ -68,9 +69,15 @@ def compare(
     """Evaluate two policies on common random numbers; a half-width asked for is that of the difference."""
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
+    if wanted.method == "regenerative":
+        raise InputError("two policies have no cycles in common; compare them with method 'batch-means'.")
     run = _open(folder, resume, model, [first, second], criterion, wanted)
-    (a, b), difference = _evaluate(model, [first, second], criterion, wanted, run, progress)
-    result = Comparison(a, b, difference, _notes_on_losses(model, a, b, difference))
+    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress)
+    complaints = [s for s in (Status.UNSTABLE, Status.TOO_SHORT) if s in (a.status, b.status)]
+    status = complaints[0] if complaints else reached
+    if status is Status.UNSTABLE:
+        difference = Interval(math.nan, -math.inf, math.inf, wanted.confidence)
+    result = Comparison(a, b, difference, status, _notes_on_losses(model, a, b, difference))
     if run is not None:
         run.save_result(result.to_json())
     return result
@@ -88,6 +95,9 @@ def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Sett
         method = methods[0]
         if isinstance(criterion, Discounted) and model.loss_bounds is None:
             method = "stopped"
+    hidden = isinstance(model, SimulatorModel) and not model.resumable
+    if hidden and isinstance(criterion, Discounted) and criterion.start is not None:
+        raise InputError(f"model {model.name!r} keeps its state to itself, so it cannot be started from a given one.")
     if method not in methods:
         raise unknown(f"method for the {criterion.describe()['criterion']} criterion", method, methods)
     if method == "truncated" and model.loss_bounds is None:
@@ -117,8 +127,9 @@ def _open(
 
 def _evaluate(
     model: Model, policies: Sequence[Policy], criterion: Criterion, wanted: Settings, run: Run | None, progress: Any
-) -> tuple[list[Evaluation], Interval]:
+) -> tuple[list[Evaluation], Interval, Status]:
     started = time.monotonic()
+    _check_policies(model, policies)
     record: Experiment
     if isinstance(criterion, Discounted):
         record = ManyRuns(model, policies, criterion, wanted)
@@ -126,7 +137,17 @@ def _evaluate(
         record = LongRun(model, policies, wanted)
     _restore(record, run)
     status = _drive(record, wanted, run, progress)
-    return record.evaluations(status, time.monotonic() - started), record.interval()
+    # of two policies, a half-width that was asked for is that of the difference
+    own = status if len(policies) == 1 or status is Status.INTERRUPTED else Status.COMPLETED
+    return record.evaluations(own, time.monotonic() - started), record.interval(), status
+
+
+def _check_policies(model: Model, policies: Sequence[Policy]) -> None:
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise PolicyError(f"a policy is needed, got {policy!r}; heuristics are model.policy(name).")
+        if policy.model is not model and policy.model.digest != model.digest:
+            raise PolicyError(f"policy {policy.name!r} was made for another model than {model.name!r}.")
 
 
 def _restore(record: Experiment, run: Run | None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dualplan.criteria import Discounted
+from dualplan.errors import InputError
 from dualplan.intervals import (
     Growth,
     Interval,
@@ -44,6 +45,7 @@ MOST_ROWS = 2_048  # rows kept for each replica; beyond, neighbours are added up
 TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can lose
 CHUNK, SLOW_CHUNK = 512, 32
 RUNS_PER_TASK = 64
+FEWEST_RUNS = 10
 TRUNCATION = 1e-6  # γ^N at the horizon N
 
 
@@ -83,20 +85,24 @@ class LongRun:
         ]
         threads = self.wanted.threads if all(e.fast for e in self.engines) else 1
         results: list[Chunks] = in_parallel(tasks, threads)
-        for i in range(len(self.policies)):
-            mine = results[i * REPLICAS : (i + 1) * REPLICAS]
-            self.replicas[i] = [r.replica for r in mine]
-            self.rows[i] = np.concatenate([self.rows[i], np.stack([r.rows for r in mine])], axis=1)
-            for r in mine:
-                self.cycles[i] += r.cycles
-        self.size += rows * per_row
-        self._merge()
-
-    def _merge(self) -> None:
-        """Keep memory bounded: add up neighbouring rows once there are many."""
-        if self.rows[0].shape[1] >= MOST_ROWS and self.rows[0].shape[1] % 2 == 0:
-            self.rows = [r.reshape(REPLICAS, -1, 2, r.shape[2]).sum(axis=2) for r in self.rows]
-            self.merged *= 2
+        mine = [results[i : i + REPLICAS] for i in range(0, len(results), REPLICAS)]
+        longer = [
+            np.concatenate([old, np.stack([r.rows for r in new])], axis=1)
+            for old, new in zip(self.rows, mine, strict=True)
+        ]
+        merged = self.merged
+        if longer[0].shape[1] >= MOST_ROWS and longer[0].shape[1] % 2 == 0:
+            # keep memory bounded: add up neighbouring rows once there are many
+            longer = [r.reshape(REPLICAS, -1, 2, r.shape[2]).sum(axis=2) for r in longer]
+            merged *= 2
+        # one assignment, so that an interruption finds either the old state or the new one
+        vars(self).update(
+            replicas=[[r.replica for r in new] for new in mine],
+            rows=longer,
+            cycles=self.cycles + np.array([sum((r.cycles for r in new), np.zeros(6)) for new in mine]),
+            size=self.size + rows * per_row,
+            merged=merged,
+        )
 
     def _dropped(self, rows: Floats) -> int:
         return warm_up(rows[:, :, 1].mean(axis=0))
@@ -127,6 +133,9 @@ class LongRun:
         if self.wanted.method == "regenerative":
             unfinished = sum(float(r.cycle[1]) for r in self.replicas[i])
             return Status.FEW_CYCLES if too_few_cycles(self.cycles[i], unfinished) else None
+        low, high = self.model.loss_bounds or (-np.inf, np.inf)
+        if low == high:
+            return None
         return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column=1) else None
 
     def _drift(self, i: int) -> Growth:
@@ -205,8 +214,14 @@ class ManyRuns:
         self.starts, self.weights = criterion.start_distribution(model)
         truncated = wanted.method == "truncated"
         self.horizon = math.ceil(math.log(TRUNCATION) / math.log(self.gamma)) if truncated else 0
-        expected = self.horizon or 1 / (1 - self.gamma)
-        self.limit = max(2 * RUNS_PER_TASK, int(wanted.steps / expected / len(policies)))
+        expected = (self.horizon or 1 / (1 - self.gamma)) * len(policies)
+        self.limit = int(wanted.steps / expected)
+        if self.limit < FEWEST_RUNS:
+            raise InputError(
+                f"steps={wanted.steps} allow {self.limit} runs of about {expected:.0f} steps; "
+                f"allow at least {math.ceil(FEWEST_RUNS * expected)}."
+            )
+        self.per_task = min(RUNS_PER_TASK, self.limit)
         self.next_look = min(self.limit, 16 * RUNS_PER_TASK)
         self.totals = np.zeros((len(policies), 0))
         self.lengths: Ints = np.zeros((len(policies), 0), np.int64)
@@ -223,9 +238,9 @@ class ManyRuns:
 
     def advance(self) -> None:
         """A few hundred runs more of each policy."""
-        first = range(self.size, min(self.size + 8 * RUNS_PER_TASK, self.limit), RUNS_PER_TASK)
+        first = range(self.size, min(self.size + 8 * self.per_task, self.limit), self.per_task)
         tasks = [
-            partial(e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, RUNS_PER_TASK)
+            partial(e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, self.per_task)
             for e in self.engines
             for k in first
         ]
@@ -233,12 +248,19 @@ class ManyRuns:
         count = len(self.engines)
         totals = np.concatenate([r[0] for r in results]).reshape(count, -1)
         lengths = np.concatenate([r[1] for r in results]).reshape(count, -1)
-        self.totals = np.concatenate([self.totals, totals], axis=1)
-        self.lengths = np.concatenate([self.lengths, lengths], axis=1)
+        vars(self).update(  # one assignment, so that an interruption finds either the old state or the new one
+            totals=np.concatenate([self.totals, totals], axis=1),
+            lengths=np.concatenate([self.lengths, lengths], axis=1),
+        )
 
     def sound(self) -> bool:
-        """Independent runs have nothing to warm up."""
-        return True
+        """Whether nothing speaks against stopping now."""
+        return all(self._complaint(totals) is None for totals in self.totals)
+
+    def _complaint(self, totals: Floats) -> Status | None:
+        """Runs that are all alike say nothing of what is rare, unless no loss differs from any other."""
+        low, high = self.model.loss_bounds or (-np.inf, np.inf)
+        return Status.TOO_SHORT if low < high and np.ptp(totals) == 0 else None
 
     def _remainder(self, low: float, high: float) -> tuple[float, float]:
         factor = self.gamma**self.horizon / (1 - self.gamma) if self.horizon else 0.0
@@ -264,7 +286,8 @@ class ManyRuns:
             cost = self._shifted(mean_interval(self.totals[i], self.wanted.confidence), *self._remainder(low, high))
             result.append(
                 Evaluation(policy.name, cost.value, cost.lower, cost.upper, cost.confidence, str(self.wanted.method),
-                           status, int(self.lengths[i].sum()), seconds, self.wanted.seed)
+                           self._complaint(self.totals[i]) or status, int(self.lengths[i].sum()), seconds,
+                           self.wanted.seed)
             )  # fmt: skip
         return result
 

@@ -29,12 +29,12 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, got {value!r}.")
-        if self.steps < 1:
-            raise InputError(f"steps must be at least 1, got {self.steps!r}.")
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2^64 - 1, got {self.seed!r}.")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, got {self.threads!r}.")
+        if not isinstance(self.steps, int) or self.steps < 1:
+            raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {self.seed!r}.")
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise InputError(f"threads must be at least 1, a whole number, got {self.threads!r}.")
 
     def satisfied(self, interval: Interval) -> bool:
         """Whether the interval is as narrow as was asked."""
@@ -101,11 +101,16 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two policies on the same random numbers; `difference` is the first one's cost minus the second one's."""
+    """Two policies on the same random numbers; `difference` is the first one's cost minus the second one's.
+
+    `status` is that of the difference: a half-width that was asked for is its own, and nothing is known of it where a
+    policy is unstable.
+    """
 
     first: Evaluation
     second: Evaluation
     difference: Interval
+    status: Status
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
@@ -114,6 +119,8 @@ class Comparison:
             "first": self.first.to_json(),
             "second": self.second.to_json(),
             "difference": {**self.difference.to_json(), "confidence": self.difference.confidence},
+            "status": str(self.status),
+            "advice": self.status.advice,
             "notes": list(self.notes),
         }
 

@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,14 @@ class Run:
         if path.exists():
             if not resume:
                 raise RunError(f"folder {str(folder)!r} already holds a run; choose another one, or resume it.")
-            _check_same(read_json(path)["settings"], plain(settings), str(folder))
-        elif self.folder.exists() and any(self.folder.iterdir()):
+            _check_same(read_json(path).get("settings", {}), plain(settings), str(folder))
+        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise RunError(f"folder {str(folder)!r} is not empty and holds no run; choose another one.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"settings": settings, "versions": versions()})
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_json(path, {"settings": settings, "versions": versions()})
+        except OSError as error:
+            raise RunError(f"folder {str(folder)!r} cannot be written to: {error}.") from error
 
     def save_checkpoint(self, arrays: Mapping[str, Any]) -> None:
         """Replace the checkpoint, whole or not at all."""
@@ -58,9 +62,9 @@ class Run:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-        except (ValueError, OSError, EOFError) as error:
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"checkpoint {str(path)!r} cannot be read ({error}); delete it to start again.") from error
 
     def trace(self, line: Json) -> None:

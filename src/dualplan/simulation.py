@@ -158,12 +158,18 @@ class PythonEngine:
         probabilities = self.policy.probabilities(x)
         check_probabilities(self.policy, x, probabilities)
         a = min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), probabilities.size - 1)
-        y, loss, ended = session.step(x, a, rng)
-        return y, loss, ended, rng
+        while probabilities[a] == 0:  # the draw fell into the rounding error above the total
+            a -= 1
+        result = session.step(x, a, rng)
+        if isinstance(self.model, SimulatorModel):
+            result = self.model.checked(result, x, a)
+        return *result, rng
 
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """Step by step."""
-        session = self._sessions.setdefault(replica.number, self._new_session())
+        if replica.number not in self._sessions:  # resumed: the state vector is all there is
+            self._sessions[replica.number] = self._new_session()
+        session = self._sessions[replica.number]
         x, cycle, t = replica.x, replica.cycle.copy(), replica.steps
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         dim = self.model.box.dim

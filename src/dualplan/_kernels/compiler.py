@@ -12,6 +12,7 @@ INT = types.int64
 FLOAT = types.float64
 INTS = types.int64[::1]
 FLOATS = types.float64[::1]
+READ_ONLY = types.Array(types.int64, 1, "C", readonly=True)  # a state, as functions of the user see it
 STATES = types.int64[:, ::1]
 ROWS = types.float64[:, ::1]
 RNG = types.uint64[::1]

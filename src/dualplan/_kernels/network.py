@@ -209,7 +209,7 @@ def apply(ints, x, a, arrived, done, out, counts):
 
 
 @helper
-def allowed_of(ints, floats, x, a):
+def allowed_of(ints, x, a):
     if ints[PER_SERVER] and x[x.size - 1] == 0:
         return a == 0
     first, last = np.int64(0), ints[S]
@@ -239,7 +239,7 @@ def allowed_of(ints, floats, x, a):
 
 @kernel(ALLOWED)
 def allowed(ints, floats, x, a):
-    return allowed_of(ints, floats, x, a)
+    return allowed_of(ints, x, a)
 
 
 @helper

@@ -130,7 +130,7 @@ def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, sta
                 if ints[PER_SERVER]:
                     x[x.size - 1] = event
                 for a in range(ints[ACTIONS]):
-                    if not allowed_of(ints, floats, x, a):
+                    if not allowed_of(ints, x, a):
                         continue
                     if ints[BERNOULLI]:
                         p = outcome_probability_bernoulli(ints, floats, x, a, arrived, done)

@@ -8,7 +8,6 @@ probabilities against 1; the first fault stops the loop and is described in `whe
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from dualplan._kernels.compiler import (
     ACT,
@@ -167,11 +166,3 @@ def simulate_discounted(
         totals[run] = total
         lengths[run] = steps
     return FINE
-
-
-@kernel(types.void(RNG, INT, INT, FLOATS))
-def draws(rng, first, steps, out):
-    """The first draw of each of `steps` steps, for tests of the stream."""
-    for i in range(steps):
-        seek(rng, first + i)
-        out[i] = uniform(rng)

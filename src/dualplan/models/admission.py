@@ -42,8 +42,8 @@ class AdmissionControl(EventModel):
         rates, costs = np.array(arrivals, np.float64), np.array(rejection, np.float64)
         if rates.ndim != 1 or rates.shape != costs.shape or (rates <= 0).any() or (costs < 0).any():
             raise InputError("admission needs as many rejection costs (>= 0) as arrival rates (> 0).")
-        if not 1 <= servers <= room or service <= 0 or holding < 0:
-            raise InputError("admission needs 1 <= servers <= room, service > 0 and holding >= 0.")
+        if servers != int(servers) or not (1 <= servers <= room and service > 0 and holding >= 0):
+            raise InputError("admission needs whole numbers 1 <= servers <= room, service > 0 and holding >= 0.")
         self.servers, self.room = servers, room
         self.classes = int(rates.size)
         self.rate = float(rates.sum() + servers * service)

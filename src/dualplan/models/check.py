@@ -66,12 +66,14 @@ def check_model(
     model: Model, *, pairs: int = 1_000, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> CheckReport:
     """Look for violations of the contract; the first one found is described in the report."""
-    chosen, exhaustive = _pairs(model, pairs, seed)
+    chosen: list[Pair] = []
+    exhaustive = False
     checked: list[str] = []
     skipped: list[str] = []
     p_value: float | None = None
     problem: str | None = None
     try:
+        chosen, exhaustive = _pairs(model, pairs, seed)
         if isinstance(model, SimulatorModel):
             skipped += ["forward law", "predecessors", "simulator against forward law: only the simulator is known"]
             _walk(model, pairs, seed)
@@ -102,7 +104,8 @@ def _check_all(
     if model.has_predecessors:
         for x, a in pairs:
             _check_transpose(model, x, a)
-        checked.append("predecessors")
+        sampled = getattr(model, "jumps_are_sampled", False)
+        checked.append("predecessors (from jumps met in a sample of states)" if sampled else "predecessors")
     else:
         skipped.append(f"predecessors: {model.why_no_predecessors}")
     p_value = _check_simulator(model, pairs, seed)

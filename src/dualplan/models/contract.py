@@ -25,6 +25,7 @@ import numpy as np
 
 from dualplan._kernels.compiler import Kernel
 from dualplan.errors import InputError, MissingError
+from dualplan.identity import digest
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Box:
     @staticmethod
     def of(lower: ArrayLike, upper: Sequence[int | float | None]) -> Box:
         """A box from numbers, where None or infinity means unbounded."""
-        limits = [UNBOUNDED if u is None or u == math.inf else int(u) for u in upper]
-        return Box(np.array(lower, np.int64), np.array(limits, np.int64))
+        limits = [UNBOUNDED if u is None or u == math.inf else _whole(u) for u in upper]
+        return Box(np.array([_whole(v) for v in np.ravel(lower).tolist()], np.int64), np.array(limits, np.int64))
 
     @property
     def dim(self) -> int:
@@ -159,13 +160,25 @@ class Model:
 
     def state(self, x: ArrayLike) -> Ints:
         """Check that x is a state and return it as an array."""
-        state = np.atleast_1d(np.asarray(x))
-        if state.shape != (self.box.dim,) or not np.array_equal(state, np.asarray(state, np.int64)):
+        given = np.atleast_1d(np.asarray(x))
+        wrong = given.shape != (self.box.dim,) or given.dtype.kind not in "iuf"
+        if wrong or not np.all((given == np.round(given)) & (np.abs(given) <= LARGEST_COORDINATE)):
             raise InputError(f"a state of {self.name!r} has {self.box.dim} integer coordinates, got {x!r}.")
-        state = state.astype(np.int64)
+        state: Ints = given.astype(np.int64)
         if not self.box.contains(state):
             raise InputError(f"state {vector(state)} lies outside the box of {self.name!r}.")
         return state
+
+    def pair(self, x: ArrayLike, a: int) -> tuple[Ints, int]:
+        """Check that (x, a) is a state and an action allowed in it."""
+        state = self.state(x)
+        if not isinstance(a, (int, np.integer)) or not 0 <= a < len(self.actions):
+            raise InputError(f"model {self.name!r} has actions 0 to {len(self.actions) - 1}, got {a!r}.")
+        if not self.code.allowed(self.code.ints, self.code.floats, state, int(a)):
+            raise InputError(
+                f"action {a} ({self.actions[a]}) is not allowed in state {vector(state)} of {self.name!r}."
+            )
+        return state, int(a)
 
     def allowed(self, x: ArrayLike) -> Bools:
         """Which actions may be chosen in x."""
@@ -174,7 +187,7 @@ class Model:
 
     def loss(self, x: ArrayLike, a: int) -> float:
         """The expected cost of choosing a in x."""
-        return float(self.code.loss(self.code.ints, self.code.floats, self.state(x), self._action(a)))
+        return float(self.code.loss(self.code.ints, self.code.floats, *self.pair(x, a)))
 
     def forward(self, x: ArrayLike, a: int) -> Transitions:
         """The next states of (x, a) and their probabilities."""
@@ -186,7 +199,7 @@ class Model:
             )
         states = np.empty((code.max_outcomes, self.box.dim), np.int64)
         probabilities = np.empty(code.max_outcomes)
-        count = code.forward(code.ints, code.floats, self.state(x), self._action(a), states, probabilities)
+        count = code.forward(code.ints, code.floats, *self.pair(x, a), states, probabilities)
         merged, where = np.unique(states[:count], axis=0, return_inverse=True)
         return Transitions(merged, _sums(where, probabilities[:count], len(merged)))
 
@@ -265,12 +278,24 @@ class Model:
             "states": count if count is None or count < 2**63 else f"10^{math.log10(count):.1f}",
             "coordinates": list(self.coordinates),
             "actions": list(self.actions) if len(self.actions) <= 64 else len(self.actions),
+            "digest": self.digest,
         }
 
-    def _action(self, a: int) -> int:
-        if not 0 <= a < len(self.actions):
-            raise InputError(f"model {self.name!r} has actions 0 to {len(self.actions) - 1}, got {a}.")
-        return int(a)
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all that defines the model."""
+        return digest(self.box.lower, self.box.upper, self.actions, *self._defining_parts())
+
+    def _defining_parts(self) -> tuple[Any, ...]:
+        return (self.code.step.__name__, self.code.ints, self.code.floats)
+
+
+def _whole(value: float) -> int:
+    if isinstance(value, bool) or not math.isfinite(value) or value != int(value):
+        raise InputError(f"the limits of a box are integers, got {value!r}.")
+    if abs(value) > LARGEST_COORDINATE:
+        raise InputError(f"the limits of a box must lie within 2^62, got {value!r}; None means unbounded.")
+    return int(value)
 
 
 def _sums(where: Ints, values: Floats, size: int) -> Floats:
@@ -278,6 +303,13 @@ def _sums(where: Ints, values: Floats, size: int) -> Floats:
     sums = np.zeros(size)
     np.add.at(sums, where.ravel(), values)
     return sums
+
+
+def read_only(x: Ints) -> Ints:
+    """A copy for functions of the user, who must not change a state in place."""
+    copy = x.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def vector(x: Ints) -> str:

@@ -7,8 +7,9 @@ The user says what may happen (`events`), how likely (`probability`), what then 
     def loss(x, a): ...
     def allowed(x, a): ...          # optional
 
-x is an array of integers, a and e are integers. The functions are compiled with Numba when they are first needed, so
-they must stay within numbers, arrays, tuples, loops and conditions; constants and arrays may come from outside.
+x is an array of integers, which must not be changed; a and e are integers. The functions are compiled with Numba when
+they are first needed, so they must stay within numbers, arrays, tuples, loops and conditions; constants and arrays may
+come from outside.
 
 Predecessors come from one of
 
@@ -29,10 +30,10 @@ import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import ALLOWED, FORWARD, LOSS, PREDECESSORS, STEP, Kernel, user_kernel
+from dualplan._kernels.compiler import ALLOWED, FORWARD, LOSS, PREDECESSORS, READ_ONLY, STEP, Kernel, user_kernel
 from dualplan._kernels.philox import uniform
 from dualplan.errors import InputError, ModelError
-from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, vector
+from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, read_only, vector
 from dualplan.types import ArrayLike, Ints
 
 ENUMERATED_PAIRS = 200_000
@@ -132,12 +133,16 @@ class EventModel(Model):
     def call(self, function: str, x: Ints, *args: int) -> Any:
         """Call one of the user's functions in Python."""
         try:
-            return self.functions[function](x.copy(), *args)
+            return self.functions[function](read_only(x), *args)
         except Exception as error:  # whatever the user's function does is reported in the user's terms
             raise ModelError(
                 f"model {self.name!r}: `{function}` at x={vector(x)}, {_arguments(args)} raised "
                 f"{type(error).__name__}: {error}."
             ) from error
+
+    def _defining_parts(self) -> tuple[Any, ...]:
+        jumps = None if self._jumps is None else list(self._jumps)
+        return (self.events, *self.functions.values(), self._candidates, jumps)
 
     # -- the compiled form ------------------------------------------------------------------------------------------
 
@@ -202,12 +207,13 @@ def _arguments(args: Sequence[int]) -> str:
 def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     """The user's function as machine code; what Numba cannot compile is reported with the line."""
     names = ("x", "a", "e")[: {"probability": 3, "move": 3}.get(key, 2)]
-    types: list[Any] = [numba.int64[::1], *[numba.int64] * (len(names) - 1)]
+    types: list[Any] = [READ_ONLY, *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
-        types = [numba.int64[::1]]
+        types = [READ_ONLY]
     compiled = numba.njit(nogil=True, boundscheck=True)(function)
     try:
         compiled.compile(tuple(types))
+        compiled.disable_compile()  # states are passed as read-only, always
     except NumbaError as error:
         reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
         raise ModelError(

@@ -13,12 +13,16 @@ from dualplan.types import Ints
 
 
 def simulator_from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
-    """Wrap an environment id or a function that makes one; `options` go to `gymnasium.make`."""
+    """Wrap an environment id or a function that makes one; `options` go to `gymnasium.make`.
+
+    Limits on the length of an episode are taken off: they would depend on more than the state.
+    """
     try:
         import gymnasium
     except ImportError as error:
         raise MissingError("Gymnasium is not installed; run: pip install 'dualplan[gymnasium]'.") from error
 
+    options = {"max_episode_steps": -1, **options}
     make = (lambda: gymnasium.make(environment, **options)) if isinstance(environment, str) else environment
     probe = make()
     name = environment if isinstance(environment, str) else type(probe.unwrapped).__name__
@@ -52,4 +56,6 @@ class _GymSession:
 
     def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:  # noqa: ARG002 - it has its own
         observation, reward, terminated, truncated, _ = self.env.step(a)
-        return np.atleast_1d(np.asarray(observation, np.int64)), -float(reward), bool(terminated or truncated)
+        if truncated:
+            raise InputError("the environment cut an episode short, which no state explains; make it without a limit.")
+        return np.atleast_1d(np.asarray(observation, np.int64)), -float(reward), bool(terminated)

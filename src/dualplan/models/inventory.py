@@ -40,17 +40,18 @@ class LostSales(EventModel):
         capacity: int | None = None,
         max_order: int | None = None,
     ) -> None:
-        if lead_time < 2 or demand <= 0 or holding < 0 or penalty < 0:
-            raise InputError("lost sales need lead_time >= 2, a positive demand, and costs that are not negative.")
+        if not (lead_time >= 2 and 0 < demand < 1e6 and holding >= 0 and penalty >= 0 and holding + penalty > 0):
+            raise InputError(
+                "lost sales need lead_time >= 2, a positive demand, and costs that are not negative nor both 0."
+            )
         self.lead_time, self.demand, self.holding, self.penalty = lead_time, demand, holding, penalty
         law = stats.poisson(demand)
         most = int(law.ppf(1 - 1e-12))
         self.pmf = law.pmf(np.arange(most + 1))
         self.pmf[-1] = 1 - self.pmf[:-1].sum()
         # the critical fractile of demand over the lead time bounds sensible positions; a quarter more is generous
-        newsvendor = int(
-            stats.poisson(demand * (lead_time + 1)).ppf(penalty / (penalty + holding) if holding else 0.99)
-        )
+        self.fractile = penalty / (penalty + holding)
+        newsvendor = int(stats.poisson(demand * (lead_time + 1)).ppf(min(self.fractile, 0.99)))
         self.capacity = int(1.25 * newsvendor) if capacity is None else int(capacity)
         self.max_order = min(self.capacity, int(law.ppf(1 - 1e-4))) if max_order is None else int(max_order)
         if self.capacity < 1 or not 1 <= self.max_order <= self.capacity:

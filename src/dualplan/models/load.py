@@ -30,7 +30,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from dualplan.errors import InputError, ModelError, unknown
+from dualplan.errors import DualplanError, InputError, ModelError, unknown
 from dualplan.models.contract import Model
 from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
 from dualplan.models.zoo import INSTANCES
@@ -66,8 +66,12 @@ def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
             raise unknown(f"parameter of {name!r}", key, known)
     try:
         model = make(**parameters)
-    except TypeError as error:
-        raise InputError(f"model {name!r} cannot be made with these parameters: {error}.") from error
+    except DualplanError:
+        raise
+    except Exception as error:  # whatever the function does with the parameters is reported in the user's terms
+        raise InputError(
+            f"model {name!r} cannot be made with these parameters: {type(error).__name__}: {error}."
+        ) from error
     if not isinstance(model, Model):
         raise ModelError(f"{name!r} makes a {type(model).__name__}, not a model.")
     return model
@@ -88,9 +92,9 @@ def load_object(spec: str) -> Any:
     sys.modules[name] = module
     try:
         found.loader.exec_module(module)
-    except InputError:
+    except DualplanError:
         raise
-    except Exception as error:  # whatever the user's file does is reported in the user's terms
+    except (Exception, SystemExit) as error:  # whatever the user's file does is reported in the user's terms
         raise InputError(f"{path!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(module, attribute):
         raise unknown(f"object in {path!r}", attribute, [n for n in vars(module) if not n.startswith("_")])
@@ -142,6 +146,9 @@ def _class(entry: Any, network: str, position: int) -> QueueClass:
     route = values.get("route", {})
     if not isinstance(route, Mapping):
         route = {str(route): 1.0}
+    for target, p in route.items():
+        if isinstance(p, bool) or not isinstance(p, (int, float)):
+            raise InputError(f"network {network!r}: {where}: the route to {target!r} needs a probability, got {p!r}.")
     values["route"] = {str(k): float(v) for k, v in route.items()}
     if values.get("buffer") == float("inf"):
         values["buffer"] = None

@@ -18,7 +18,8 @@ customers from outside, and sends a completed customer on to another class or ou
 `idling`      adds the choice to serve nobody
 
 With `bernoulli` and `block`, completions count downstream first, then arrivals, so a departure makes room for an
-admission in the same step. With `lose`, all movements are added up and the sum is cut to the buffers.
+admission in the same step. With `lose`, all movements are added up and the sum is cut to the buffers. With `bernoulli`
+and `nonpreemptive`, a server that was idle starts the class named first among those that customers came to.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 from dualplan._kernels import network as kernels
 from dualplan._kernels import network_backward as backward
 from dualplan.errors import InputError, unknown
-from dualplan.models.contract import UNBOUNDED, Box, Code, Measure, Model
+from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box, Code, Measure, Model
 from dualplan.types import Floats, Ints, Json
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 MOST_ACTIONS = 2**16
 MOST_OUTCOMES = 2**20
+MOST_PENALISED = 2**12
 MOST_PREDECESSORS = 2**22
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
@@ -82,8 +84,14 @@ class QueueClass:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise InputError(f"{where}: {name} must be a number that is not negative, got {value!r}.")
-        if self.buffer is not None and (self.buffer != int(self.buffer) or self.buffer < 1):
-            raise InputError(f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or none for unbounded.")
+        if self.buffer is not None:
+            if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
+                raise InputError(
+                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or none for unbounded."
+                )
+            if self.buffer != int(self.buffer):
+                raise InputError(f"{where}: buffer {self.buffer!r} is no whole number of customers.")
+            object.__setattr__(self, "buffer", int(self.buffer))
         if any(not 0 <= p <= 1 for p in self.route.values()) or sum(self.route.values()) > 1 + 1e-12:
             raise InputError(f"{where}: the probabilities of its routes must lie in [0, 1] and sum to at most 1.")
 
@@ -122,6 +130,13 @@ class QueueingNetwork(Model):
         self.rate = self._uniformization_rate()
         self._set_actions()
         self._set_box()
+        if any(c.penalty > 0 for c in self.classes) and dynamics == "bernoulli":
+            outcomes = self._list_lengths()[0]
+            if outcomes > MOST_PENALISED:
+                raise InputError(
+                    f"network {name!r}: penalties with independent events mean adding up {outcomes:.3g} outcomes at "
+                    "each step; use dynamics='uniformized'."
+                )
 
     # -- shape ------------------------------------------------------------------------------------------------------
 
@@ -237,7 +252,7 @@ class QueueingNetwork(Model):
             "PENALTY": np.array([c.penalty for c in self.classes]),
             "PEAK": peak,
             "SCALE": np.array([self.rate]),
-            "QUIET": np.array([1.0 - peak.sum()]),
+            "QUIET": np.array([max(1.0 - peak.sum(), lam.sum())]),
         }
         header = np.zeros(kernels.HEADER, np.int64)
         switches: list[int | bool] = [
@@ -264,7 +279,9 @@ class QueueingNetwork(Model):
                 (c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r) for i, c in enumerate(self.classes)
             ]
             histories = math.prod(1 + len(c) for c in self.choices) if self.nonpreemptive else 1
-            return outcomes, outcomes * actions * histories * math.prod(2 + k for k in sources)
+            longest = outcomes * actions * histories * math.prod(2 + k for k in sources)
+            count = self.box.count
+            return outcomes, longest if count is None else min(longest, outcomes * actions * count)
         if self.per_server:
             outcomes = (max(arrivals, *most) + 1) * (servers + 1)
             return outcomes, actions * (servers + 1 + histories * (2 * arrivals + 4 * sum(routes)))

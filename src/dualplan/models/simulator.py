@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dualplan.errors import InputError, MissingError, ModelError
-from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, vector
+from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, read_only, vector
 from dualplan.types import ArrayLike, Bools, Ints
 
 Generator = np.random.Generator
@@ -94,8 +94,13 @@ class SimulatorModel(Model):
 
     @property
     def loss_bounds(self) -> tuple[float, float] | None:
-        """As given by the user."""
-        return self._loss_bounds
+        """As given by the user, and 0, which is the loss after an episode has ended."""
+        if self._loss_bounds is None:
+            return None
+        return min(self._loss_bounds[0], 0.0), max(self._loss_bounds[1], 0.0)
+
+    def _defining_parts(self) -> tuple[Any, ...]:
+        return (self._step, self._session, self._allowed)
 
     @property
     def resumable(self) -> bool:
@@ -139,4 +144,4 @@ class _FunctionSession:
         return self.model.start
 
     def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:
-        return self.model.checked(self._step(x.copy(), a, rng), x, a)
+        return self._step(read_only(x), a, rng)  # type: ignore[no-any-return]

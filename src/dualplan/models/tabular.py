@@ -58,8 +58,9 @@ class TabularModel(Model):
         n_actions = self.may.shape[1]
         if self.may.shape != self.losses.shape or not self.may.any(axis=1).all():
             raise ModelError(f"model {self.name!r}: every state needs at least one allowed action.")
-        if self.matrix.data.size and (self.matrix.data.min() < 0 or self.matrix.data.max() > 1 + 1e-9):
-            entry = int(np.flatnonzero((self.matrix.data < 0) | (self.matrix.data > 1 + 1e-9))[0])
+        wrong = np.flatnonzero(~((self.matrix.data >= 0) & (self.matrix.data <= 1 + 1e-9)))
+        if wrong.size:
+            entry = int(wrong[0])
             row = int(np.searchsorted(self.matrix.indptr, entry, side="right")) - 1
             raise ModelError(
                 f"model {self.name!r}: transitions give x={row // n_actions}, a={row % n_actions}, "

@@ -7,11 +7,13 @@ cannot be compiled (a network from another library, say) has `code` None and is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dualplan._kernels.compiler import Kernel
 from dualplan.errors import PolicyError
+from dualplan.identity import digest
 from dualplan.models.contract import Model, vector
 from dualplan.types import ArrayLike, Floats, Ints, Json
 
@@ -49,7 +51,15 @@ class Policy:
 
     def describe(self) -> Json:
         """The policy in words and numbers, for reports and saved runs."""
-        return {"name": self.name, "kind": type(self).__name__}
+        return {"name": self.name, "kind": type(self).__name__, "digest": self.digest}
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all that defines the policy."""
+        return digest(*self._defining_parts())
+
+    def _defining_parts(self) -> tuple[Any, ...]:
+        return () if self.code is None else (self.code.act.function, self.code.ints, self.code.floats)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.model.name!r}>"

@@ -31,8 +31,7 @@ def capped_base_stock(model: LostSales, level: int | None = None, cap: int | Non
 
 
 def _level(model: LostSales) -> int:
-    fractile = model.penalty / (model.penalty + model.holding)
-    return int(stats.poisson(model.demand * (model.lead_time + 1)).ppf(fractile))
+    return int(stats.poisson(model.demand * (model.lead_time + 1)).ppf(min(model.fractile, 0.9999)))
 
 
 def _up_to(model: LostSales, level: int, cap: int, name: str) -> Policy:
@@ -51,7 +50,7 @@ def myopic(model: LostSales) -> Policy:
     With I the stock left when the order arrives, that is the least order z with P(D <= I + z) >= p/(p + h).
     """
     pmf, capacity, most, lead = model.pmf, model.capacity, model.max_order, model.lead_time
-    fractile = model.penalty / (model.penalty + model.holding)
+    fractile = model.fractile
     cdf = np.cumsum(pmf)
 
     def rule(x):  # type: ignore[no-untyped-def]

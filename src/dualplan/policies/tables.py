@@ -9,10 +9,10 @@ import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import ACT, Kernel, user_kernel
+from dualplan._kernels.compiler import ACT, READ_ONLY, Kernel, user_kernel
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.errors import PolicyError
-from dualplan.models.contract import Model, vector
+from dualplan.models.contract import Model, read_only, vector
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.types import ArrayLike, Floats, Ints
@@ -67,13 +67,21 @@ class FunctionPolicy(Policy):
             kernel = _compile(function)
             self.code = None if kernel is None else PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
 
+    def _defining_parts(self) -> tuple[Any, ...]:
+        return (self.function,)
+
     def probabilities(self, x: Ints) -> Floats:
         """The function's answer as probabilities."""
         return self._row(x) if self.code is None else super().probabilities(x)
 
     def _row(self, x: Ints) -> Floats:
         actions = len(self.model.actions)
-        answer = np.asarray(self.function(x.copy()))
+        try:
+            answer = np.asarray(self.function(read_only(x)))
+        except Exception as error:  # whatever the user's function does is reported in the user's terms
+            raise PolicyError(
+                f"policy {self.name!r} at state {vector(x)} raised {type(error).__name__}: {error}."
+            ) from error
         if answer.ndim == 0:
             if answer.dtype.kind not in "iu" or not 0 <= answer < actions:
                 raise PolicyError(
@@ -92,7 +100,8 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
     compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
     try:
-        compiled.compile((numba.int64[::1],))
+        compiled.compile((READ_ONLY,))
+        compiled.disable_compile()
     except (NumbaError, TypeError, ValueError, NotImplementedError):
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
