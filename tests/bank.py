@@ -90,7 +90,9 @@ def discounted_cost(model, policy, gamma):
 
 
 @st.composite
-def networks(draw, *, dynamics=None, decisions=None, discipline=None, bounded=True, phantom=None, max_classes=4):
+def networks(
+    draw, *, dynamics=None, decisions=None, discipline=None, bounded=True, phantom=None, max_classes=4, largest=2
+):
     """Random networks with a way out for everybody."""
     n = draw(st.integers(1, max_classes))
     servers = draw(st.integers(1, min(3, n)))
@@ -112,7 +114,7 @@ def networks(draw, *, dynamics=None, decisions=None, discipline=None, bounded=Tr
                 f"S{i % servers}",
                 scale * draw(st.floats(0.2, 1.0)),
                 scale * draw(st.floats(0.1, 1.0)) if i == 0 or draw(st.booleans()) else 0.0,
-                draw(st.integers(1, 2)) if bounded else None,
+                draw(st.integers(1, largest)) if bounded else None,
                 holding=draw(st.floats(0.0, 3.0)),
                 quadratic=draw(st.sampled_from([0.0, 0.5])),
                 excess=draw(st.sampled_from([0.0, 2.0])),

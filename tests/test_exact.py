@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualplan as dp
-from bank import admission_events, average_cost, chain, discounted_cost, matrix, mm1k, mm1k_law
+from bank import admission_events, average_cost, chain, discounted_cost, matrix, mm1k, mm1k_law, networks
 from dualplan import cli, policies
 from dualplan.exact.iteration import METHODS
+from dualplan.exact.operators import Sweeper
 
 GAMMA = 0.9
 
@@ -54,6 +55,24 @@ def test_all_representations_have_one_optimum(criterion):
     assert a.value == pytest.approx(b.value, abs=1e-7)
     assert dp.evaluate_exact(gate, a.policy, criterion).cost == pytest.approx(a.value, abs=1e-7)
     assert a.value == pytest.approx(best_of_all(gate, criterion), abs=1e-7)
+
+
+@given(
+    networks(dynamics="uniformized", decisions="joint", discipline="preemptive", max_classes=3, largest=5),
+    st.floats(0.5, 1.0),
+    st.integers(0, 10**6),
+)
+def test_sweeps_split_by_server_are_the_bellman_operator(net, gamma, seed):
+    """The row-wise kernel of networks against the operator from the dense matrix; both of its ways through a row."""
+    sweeper = Sweeper(net, 2)
+    assert sweeper.separable
+    values = np.random.default_rng(seed).normal(0, 10, sweeper.states)
+    rows, losses = matrix(net)
+    q = losses + gamma * (rows @ values).reshape(losses.shape)
+    best = np.zeros(sweeper.states, np.int64)
+    assert np.abs(sweeper.optimal(values, gamma) - q.min(axis=1)).max() < 1e-11
+    assert np.abs(sweeper.optimal(values, gamma, best) - q.min(axis=1)).max() < 1e-11
+    assert np.abs(q[np.arange(sweeper.states), best] - q.min(axis=1)).max() < 1e-11
 
 
 def test_forest():

@@ -141,7 +141,7 @@ def exact(
     settings: SetOption = None,
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
-    method: Annotated[str, typer.Option(help=", ".join(EXACT_METHODS))] = "modified-policy-iteration",
+    method: Annotated[str | None, typer.Option(help=", ".join(EXACT_METHODS))] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
     max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = 200_000,
     threads: ThreadsOption = None,

@@ -84,25 +84,31 @@ def solve_exact(
     model: Model,
     criterion: Criterion | None = None,
     *,
-    method: str = "modified-policy-iteration",
+    method: str | None = None,
     tol: float = 1e-4,
     max_sweeps: int = 200_000,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> ExactSolution:
-    """The optimal cost within `tol`, over all states of a bounded box."""
+    """The optimal cost within `tol`, over all states of a bounded box.
+
+    The default method is modified policy iteration, or value iteration where a sweep over all actions costs no more
+    than one over the greedy policy's.
+    """
     criterion = criterion or Average()
-    if method not in METHODS:
+    if method is not None and method not in METHODS:
         raise unknown("exact method", method, METHODS)
     if not tol > 0 or max_sweeps < 1:
         raise InputError(f"tol must be positive and max_sweeps at least 1, got {tol!r} and {max_sweeps!r}.")
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
+    method = method or ("value-iteration" if sweeper.separable else "modified-policy-iteration")
+    inner = METHODS[method]
     values, best = np.zeros(sweeper.states), np.zeros(sweeper.states, np.int64)
     weights = _start_weights(model, criterion)
     sweeps = 0
     while True:
-        following = sweeper.optimal(values, _gamma(criterion), best)
+        following = sweeper.optimal(values, _gamma(criterion), best if inner else None)
         sweeps += 1
         lower, upper = _bounds(criterion, values, following, weights)
         if progress is not None:
@@ -110,11 +116,12 @@ def solve_exact(
         if upper - lower <= tol or sweeps >= max_sweeps:
             break
         values = _update(criterion, values, following)
-        policy = TablePolicy(model, best) if METHODS[method] else None
-        for _ in range(min(METHODS[method], max_sweeps - sweeps - 1)):
-            assert policy is not None
-            values = _update(criterion, values, sweeper.fixed(policy, values, _gamma(criterion)))
-            sweeps += 1
+        if inner:
+            policy = TablePolicy(model, best)
+            for _ in range(min(inner, max_sweeps - sweeps - 1)):
+                values = _update(criterion, values, sweeper.fixed(policy, values, _gamma(criterion)))
+                sweeps += 1
+    sweeper.optimal(values, _gamma(criterion), best)
     status = Status.SOLVED if upper - lower <= tol else Status.WIDE
     return ExactSolution(model, lower, upper, following, best, status, method, sweeps, time.monotonic() - started)
 

@@ -12,9 +12,11 @@ from typing import NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan._kernels import network_sweep
 from dualplan._kernels import sweep as kernels
 from dualplan.errors import MissingError, ModelError, PolicyError
 from dualplan.models.contract import Model, vector
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.simulation import in_parallel
 from dualplan.types import Floats, Ints
@@ -35,15 +37,33 @@ class Sweeper:
         box = model.box
         self._data = (code.ints, code.floats)
         self._shape = (box.lower, box.upper, box.strides, len(model.actions), code.max_outcomes)
-        # a state's value does not depend on how the states are shared out, so one piece a thread will do
-        pieces = min(threads or os.cpu_count() or 1, self.states)
-        edges = np.linspace(0, self.states, pieces + 1).astype(np.int64)
-        self._ranges = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+        self._ranges = self._pieces(self.states)
+
+    def _pieces(self, count: int) -> list[tuple[int, int]]:
+        """One range a thread: a state's value does not depend on how the states are shared out."""
+        pieces = min(self.threads or os.cpu_count() or 1, count)
+        edges = np.linspace(0, count, pieces + 1).astype(np.int64)
+        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+    @property
+    def separable(self) -> bool:
+        """Whether L splits into servers, so that a sweep of L costs no more than one of a policy."""
+        if not isinstance(self.model, QueueingNetwork):
+            return False
+        options = self.model.options
+        usual = {"dynamics": "uniformized", "discipline": "preemptive", "decisions": "joint"}
+        return all(options[key] == value for key, value in usual.items())
 
     def optimal(self, values: Floats, gamma: float = 1.0, best: Ints | None = None) -> Floats:
         """L V; the minimising actions go to `best`."""
         code, out = self.model.code, np.empty(self.states)
         actions = np.empty(0, np.int64) if best is None else best
+        if self.separable:
+            box = self.model.box
+            loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, gamma, values, out, actions)
+            rows = self._pieces(self.states // (int(box.upper[-1]) + 1))
+            in_parallel([partial(loop, a, b) for a, b in rows], self.threads)
+            return out
         head = (code.allowed, code.loss, code.forward, *self._data, *self._shape, gamma, values, out, actions)
         faults = in_parallel([partial(kernels.optimal, *head, a, b) for a, b in self._ranges], self.threads)
         for index in faults:

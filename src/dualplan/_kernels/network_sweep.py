@@ -1,0 +1,161 @@
+"""The Bellman operator of a network with one event a step, preemptive service and joint decisions.
+
+At most one thing happens in a step, so with δ_e V(x) = γ·(V(T_e x) − V(x)) the operator splits into servers,
+
+    (L V)(x) = h(x) + γ·V(x) + Σ_c λ_c δ_c V(x) + Σ_s min_{c of s} μ_c Σ_r p_cr δ_cr V(x)   (plus penalties),
+
+and the minimum over joint actions costs no more than the sum over the classes. States that differ only in the last
+class lie side by side; but for the two ends of such a row, an event shifts all of them by the same offset, so a row is
+worked event by event in loops that the processor runs several states at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, helper, kernel
+from dualplan._kernels.network import (
+    ARRIVAL,
+    BUFFER,
+    CHOICE,
+    CHOICE_PTR,
+    EXCESS,
+    LAM,
+    LEVEL,
+    LINEAR,
+    LOSE,
+    MU,
+    PENALTY,
+    PHANTOM,
+    QUADRATIC,
+    ROUTE_DEST,
+    ROUTE_PROB,
+    ROUTE_PTR,
+    SCALE,
+    STRIDE,
+    N,
+    S,
+    holding,
+)
+
+
+@helper
+def arrival_effect(ints, floats, x, strides, c):
+    """The shift of the state's number by an arrival to class c, and its penalty."""
+    if x[c] < ints[ints[BUFFER] + c]:
+        return strides[c], 0.0
+    return np.int64(0), floats[ints[SCALE]] * floats[ints[PENALTY] + c]
+
+
+@helper
+def route_effect(ints, floats, x, strides, c, d):
+    """The shift by a completion of class c on its way to d, and its penalty."""
+    leaves = strides[c] if x[c] > 0 else np.int64(0)
+    if x[c] == 0 and ints[PHANTOM] == 0:
+        return np.int64(0), 0.0
+    if d < 0:
+        return -leaves, 0.0
+    if d == c:  # who returns fills the place he left
+        return np.int64(0), 0.0
+    if x[d] < ints[ints[BUFFER] + d]:
+        return strides[d] - leaves, 0.0
+    if ints[LOSE]:
+        return -leaves, floats[ints[SCALE]] * floats[ints[PENALTY] + d]
+    return np.int64(0), 0.0
+
+
+@helper
+def one_state(ints, floats, x, strides, gamma, values, i):
+    """(L V)(x) and a minimising action."""
+    v = values[i]
+    total = holding(ints, floats, x) + gamma * v
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        c = ints[k]
+        shift, penalty = arrival_effect(ints, floats, x, strides, c)
+        total += floats[ints[LAM] + c] * (gamma * (values[i + shift] - v) + penalty)
+    action = np.int64(0)
+    for s in range(ints[S]):
+        least, choice = np.inf, np.int64(0)
+        first = ints[ints[CHOICE_PTR] + s]
+        for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
+            c = ints[ints[CHOICE] + j]
+            q = 0.0
+            if c >= 0:
+                for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+                    shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
+                    p = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
+                    q += p * (gamma * (values[i + shift] - v) + penalty)
+            if q < least:
+                least, choice = q, j - first
+        total += least
+        action += choice * ints[ints[STRIDE] + s]
+    return total, action
+
+
+@helper
+def add_event(values, i, shift, weight, constant, width, out):
+    """out[k] += weight·(V[i + k + shift] − V[i + k]) + constant along the inner part of a row."""
+    for k in range(1, width - 1):
+        out[k] += weight * (values[i + k + shift] - values[i + k]) + constant
+
+
+@helper
+def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q):
+    """L V for the states of a row but its ends; x has 1 as its last coordinate."""
+    last = ints[N] - 1
+    x[last] = 0
+    rest = holding(ints, floats, x)
+    x[last] = 1
+    linear, quadratic = floats[ints[LINEAR] + last], floats[ints[QUADRATIC] + last]
+    excess, level = floats[ints[EXCESS] + last], floats[ints[LEVEL] + last]
+    for k in range(1, width - 1):
+        total[k] = rest + (linear + quadratic * k) * k + excess * max(0.0, k - level) + gamma * values[i + k]
+    for e in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        c = ints[e]
+        shift, penalty = arrival_effect(ints, floats, x, strides, c)
+        rate = floats[ints[LAM] + c]
+        add_event(values, i, shift, rate * gamma, rate * penalty, width, total)
+    for s in range(ints[S]):
+        for k in range(1, width - 1):
+            least[k] = np.inf
+        for j in range(ints[ints[CHOICE_PTR] + s], ints[ints[CHOICE_PTR] + s + 1]):
+            c = ints[ints[CHOICE] + j]
+            for k in range(1, width - 1):
+                q[k] = 0.0
+            if c >= 0:
+                for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+                    shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
+                    rate = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
+                    if shift != 0 or penalty != 0.0:
+                        add_event(values, i, shift, rate * gamma, rate * penalty, width, q)
+            for k in range(1, width - 1):
+                least[k] = q[k] if q[k] < least[k] else least[k]
+        for k in range(1, width - 1):
+            total[k] += least[k]
+
+
+@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOATS, FLOATS, INTS, INT, INT), allocates=True)
+def optimal(ints, floats, upper, strides, gamma, values, out, best, first, last):
+    """Write L V for the rows first, ..., last − 1, and the minimising actions unless `best` is empty."""
+    n = ints[N]
+    width = upper[n - 1] + 1
+    x = np.zeros(n, np.int64)
+    least, q = np.empty(width, np.float64), np.empty(width, np.float64)
+    for row in range(first, last):
+        rest = row
+        for c in range(n - 2, -1, -1):
+            x[c] = rest % (upper[c] + 1)
+            rest //= upper[c] + 1
+        i = row * width
+        if best.size > 0:
+            for k in range(width):
+                x[n - 1] = k
+                out[i + k], best[i + k] = one_state(ints, floats, x, strides, gamma, values, i + k)
+            continue
+        for k in (0, width - 1):
+            x[n - 1] = k
+            out[i + k], _ = one_state(ints, floats, x, strides, gamma, values, i + k)
+        if width > 2:
+            x[n - 1] = 1
+            inner_row(ints, floats, x, strides, gamma, values, i, width, out[i : i + width], least, q)
+    return np.int64(-1)
