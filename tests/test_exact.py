@@ -70,8 +70,11 @@ def test_sweeps_split_by_server_are_the_bellman_operator(net, gamma, seed):
     rows, losses = matrix(net)
     q = losses + gamma * (rows @ values).reshape(losses.shape)
     best = np.zeros(sweeper.states, np.int64)
-    assert np.abs(sweeper.optimal(values, gamma) - q.min(axis=1)).max() < 1e-11
-    assert np.abs(sweeper.optimal(values, gamma, best) - q.min(axis=1)).max() < 1e-11
+    sweep = sweeper.optimal(values, gamma, damping=0.5)
+    difference = q.min(axis=1) - values
+    assert np.abs(sweep.values - values - 0.5 * difference).max() < 1e-11
+    assert (sweep.low, sweep.high) == pytest.approx((difference.min(), difference.max()), abs=1e-11)
+    assert np.abs(sweeper.optimal(values, gamma, best=best).values - q.min(axis=1)).max() < 1e-11
     assert np.abs(q[np.arange(sweeper.states), best] - q.min(axis=1)).max() < 1e-11
 
 

@@ -100,6 +100,40 @@ def add_event(values, i, shift, weight, constant, width, out):
 
 
 @helper
+def least_event(values, i, shift, weight, constant, width, first, least):
+    """least[k] = min(least[k], weight·(V[i + k + shift] − V[i + k]) + constant), the first time without the minimum."""
+    if first:
+        for k in range(1, width - 1):
+            least[k] = weight * (values[i + k + shift] - values[i + k]) + constant
+    else:
+        for k in range(1, width - 1):
+            q = weight * (values[i + k + shift] - values[i + k]) + constant
+            least[k] = q if q < least[k] else least[k]
+
+
+@helper
+def least_choice(ints, floats, x, strides, gamma, values, i, width, c, first, least, q):
+    """Bring the choice to serve class c into the minimum of its server."""
+    if c < 0:
+        least_event(values, i, 0, 0.0, 0.0, width, first, least)
+        return
+    routes = ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
+    if routes > 1:
+        for k in range(1, width - 1):
+            q[k] = 0.0
+    for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+        shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
+        rate = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
+        if routes == 1:
+            least_event(values, i, shift, rate * gamma, rate * penalty, width, first, least)
+        else:
+            add_event(values, i, shift, rate * gamma, rate * penalty, width, q)
+    if routes > 1:
+        for k in range(1, width - 1):
+            least[k] = q[k] if first or q[k] < least[k] else least[k]
+
+
+@helper
 def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q):
     """L V for the states of a row but its ends; x has 1 as its last coordinate."""
     last = ints[N] - 1
@@ -116,30 +150,33 @@ def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q
         rate = floats[ints[LAM] + c]
         add_event(values, i, shift, rate * gamma, rate * penalty, width, total)
     for s in range(ints[S]):
-        for k in range(1, width - 1):
-            least[k] = np.inf
-        for j in range(ints[ints[CHOICE_PTR] + s], ints[ints[CHOICE_PTR] + s + 1]):
+        first = ints[ints[CHOICE_PTR] + s]
+        for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
             c = ints[ints[CHOICE] + j]
-            for k in range(1, width - 1):
-                q[k] = 0.0
-            if c >= 0:
-                for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-                    shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
-                    rate = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
-                    if shift != 0 or penalty != 0.0:
-                        add_event(values, i, shift, rate * gamma, rate * penalty, width, q)
-            for k in range(1, width - 1):
-                least[k] = q[k] if q[k] < least[k] else least[k]
+            least_choice(ints, floats, x, strides, gamma, values, i, width, c, j == first, least, q)
         for k in range(1, width - 1):
             total[k] += least[k]
 
 
-@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOATS, FLOATS, INTS, INT, INT), allocates=True)
-def optimal(ints, floats, upper, strides, gamma, values, out, best, first, last):
-    """Write L V for the rows first, ..., last − 1, and the minimising actions unless `best` is empty."""
+@helper
+def relax(values, damping, i, first, last, total, out, ends):
+    """out = V + τ·(L V − V) for the states i + first, ..., and the ends of L V − V."""
+    low, high = ends[0], ends[1]
+    for k in range(first, last):
+        difference = total[k] - values[i + k]
+        out[i + k] = values[i + k] + damping * difference
+        low = difference if difference < low else low
+        high = difference if difference > high else high
+    ends[0], ends[1] = low, high
+
+
+@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)
+def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, ends, first, last):
+    """Sweep the rows first, ..., last − 1 as `sweep.optimal` does."""
     n = ints[N]
     width = upper[n - 1] + 1
     x = np.zeros(n, np.int64)
+    total = np.empty(width, np.float64)
     least, q = np.empty(width, np.float64), np.empty(width, np.float64)
     for row in range(first, last):
         rest = row
@@ -147,15 +184,13 @@ def optimal(ints, floats, upper, strides, gamma, values, out, best, first, last)
             x[c] = rest % (upper[c] + 1)
             rest //= upper[c] + 1
         i = row * width
-        if best.size > 0:
-            for k in range(width):
-                x[n - 1] = k
-                out[i + k], best[i + k] = one_state(ints, floats, x, strides, gamma, values, i + k)
-            continue
-        for k in (0, width - 1):
+        for k in range(width) if best.size > 0 else range(0, width, max(width - 1, 1)):
             x[n - 1] = k
-            out[i + k], _ = one_state(ints, floats, x, strides, gamma, values, i + k)
-        if width > 2:
+            total[k], action = one_state(ints, floats, x, strides, gamma, values, i + k)
+            if best.size > 0:
+                best[i + k] = action
+        if best.size == 0 and width > 2:
             x[n - 1] = 1
-            inner_row(ints, floats, x, strides, gamma, values, i, width, out[i : i + width], least, q)
+            inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q)
+        relax(values, damping, i, 0, width, total, out, ends)
     return np.int64(-1)

@@ -1,11 +1,13 @@
 """Sweeps over all states of a bounded box: Bellman operators without a table of transitions.
 
 A sweep covers the states first, ..., last − 1 in the order of `Box.index`, so that threads can share one. It reads the
-values V of all states and writes
+values V of all states, and with D = L V − V, or D = L_π V − V, where
 
-    optimal   (L V)(x) = min_a [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]  and a minimising action
+    optimal   (L V)(x) = min_a [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
     fixed     (L_π V)(x) = Σ_a π(a|x) [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
-    rows      the rows of P_π, for methods that need the chain as a sparse matrix
+
+it writes V + τ·D to `out` and the least and the greatest entry of D to `ends`. `chain_rows` writes the rows of P_π, for
+methods that need the chain as a sparse matrix.
 """
 
 from __future__ import annotations
@@ -57,12 +59,19 @@ def expected(states, probabilities, count, lower, strides, values):
     return total
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, INTS, INT, INT),
-        allocates=True)  # fmt: skip
+@helper
+def note(ends, difference):
+    ends[0] = min(ends[0], difference)
+    ends[1] = max(ends[1], difference)
+
+
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, INTS,
+            FLOATS, INT, INT), allocates=True)  # fmt: skip
 def optimal(
-    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, values, out, best, first, last
-):
-    """Write L V, and the minimising actions unless `best` is empty; -1, or the index of a state with no action."""
+    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, damping, values, out, best, ends,
+    first, last,
+):  # fmt: skip
+    """Sweep with L; minimising actions go to `best` unless it is empty; -1, or the number of a state with no action."""
     x = np.empty(lower.size, np.int64)
     states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
     first_state(lower, upper, first, x)
@@ -76,19 +85,22 @@ def optimal(
                     least, action = q, a
         if action < 0:
             return index
-        out[index] = least
+        difference = least - values[index]
+        out[index] = values[index] + damping * difference
+        note(ends, difference)
         if best.size > 0:
             best[index] = action
         next_state(lower, upper, x)
     return np.int64(-1)
 
 
-@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, INT,
-            INT), allocates=True)  # fmt: skip
+@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS,
+            FLOATS, INT, INT), allocates=True)  # fmt: skip
 def fixed(
-    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, values, out, first, last
-):
-    """Write L_π V; -1, or the index of a state where π is no distribution."""
+    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, damping, values, out, ends,
+    first, last,
+):  # fmt: skip
+    """Sweep with L_π; -1, or the number of a state where π is no distribution."""
     x = np.empty(lower.size, np.int64)
     states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
     row = np.empty(actions, np.float64)
@@ -106,7 +118,9 @@ def fixed(
                 total += row[a] * q
         if abs(mass - 1.0) > 1e-9:
             return index
-        out[index] = total
+        difference = total - values[index]
+        out[index] = values[index] + damping * difference
+        note(ends, difference)
         next_state(lower, upper, x)
     return np.int64(-1)
 

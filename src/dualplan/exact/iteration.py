@@ -30,7 +30,7 @@ import numpy as np
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, unknown
-from dualplan.exact.operators import Sweeper
+from dualplan.exact.operators import Sweep, Sweeper
 from dualplan.models.contract import Model
 from dualplan.policies.tables import TablePolicy
 from dualplan.status import Status
@@ -38,6 +38,7 @@ from dualplan.types import Floats, Ints, Json
 
 METHODS = {"modified-policy-iteration": 20, "value-iteration": 0}  # and their inner sweeps
 DAMPING = 0.98  # τ
+RECENTRE = 64  # sweeps after which a constant is taken off the values
 Progress = Callable[[int, float, float], None]
 
 
@@ -105,25 +106,29 @@ def solve_exact(
     method = method or ("value-iteration" if sweeper.separable else "modified-policy-iteration")
     inner = METHODS[method]
     values, best = np.zeros(sweeper.states), np.zeros(sweeper.states, np.int64)
+    gamma, damping = _gamma(criterion), 1.0 if isinstance(criterion, Discounted) else DAMPING
     weights = _start_weights(model, criterion)
     sweeps = 0
     while True:
-        following = sweeper.optimal(values, _gamma(criterion), best if inner else None)
+        sweep = sweeper.optimal(values, gamma, damping=damping, best=best if inner else None)
         sweeps += 1
-        lower, upper = _bounds(criterion, values, following, weights)
+        lower, upper = _bounds(criterion, sweep, weights)
         if progress is not None:
             progress(sweeps, lower, upper)
         if upper - lower <= tol or sweeps >= max_sweeps:
             break
-        values = _update(criterion, values, following)
+        values = sweep.values
         if inner:
             policy = TablePolicy(model, best)
             for _ in range(min(inner, max_sweeps - sweeps - 1)):
-                values = _update(criterion, values, sweeper.fixed(policy, values, _gamma(criterion)))
+                values = sweeper.fixed(policy, values, gamma, damping=damping).values
                 sweeps += 1
-    sweeper.optimal(values, _gamma(criterion), best)
+        if isinstance(criterion, Average) and sweeps % RECENTRE == 0:
+            values -= values[0]
+    sweeper.optimal(values, gamma, best=best)
     status = Status.SOLVED if upper - lower <= tol else Status.WIDE
-    return ExactSolution(model, lower, upper, following, best, status, method, sweeps, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return ExactSolution(model, lower, upper, sweep.values, best, status, method, sweeps, seconds)
 
 
 def _gamma(criterion: Criterion) -> float:
@@ -137,23 +142,9 @@ def _start_weights(model: Model, criterion: Criterion) -> tuple[Ints, Floats] | 
     return np.array([model.box.index(x) for x in starts]), weights
 
 
-def _update(criterion: Criterion, values: Floats, following: Floats) -> Floats:
-    if isinstance(criterion, Discounted):
-        return following
-    following -= values
-    following *= DAMPING
-    following += values
-    following -= following[0]
-    return following
-
-
-def _bounds(
-    criterion: Criterion, values: Floats, following: Floats, weights: tuple[Ints, Floats] | None
-) -> tuple[float, float]:
-    difference = following - values
-    low, high = float(difference.min()), float(difference.max())
+def _bounds(criterion: Criterion, sweep: Sweep, weights: tuple[Ints, Floats] | None) -> tuple[float, float]:
     if not isinstance(criterion, Discounted) or weights is None:
-        return low, high
-    at_start = float(following[weights[0]] @ weights[1])
+        return sweep.low, sweep.high
+    at_start = float(sweep.values[weights[0]] @ weights[1])
     factor = criterion.gamma / (1 - criterion.gamma)
-    return at_start + factor * low, at_start + factor * high
+    return at_start + factor * sweep.low, at_start + factor * sweep.high

@@ -6,8 +6,9 @@ Arrays over all states are allocated here and nowhere else in the library: 8 byt
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +26,15 @@ BYTES_PER_STATE = 64  # a generous count of the vectors that the methods here ke
 CHAIN_ENTRIES = 2**22  # of a chain's matrix, assembled at once
 
 
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a sweep leaves behind: the next values, and the ends of the difference that it saw."""
+
+    values: Floats
+    low: float
+    high: float
+
+
 class Sweeper:
     """L, L_π and P_π of a model with a bounded box."""
 
@@ -37,7 +47,6 @@ class Sweeper:
         box = model.box
         self._data = (code.ints, code.floats)
         self._shape = (box.lower, box.upper, box.strides, len(model.actions), code.max_outcomes)
-        self._ranges = self._pieces(self.states)
 
     def _pieces(self, count: int) -> list[tuple[int, int]]:
         """One range a thread: a state's value does not depend on how the states are shared out."""
@@ -54,44 +63,37 @@ class Sweeper:
         usual = {"dynamics": "uniformized", "discipline": "preemptive", "decisions": "joint"}
         return all(options[key] == value for key, value in usual.items())
 
-    def optimal(self, values: Floats, gamma: float = 1.0, best: Ints | None = None) -> Floats:
-        """L V; the minimising actions go to `best`."""
-        code, out = self.model.code, np.empty(self.states)
+    def optimal(self, values: Floats, gamma: float = 1.0, *, damping: float = 1.0, best: Ints | None = None) -> Sweep:
+        """V + τ·(L V − V) and the ends of L V − V; the minimising actions go to `best`."""
+        code, out, box = self.model.code, np.empty(self.states), self.model.box
         actions = np.empty(0, np.int64) if best is None else best
+        tail = (gamma, damping, values, out, actions)
         if self.separable:
-            box = self.model.box
-            loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, gamma, values, out, actions)
-            rows = self._pieces(self.states // (int(box.upper[-1]) + 1))
-            in_parallel([partial(loop, a, b) for a, b in rows], self.threads)
-            return out
-        head = (code.allowed, code.loss, code.forward, *self._data, *self._shape, gamma, values, out, actions)
-        faults = in_parallel([partial(kernels.optimal, *head, a, b) for a, b in self._ranges], self.threads)
-        for index in faults:
-            if index >= 0:
-                x = vector(self.model.box.state(int(index)))
-                raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={x}.")
-        return out
-
-    def fixed(self, policy: Policy, values: Floats, gamma: float = 1.0) -> Floats:
-        """L_π V."""
-        code, rule, out = self.model.code, _compiled(policy), np.empty(self.states)
-        head = (
-            rule.act,
-            code.loss,
-            code.forward,
-            *self._data,
-            rule.ints,
-            rule.floats,
-            *self._shape,
-            gamma,
-            values,
-            out,
+            loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, *tail)
+            return self._sweep(loop, out, self._pieces(self.states // (int(box.upper[-1]) + 1)))
+        return self._sweep(
+            partial(kernels.optimal, code.allowed, code.loss, code.forward, *self._data, *self._shape, *tail), out
         )
-        faults = in_parallel([partial(kernels.fixed, *head, a, b) for a, b in self._ranges], self.threads)
+
+    def fixed(self, policy: Policy, values: Floats, gamma: float = 1.0, *, damping: float = 1.0) -> Sweep:
+        """V + τ·(L_π V − V) and the ends of L_π V − V."""
+        code, rule, out = self.model.code, _compiled(policy), np.empty(self.states)
+        head = (rule.act, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
+        return self._sweep(partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy)
+
+    def _sweep(
+        self, loop: Any, out: Floats, pieces: list[tuple[int, int]] | None = None, policy: Policy | None = None
+    ) -> Sweep:
+        ranges = self._pieces(self.states) if pieces is None else pieces
+        ends = np.tile([np.inf, -np.inf], (len(ranges), 1))
+        faults = in_parallel([partial(loop, e, a, b) for e, (a, b) in zip(ends, ranges, strict=True)], self.threads)
         for index in faults:
             if index >= 0:
-                _blame(policy, self.model.box.state(int(index)))
-        return out
+                x = self.model.box.state(int(index))
+                if policy is not None:
+                    _blame(policy, x)
+                raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={vector(x)}.")
+        return Sweep(out, float(ends[:, 0].min()), float(ends[:, 1].max()))
 
     def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
         """P_π as a sparse matrix, and the losses ℓ_π."""
