@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionControl(EventModel):
-    """Whom to let in to a multi-server queue."""
+    """Admission of customers of several classes to a queue with several servers."""
 
     servers: int
     room: int

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LostSales(EventModel):
-    """Single-item inventory with lost sales, Poisson demand and a lead time."""
+    """Inventory with lost sales, Poisson demand and a lead time (Zipkin 2008)."""
 
     def __init__(
         self,

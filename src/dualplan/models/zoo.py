@@ -1,4 +1,4 @@
-"""Named instances: functions from parameters to models. `INSTANCES` is the list that the command line shows."""
+"""Named instances: functions or classes that make models; `INSTANCES` is the list that the command line shows."""
 
 from __future__ import annotations
 
@@ -147,34 +147,6 @@ def tandem(
     return QueueingNetwork(classes, name="tandem", **{"time": "continuous", "decisions": "per-server", **options})
 
 
-def lost_sales(
-    lead_time: int = 4,
-    demand: float = 5.0,
-    holding: float = 1.0,
-    penalty: float = 4.0,
-    capacity: int | None = None,
-    max_order: int | None = None,
-) -> LostSales:
-    """Inventory with lost sales, Poisson demand and a lead time (Zipkin 2008)."""
-    return LostSales(
-        lead_time=lead_time, demand=demand, holding=holding, penalty=penalty, capacity=capacity, max_order=max_order
-    )
-
-
-def admission(
-    servers: int = 5,
-    room: int = 20,
-    arrivals: Sequence[float] = (2.0, 2.0),
-    service: float = 1.0,
-    rejection: Sequence[float] = (10.0, 2.0),
-    holding: float = 1.0,
-) -> AdmissionControl:
-    """Admission of two classes to a queue with five servers."""
-    return AdmissionControl(
-        servers=servers, room=room, arrivals=arrivals, service=service, rejection=rejection, holding=holding
-    )
-
-
 def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1) -> TabularModel:
     """Wait or cut: a forest of growing age that may burn (pymdptoolbox's `forest`), its rewards as negative losses."""
     if ages < 2 or not 0 <= fire <= 1:
@@ -211,8 +183,8 @@ INSTANCES: dict[str, Callable[..., Model]] = {
     "six-class": six_class,
     "eight-queue": eight_queue,
     "tandem": tandem,
-    "lost-sales": lost_sales,
-    "admission": admission,
+    "lost-sales": LostSales,
+    "admission": AdmissionControl,
     "forest": forest,
     "garnet": garnet,
 }
