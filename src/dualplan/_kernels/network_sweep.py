@@ -92,23 +92,32 @@ def one_state(ints, floats, x, strides, gamma, values, i):
     return total, action
 
 
+# The loops below run over views, so that their index is known not to be negative and several states go at a time.
+
+
 @helper
 def add_event(values, i, shift, weight, constant, width, out):
     """out[k] += weight·(V[i + k + shift] − V[i + k]) + constant along the inner part of a row."""
-    for k in range(1, width - 1):
-        out[k] += weight * (values[i + k + shift] - values[i + k]) + constant
+    here, there, sums = values[i + 1 : i + width - 1], values[i + 1 + shift : i + shift + width - 1], out[1 : width - 1]
+    for k in range(width - 2):
+        sums[k] += weight * (there[k] - here[k]) + constant
 
 
 @helper
 def least_event(values, i, shift, weight, constant, width, first, least):
     """least[k] = min(least[k], weight·(V[i + k + shift] − V[i + k]) + constant), the first time without the minimum."""
+    here, there, ends = (
+        values[i + 1 : i + width - 1],
+        values[i + 1 + shift : i + shift + width - 1],
+        least[1 : width - 1],
+    )
     if first:
-        for k in range(1, width - 1):
-            least[k] = weight * (values[i + k + shift] - values[i + k]) + constant
+        for k in range(width - 2):
+            ends[k] = weight * (there[k] - here[k]) + constant
     else:
-        for k in range(1, width - 1):
-            q = weight * (values[i + k + shift] - values[i + k]) + constant
-            least[k] = q if q < least[k] else least[k]
+        for k in range(width - 2):
+            q = weight * (there[k] - here[k]) + constant
+            ends[k] = q if q < ends[k] else ends[k]
 
 
 @helper
@@ -142,8 +151,9 @@ def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q
     x[last] = 1
     linear, quadratic = floats[ints[LINEAR] + last], floats[ints[QUADRATIC] + last]
     excess, level = floats[ints[EXCESS] + last], floats[ints[LEVEL] + last]
+    here = values[i : i + width]
     for k in range(1, width - 1):
-        total[k] = rest + (linear + quadratic * k) * k + excess * max(0.0, k - level) + gamma * values[i + k]
+        total[k] = rest + (linear + quadratic * k) * k + excess * max(0.0, k - level) + gamma * here[k]
     for e in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         c = ints[e]
         shift, penalty = arrival_effect(ints, floats, x, strides, c)
@@ -159,15 +169,14 @@ def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q
 
 
 @helper
-def relax(values, damping, i, first, last, total, out, ends):
-    """out = V + τ·(L V − V) for the states i + first, ..., and the ends of L V − V."""
-    low, high = ends[0], ends[1]
-    for k in range(first, last):
-        difference = total[k] - values[i + k]
-        out[i + k] = values[i + k] + damping * difference
-        low = difference if difference < low else low
-        high = difference if difference > high else high
-    ends[0], ends[1] = low, high
+def relax(values, damping, i, width, total, out, low, high):
+    """out = V + τ·(L V − V) along a row, and the ends of L V − V, one pair for each place in a row."""
+    here, there = values[i : i + width], out[i : i + width]
+    for k in range(width):
+        difference = total[k] - here[k]
+        there[k] = here[k] + damping * difference
+        low[k] = difference if difference < low[k] else low[k]
+        high[k] = difference if difference > high[k] else high[k]
 
 
 @kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)
@@ -178,6 +187,7 @@ def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, end
     x = np.zeros(n, np.int64)
     total = np.empty(width, np.float64)
     least, q = np.empty(width, np.float64), np.empty(width, np.float64)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
     for row in range(first, last):
         rest = row
         for c in range(n - 2, -1, -1):
@@ -192,5 +202,6 @@ def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, end
         if best.size == 0 and width > 2:
             x[n - 1] = 1
             inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q)
-        relax(values, damping, i, 0, width, total, out, ends)
+        relax(values, damping, i, width, total, out, low, high)
+    ends[0], ends[1] = low.min(), high.max()
     return np.int64(-1)
