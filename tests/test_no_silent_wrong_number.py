@@ -90,8 +90,9 @@ def test_rare_events_that_have_not_happened_are_not_ruled_out():
 
 def test_a_policy_of_another_model_is_refused():
     small, large = dp.load("forest"), dp.load("forest", ages=50)
-    with pytest.raises(dp.PolicyError, match="made for another model"):
-        dp.evaluate(large, policies.TablePolicy(small, np.zeros(3, int)))
+    for judge in (dp.evaluate, dp.evaluate_exact):
+        with pytest.raises(dp.PolicyError, match="made for another model"):
+            judge(large, policies.TablePolicy(small, np.zeros(3, int)))
     with pytest.raises(dp.PolicyError, match=r"heuristics are model.policy\(name\)"):
         dp.evaluate(small, "random")
     same = dp.load("forest")

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, PolicyError, unknown
+from dualplan.errors import InputError, unknown
 from dualplan.experiments import LongRun, ManyRuns
 from dualplan.intervals import Interval
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.results import Comparison, Evaluation, Settings
 from dualplan.runs import Run
 from dualplan.status import Status
@@ -129,7 +129,8 @@ def _evaluate(
     model: Model, policies: Sequence[Policy], criterion: Criterion, wanted: Settings, run: Run | None, progress: Any
 ) -> tuple[list[Evaluation], Interval, Status]:
     started = time.monotonic()
-    _check_policies(model, policies)
+    for policy in policies:
+        require_policy_of(model, policy)
     record: Experiment
     if isinstance(criterion, Discounted):
         record = ManyRuns(model, policies, criterion, wanted)
@@ -140,14 +141,6 @@ def _evaluate(
     # of two policies, a half-width that was asked for is that of the difference
     own = status if len(policies) == 1 or status is Status.INTERRUPTED else Status.COMPLETED
     return record.evaluations(own, time.monotonic() - started), record.interval(), status
-
-
-def _check_policies(model: Model, policies: Sequence[Policy]) -> None:
-    for policy in policies:
-        if not isinstance(policy, Policy):
-            raise PolicyError(f"a policy is needed, got {policy!r}; heuristics are model.policy(name).")
-        if policy.model is not model and policy.model.digest != model.digest:
-            raise PolicyError(f"policy {policy.name!r} was made for another model than {model.name!r}.")
 
 
 def _restore(record: Experiment, run: Run | None) -> None:

@@ -24,7 +24,7 @@ from dualplan.errors import ModelError
 from dualplan.exact.linear import Solver
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 
@@ -92,6 +92,7 @@ def evaluate_exact(
     Bounds wider than `tol` show in the status.
     """
     criterion = criterion or Average()
+    require_policy_of(model, policy)
     started = time.monotonic()
     matrix, losses = Sweeper(model, threads).chain(policy)
     weights = _start_vector(model, criterion, losses.size)

@@ -65,6 +65,14 @@ class Policy:
         return f"<{type(self).__name__} {self.name!r} of {self.model.name!r}>"
 
 
+def require_policy_of(model: Model, policy: Policy) -> None:
+    """Raise unless the policy was made for this model, or for one with the same fingerprint."""
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"a policy is needed, got {policy!r}; heuristics are model.policy(name).")
+    if policy.model is not model and policy.model.digest != model.digest:
+        raise PolicyError(f"policy {policy.name!r} was made for another model than {model.name!r}.")
+
+
 def check_probabilities(policy: Policy, x: Ints, probabilities: Floats) -> None:
     """Raise if these are no probabilities of allowed actions."""
     where = f"policy {policy.name!r} at state {vector(x)}"

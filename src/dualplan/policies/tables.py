@@ -102,7 +102,7 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     try:
         compiled.compile((READ_ONLY,))
         compiled.disable_compile()
-    except (NumbaError, TypeError, ValueError, NotImplementedError):
+    except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
