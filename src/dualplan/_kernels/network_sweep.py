@@ -5,8 +5,9 @@ At most one thing happens in a step, so with δ_e V(x) = γ·(V(T_e x) − V(x))
     (L V)(x) = h(x) + γ·V(x) + Σ_c λ_c δ_c V(x) + Σ_s min_{c of s} μ_c Σ_r p_cr δ_cr V(x)   (plus penalties),
 
 and the minimum over joint actions costs no more than the sum over the classes. States that differ only in the last
-class lie side by side; but for the two ends of such a row, an event shifts all of them by the same offset, so a row is
-worked event by event in loops that the processor runs several states at a time.
+two classes lie side by side in a slab, as rows of the last one. An event shifts all states of a slab by the same
+offset, but for first and last row or place where it touches these two classes, so a slab is worked event by event in
+long loops that the processor runs several states at a time.
 """
 
 from __future__ import annotations
@@ -92,116 +93,156 @@ def one_state(ints, floats, x, strides, gamma, values, i):
     return total, action
 
 
-# The loops below run over views, so that their index is known not to be negative and several states go at a time.
+# What an event brings to a slab is added to it, starts it, or is brought into a minimum.
+ADD, SET, LEAST = 0, 1, 2
 
 
 @helper
-def add_event(values, i, shift, weight, constant, width, out):
-    """out[k] += weight·(V[i + k + shift] − V[i + k]) + constant along the inner part of a row."""
-    here, there, sums = values[i + 1 : i + width - 1], values[i + 1 + shift : i + shift + width - 1], out[1 : width - 1]
-    for k in range(width - 2):
-        sums[k] += weight * (there[k] - here[k]) + constant
-
-
-@helper
-def least_event(values, i, shift, weight, constant, width, first, least):
-    """least[k] = min(least[k], weight·(V[i + k + shift] − V[i + k]) + constant), the first time without the minimum."""
-    here, there, ends = (
-        values[i + 1 : i + width - 1],
-        values[i + 1 + shift : i + shift + width - 1],
-        least[1 : width - 1],
-    )
-    if first:
-        for k in range(width - 2):
-            ends[k] = weight * (there[k] - here[k]) + constant
+def along(values, i, a, b, shift, weight, constant, mode, slab):
+    """Bring weight·(V[i + k + shift] − V[i + k]) + constant into slab[k], k = a, ..., b − 1."""
+    # views, so that the index is known not to be negative and several states go at a time
+    here, there, out = values[i + a : i + b], values[i + a + shift : i + b + shift], slab[a:b]
+    if mode == ADD:
+        for k in range(b - a):
+            out[k] += weight * (there[k] - here[k]) + constant
+    elif mode == SET:
+        for k in range(b - a):
+            out[k] = weight * (there[k] - here[k]) + constant
     else:
-        for k in range(width - 2):
+        for k in range(b - a):
             q = weight * (there[k] - here[k]) + constant
-            ends[k] = q if q < ends[k] else ends[k]
+            out[k] = q if q < out[k] else out[k]
 
 
 @helper
-def least_choice(ints, floats, x, strides, gamma, values, i, width, c, first, least, q):
-    """Bring the choice to serve class c into the minimum of its server."""
-    if c < 0:
-        least_event(values, i, 0, 0.0, 0.0, width, first, least)
-        return
-    routes = ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
-    if routes > 1:
-        for k in range(1, width - 1):
-            q[k] = 0.0
-    for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-        shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
-        rate = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
-        if routes == 1:
-            least_event(values, i, shift, rate * gamma, rate * penalty, width, first, least)
-        else:
-            add_event(values, i, shift, rate * gamma, rate * penalty, width, q)
-    if routes > 1:
-        for k in range(1, width - 1):
-            least[k] = q[k] if first or q[k] < least[k] else least[k]
+def edge(piece, pieces, size):
+    """Where a piece starts: all in one, or the two ends as pieces of their own."""
+    if piece == 0:
+        return 0
+    if piece == pieces:
+        return size
+    return 1 if piece == 1 else max(1, size - 1)
 
 
 @helper
-def inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q):
-    """L V for the states of a row but its ends; x has 1 as its last coordinate."""
+def event(ints, floats, x, strides, gamma, values, i, height, width, c, r, mode, slab):
+    """Bring one event into a slab: an arrival to class c (r < 0), or its completion along the route r."""
     last = ints[N] - 1
-    x[last] = 0
-    rest = holding(ints, floats, x)
-    x[last] = 1
+    d = ints[ints[ROUTE_DEST] + r] if r >= 0 else c
+    rate = floats[ints[LAM] + c] if r < 0 else floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
+    by_place = c == last or d == last
+    by_row = not by_place and last > 0 and (c == last - 1 or d == last - 1)
+    tops, lefts = height if by_place else (3 if by_row else 1), 3 if by_place else 1
+    for top in range(tops):
+        row = top if by_place else edge(top, tops, height)
+        end = top if by_place else edge(top + 1, tops, height) - 1
+        if last > 0:
+            x[last - 1] = row
+        for left in range(lefts):
+            place = edge(left, lefts, width)
+            x[last] = place
+            if r < 0:
+                shift, penalty = arrival_effect(ints, floats, x, strides, c)
+            else:
+                shift, penalty = route_effect(ints, floats, x, strides, c, d)
+            a, b = row * width + place, end * width + edge(left + 1, lefts, width)
+            along(values, i, a, b, shift, rate * gamma, rate * penalty, mode, slab)
+
+
+@helper
+def choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q):
+    """Bring the choice to serve class c into the minimum of its server."""
+    first = ints[ints[ROUTE_PTR] + c] if c >= 0 else np.int64(0)
+    routes = ints[ints[ROUTE_PTR] + c + 1] - first if c >= 0 else np.int64(0)
+    if routes == 1:
+        event(ints, floats, x, strides, gamma, values, i, height, width, c, first, mode, least)
+        return
+    for k in range(height * width):
+        q[k] = 0.0
+    for r in range(first, first + routes):
+        event(ints, floats, x, strides, gamma, values, i, height, width, c, r, ADD, q)
+    for k in range(height * width):
+        least[k] = q[k] if mode == SET or q[k] < least[k] else least[k]
+
+
+@helper
+def holding_row(ints, floats, x, row):
+    """h(x) along a row of the last class."""
+    last = ints[N] - 1
     linear, quadratic = floats[ints[LINEAR] + last], floats[ints[QUADRATIC] + last]
     excess, level = floats[ints[EXCESS] + last], floats[ints[LEVEL] + last]
-    here = values[i : i + width]
-    for k in range(1, width - 1):
-        total[k] = rest + (linear + quadratic * k) * k + excess * max(0.0, k - level) + gamma * here[k]
+    x[last] = 0
+    rest = holding(ints, floats, x)
+    for k in range(row.size):
+        row[k] = rest + (linear + quadratic * k) * k + excess * max(0.0, k - level)
+
+
+@helper
+def stay(ints, floats, x, gamma, values, i, height, width, total):
+    """h(x) + γ·V(x) in a slab."""
+    for row in range(height):
+        if ints[N] > 1:
+            x[ints[N] - 2] = row
+        here, out = values[i + row * width : i + (row + 1) * width], total[row * width : (row + 1) * width]
+        holding_row(ints, floats, x, out)
+        for k in range(width):
+            out[k] += gamma * here[k]
+
+
+@helper
+def operator(ints, floats, x, strides, gamma, values, i, height, width, total, least, q):
+    """L V in a slab."""
+    stay(ints, floats, x, gamma, values, i, height, width, total)
     for e in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-        c = ints[e]
-        shift, penalty = arrival_effect(ints, floats, x, strides, c)
-        rate = floats[ints[LAM] + c]
-        add_event(values, i, shift, rate * gamma, rate * penalty, width, total)
+        event(ints, floats, x, strides, gamma, values, i, height, width, ints[e], -1, ADD, total)
     for s in range(ints[S]):
         first = ints[ints[CHOICE_PTR] + s]
         for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
-            c = ints[ints[CHOICE] + j]
-            least_choice(ints, floats, x, strides, gamma, values, i, width, c, j == first, least, q)
-        for k in range(1, width - 1):
+            c, mode = ints[ints[CHOICE] + j], SET if j == first else LEAST
+            choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q)
+        for k in range(height * width):
             total[k] += least[k]
 
 
 @helper
-def relax(values, damping, i, width, total, out, low, high):
-    """out = V + τ·(L V − V) along a row, and the ends of L V − V, one pair for each place in a row."""
-    here, there = values[i : i + width], out[i : i + width]
-    for k in range(width):
+def relax(values, damping, i, total, out, low, high):
+    """out = V + τ·(L V − V) in a slab, and the ends of L V − V, one pair for each place (a minimum of many is slow)."""
+    here, there = values[i : i + total.size], out[i : i + total.size]
+    for k in range(total.size):
         difference = total[k] - here[k]
         there[k] = here[k] + damping * difference
         low[k] = difference if difference < low[k] else low[k]
         high[k] = difference if difference > high[k] else high[k]
 
 
-@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)
-def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, ends, first, last):
-    """Sweep the rows first, ..., last − 1 as `sweep.optimal` does."""
+WORK = 5  # slabs of numbers that a sweep needs for itself
+
+
+@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT))
+def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, x, work, ends, first, last):
+    """Sweep the slabs first, ..., last − 1 as `sweep.optimal` does; x and work are scratch."""
     n = ints[N]
-    width = upper[n - 1] + 1
-    x = np.zeros(n, np.int64)
-    total = np.empty(width, np.float64)
-    least, q = np.empty(width, np.float64), np.empty(width, np.float64)
-    low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for row in range(first, last):
-        rest = row
-        for c in range(n - 2, -1, -1):
+    width, height = upper[n - 1] + 1, upper[n - 2] + 1 if n > 1 else np.int64(1)
+    size = width * height
+    total, least, q = work[:size], work[size : 2 * size], work[2 * size : 3 * size]
+    low, high = work[3 * size : 4 * size], work[4 * size : 5 * size]
+    for k in range(size):
+        low[k], high[k] = np.inf, -np.inf
+    for slab in range(first, last):
+        rest = slab
+        for c in range(n - 3, -1, -1):
             x[c] = rest % (upper[c] + 1)
             rest //= upper[c] + 1
-        i = row * width
-        for k in range(width) if best.size > 0 else range(0, width, max(width - 1, 1)):
-            x[n - 1] = k
-            total[k], action = one_state(ints, floats, x, strides, gamma, values, i + k)
-            if best.size > 0:
-                best[i + k] = action
-        if best.size == 0 and width > 2:
-            x[n - 1] = 1
-            inner_row(ints, floats, x, strides, gamma, values, i, width, total, least, q)
-        relax(values, damping, i, width, total, out, low, high)
-    ends[0], ends[1] = low.min(), high.max()
+        i = slab * size
+        if best.size > 0:
+            for k in range(size):
+                if n > 1:
+                    x[n - 2] = k // width
+                x[n - 1] = k % width
+                total[k], best[i + k] = one_state(ints, floats, x, strides, gamma, values, i + k)
+        else:
+            operator(ints, floats, x, strides, gamma, values, i, height, width, total, least, q)
+        relax(values, damping, i, total, out, low, high)
+    for k in range(size):
+        ends[0], ends[1] = min(ends[0], low[k]), max(ends[1], high[k])
     return np.int64(-1)

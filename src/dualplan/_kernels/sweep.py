@@ -94,6 +94,42 @@ def optimal(
     return np.int64(-1)
 
 
+@helper
+def expected_new(states, probabilities, count, lower, strides, values, out, first, index):
+    """As `expected`, with the new values of the states first, ..., index − 1."""
+    total = 0.0
+    for k in range(count):
+        target = np.int64(0)
+        for i in range(lower.size):
+            target += (states[k, i] - lower[i]) * strides[i]
+        total += probabilities[k] * (out[target] if first <= target < index else values[target])
+    return total
+
+
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, FLOATS, INT,
+            INT), allocates=True)  # fmt: skip
+def gauss_seidel(
+    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, values, out, ends, first, last
+):  # fmt: skip
+    """Sweep with L where each state sees the new values of those before it, from `first` on; otherwise as `optimal`."""
+    x = np.empty(lower.size, np.int64)
+    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    first_state(lower, upper, first, x)
+    for index in range(first, last):
+        least = np.inf
+        for a in range(actions):
+            if allowed(mi, mf, x, a):
+                count = forward(mi, mf, x, a, states, probabilities)
+                value = expected_new(states, probabilities, count, lower, strides, values, out, first, index)
+                least = min(least, loss(mi, mf, x, a) + gamma * value)
+        if least == np.inf:
+            return index
+        out[index] = least
+        note(ends, least - values[index])
+        next_state(lower, upper, x)
+    return np.int64(-1)
+
+
 @kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS,
             FLOATS, INT, INT), allocates=True)  # fmt: skip
 def fixed(

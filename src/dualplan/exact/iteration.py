@@ -1,19 +1,29 @@
-"""Optimal costs by value iteration, with certified bounds.
+"""Optimal costs by iteration over all states, with certified bounds.
 
 Average criterion. For every vector V and D = L V − V,
 
     min_x D(x)  <=  λ*  <=  max_x D(x),
 
-since V + n·min D <= Lⁿ V. The iteration is V ← V + τ·D with τ < 1, which has the same fixed points and makes every
-chain aperiodic; V is kept near 0 by subtracting a constant. If several recurrent classes have different optimal costs
-the two bounds cannot meet, and the status says so.
+since V + n·min D <= Lⁿ V; the policy that is greedy for V costs at most max D. Lower bounds of all sweeps hold, so the
+best is kept; the upper bound is that of the last sweep, whose greedy policy is the one returned.
 
-Discounted criterion (MacQueen 1966). With V' = L V and D = V' − V,
+Discounted criterion (MacQueen 1966). With D = L V − V,
 
-    V' + γ/(1−γ)·min D  <=  J*  <=  V' + γ/(1−γ)·max D.
+    L V + γ/(1−γ)·min D  <=  J*  <=  L V + γ/(1−γ)·max D.
 
-*Modified policy iteration* (Puterman & Shin 1978) puts sweeps of the greedy policy's own operator, which look at one
-action instead of all, between two sweeps of L; the bounds are taken at the latter and hold as they stand.
+The methods differ in how they come by the next V, and the bounds hold whatever it is:
+
+value iteration              V ← V + τ·D. With τ < 1 the chain is aperiodic. Where every pair stays put with probability
+                             q or more, τ < 1/(1−q) is as safe and faster: the chain watched when it moves.
+modified policy iteration    sweeps of the greedy policy's own operator, which look at one action instead of all,
+                             between two sweeps of L (Puterman & Shin 1978).
+policy iteration             V solves the equations of the greedy policy, by GMRES on its operator, without a matrix.
+Gauss–Seidel                 discounted: a sweep uses the new values of the states it has passed, G below. G is monotone
+                             and G(V + c) <= G V + γ·c for c >= 0, so with D = G V − V the bounds are
+                             G V + γ/(1−γ)·min(min D, 0) <= J* <= G V + γ/(1−γ)·max(max D, 0).
+
+The first two are slow along a few smooth directions. Every `PERIOD` sweeps they take the combination of the last images
+F(V) of a period whose residual F(V) − V is least (Anderson mixing), unless that made matters worse before.
 
 Bounds are exact up to rounding: about 10⁻¹⁵ times the largest |V|.
 """
@@ -23,34 +33,42 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse.linalg as linear
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, unknown
+from dualplan.exact.classes import require_one_cost
 from dualplan.exact.operators import Sweep, Sweeper
 from dualplan.models.contract import Model
 from dualplan.policies.tables import TablePolicy
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 
-METHODS = {"modified-policy-iteration": 20, "value-iteration": 0}  # and their inner sweeps
-DAMPING = 0.98  # τ
-RECENTRE = 64  # sweeps after which a constant is taken off the values
+DAMPING = 0.98  # τ, before laziness is taken into account
+INNER = 20  # sweeps of modified policy iteration between two of L
+PERIOD, DEPTH = 30, 2  # sweeps between mixings, and how far these look back
+RESTART, RESTARTS, REDUCTION = 30, 20, 1e-3  # GMRES in policy iteration: correction until the residual fell so far
+WARM_UP = 20  # sweeps of value iteration before policy iteration
+STALL, STALLED = 500, 0.9  # look for several recurrent classes if the width fell by less than this in so many sweeps
 Progress = Callable[[int, float, float], None]
 
 
 @dataclass(frozen=True, eq=False)
 class ExactSolution:
-    """The optimal cost between two bounds, and a policy that reaches the upper one."""
+    """The optimal cost between two bounds, and a policy that reaches the upper one.
+
+    `table` has an action for each state.
+    """
 
     model: Model
     lower: float
     upper: float
     values: Floats
-    actions: Ints
+    table: Ints
     status: Status
     method: str
     sweeps: int
@@ -64,7 +82,7 @@ class ExactSolution:
     @cached_property
     def policy(self) -> TablePolicy:
         """The greedy policy of the last sweep; its cost lies between the bounds."""
-        return TablePolicy(self.model, self.actions, name="optimal")
+        return TablePolicy(self.model, self.table, name="optimal")
 
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""
@@ -76,7 +94,7 @@ class ExactSolution:
             "states": int(self.values.size),
             "method": self.method,
             "seconds": round(self.seconds, 3),
-            "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            "peak_mb": peak_mb(),
             "sweeps": self.sweeps,
         }
 
@@ -103,48 +121,213 @@ def solve_exact(
         raise InputError(f"tol must be positive and max_sweeps at least 1, got {tol!r} and {max_sweeps!r}.")
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
-    method = method or ("value-iteration" if sweeper.separable else "modified-policy-iteration")
-    inner = METHODS[method]
-    values, best = np.zeros(sweeper.states), np.zeros(sweeper.states, np.int64)
-    gamma, damping = _gamma(criterion), 1.0 if isinstance(criterion, Discounted) else DAMPING
-    weights = _start_weights(model, criterion)
-    sweeps = 0
-    while True:
-        sweep = sweeper.optimal(values, gamma, damping=damping, best=best if inner else None)
-        sweeps += 1
-        lower, upper = _bounds(criterion, sweep, weights)
-        if progress is not None:
-            progress(sweeps, lower, upper)
-        if upper - lower <= tol or sweeps >= max_sweeps:
-            break
-        values = sweep.values
-        if inner:
-            policy = TablePolicy(model, best)
-            for _ in range(min(inner, max_sweeps - sweeps - 1)):
-                values = sweeper.fixed(policy, values, gamma, damping=damping).values
-                sweeps += 1
-        if isinstance(criterion, Average) and sweeps % RECENTRE == 0:
-            values -= values[0]
-    sweeper.optimal(values, gamma, best=best)
-    status = Status.SOLVED if upper - lower <= tol else Status.WIDE
+    method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
+    search = Search(sweeper, criterion, tol, max_sweeps, progress)
+    before, after = METHODS[method](search)
+    best = np.zeros(sweeper.states, np.int64)
+    sweeper.optimal(before, search.gamma, best=best)
+    status = Status.SOLVED if search.width <= tol else Status.WIDE
     seconds = time.monotonic() - started
-    return ExactSolution(model, lower, upper, sweep.values, best, status, method, sweeps, seconds)
+    return ExactSolution(model, search.lower, search.upper, after, best, status, method, search.sweeps, seconds)
 
 
-def _gamma(criterion: Criterion) -> float:
-    return criterion.gamma if isinstance(criterion, Discounted) else 1.0
+def peak_mb() -> float:
+    """The most memory that the process has held."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
-def _start_weights(model: Model, criterion: Criterion) -> tuple[Ints, Floats] | None:
-    if not isinstance(criterion, Discounted):
-        return None
-    starts, weights = criterion.start_distribution(model)
-    return np.array([model.box.index(x) for x in starts]), weights
+@dataclass(eq=False)
+class Search:
+    """What all methods share: the operator, the bounds so far, and when to stop."""
+
+    sweeper: Sweeper
+    criterion: Criterion
+    tol: float
+    max_sweeps: int
+    progress: Progress | None
+    sweeps: int = 0
+    lower: float = -np.inf
+    upper: float = np.inf
+    _stall: tuple[int, float] = field(default=(STALL, np.inf))
+
+    def __post_init__(self) -> None:
+        self.gamma, self._starts, self._weights = 1.0, np.zeros(0, np.int64), np.zeros(0)
+        if isinstance(self.criterion, Discounted):
+            model = self.sweeper.model
+            states, self._weights = self.criterion.start_distribution(model)
+            self.gamma, self._starts = self.criterion.gamma, np.array([model.box.index(x) for x in states])
+
+    @property
+    def average(self) -> bool:
+        """Whether the criterion is the average cost."""
+        return not isinstance(self.criterion, Discounted)
+
+    @property
+    def width(self) -> float:
+        """How far the bounds are apart."""
+        return self.upper - self.lower
+
+    @property
+    def damping(self) -> float:
+        """The step τ along D."""
+        return DAMPING / (1 - self.sweeper.laziness)
+
+    def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
+        """Take the bounds of a sweep of L; whether to stop."""
+        low, high = sweep.low, sweep.high
+        if not self.average:
+            here = values[self._starts]
+            following = float((here + (sweep.values[self._starts] - here) / damping) @ self._weights)
+            factor = self.gamma / (1 - self.gamma)
+            low, high = following + factor * low, following + factor * high
+        return self._note(low, high, values)
+
+    def bounded_in_place(self, sweep: Sweep) -> bool:
+        """The same for a Gauss–Seidel sweep."""
+        following, factor = float(sweep.values[self._starts] @ self._weights), self.gamma / (1 - self.gamma)
+        return self._note(following + factor * min(sweep.low, 0.0), following + factor * max(sweep.high, 0.0))
+
+    def _note(self, low: float, high: float, values: Floats | None = None) -> bool:
+        self.sweeps += 1
+        self.lower, self.upper = max(self.lower, low), high
+        if self.progress is not None:
+            self.progress(self.sweeps, self.lower, self.upper)
+        if self.width <= self.tol or self.sweeps >= self.max_sweeps:
+            return True
+        sweeps, width = self._stall
+        if self.average and values is not None and self.sweeps >= sweeps:
+            if self.width > STALLED * width:
+                require_one_cost(self.sweeper, values)
+            self._stall = self.sweeps + STALL, self.width
+        return False
 
 
-def _bounds(criterion: Criterion, sweep: Sweep, weights: tuple[Ints, Floats] | None) -> tuple[float, float]:
-    if not isinstance(criterion, Discounted) or weights is None:
-        return sweep.low, sweep.high
-    at_start = float(sweep.values[weights[0]] @ weights[1])
-    factor = criterion.gamma / (1 - criterion.gamma)
-    return at_start + factor * sweep.low, at_start + factor * sweep.high
+def _value_iteration(search: Search, inner: int = 0) -> tuple[Floats, Floats]:
+    """V before and after the last sweep; with `inner` sweeps of the greedy policy between two of L."""
+    sweeper, gamma, damping = search.sweeper, search.gamma, search.damping
+    values, spare = np.zeros(sweeper.states), np.empty(sweeper.states)
+    best = np.zeros(sweeper.states, np.int64) if inner else None
+    mixing, start, mixed = Mixing(), values.copy(), 0
+    while True:
+        sweep = sweeper.optimal(values, gamma, damping=damping, best=best, out=spare)
+        if search.bounded(values, sweep, damping):
+            return values, sweep.values
+        values, spare = spare, values
+        if best is not None:
+            policy = TablePolicy(sweeper.model, best)
+            for _ in range(min(inner, search.max_sweeps - search.sweeps - 1)):
+                sweeper.fixed(policy, values, gamma, damping=damping, out=spare)
+                values, spare = spare, values
+                search.sweeps += 1
+        if search.sweeps - mixed >= PERIOD:
+            if search.average:
+                values -= values[0]
+            start = mixing.next(start, values, search.width)
+            values, mixed = start.copy(), search.sweeps
+
+
+class Mixing:
+    """Anderson mixing of the map F that a period of sweeps is."""
+
+    def __init__(self) -> None:
+        self.images: list[Floats] = []  # F(V)
+        self.residuals: list[Floats] = []  # F(V) − V
+        self.width, self.failures, self.pause, self.mixed = np.inf, 0, 0, False
+
+    def next(self, start: Floats, image: Floats, width: float) -> Floats:
+        """Where the next period starts, given how this one went; takes both arrays over."""
+        if self.mixed and width > self.width:  # the bounds were closer before: go on without for a while, longer each
+            self.failures += 1
+            self.pause = 2**self.failures
+            self.images.clear()
+            self.residuals.clear()
+        self.width, self.mixed = width, False
+        if self.pause > 0:
+            self.pause -= 1
+            return image
+        self.images, self.residuals = self.images[-DEPTH:], self.residuals[-DEPTH:]
+        self.images.append(image)
+        self.residuals.append(np.subtract(image, start, out=start))
+        if len(self.images) == 1:
+            return image.copy()
+        self.mixed = True
+        return self._combine(self._weights())
+
+    def _weights(self) -> Floats:
+        """w with Σw = 1 and the least ‖Σ w_j r_j‖."""
+        gram = np.array([[r @ s for s in self.residuals] for r in self.residuals])
+        gram += 1e-10 * np.trace(gram) * np.eye(len(gram))
+        if not np.trace(gram) > 0:
+            return np.full(len(gram), 1 / len(gram))
+        weights = np.linalg.solve(gram / np.trace(gram), np.ones(len(gram)))
+        return np.asarray(weights / weights.sum())
+
+    def _combine(self, weights: Floats) -> Floats:
+        total = weights[0] * self.images[0]
+        for weight, image in zip(weights[1:], self.images[1:], strict=True):
+            total += weight * image
+        return np.asarray(total)
+
+
+def _modified_policy_iteration(search: Search) -> tuple[Floats, Floats]:
+    return _value_iteration(search, INNER)
+
+
+def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
+    sweeper, best = search.sweeper, np.zeros(search.sweeper.states, np.int64)
+    values = np.zeros(sweeper.states)
+    for _ in range(WARM_UP):  # the greedy policy of V = 0 may be absurd
+        values = sweeper.optimal(values, search.gamma, damping=search.damping).values
+        search.sweeps += 1
+    while True:
+        sweep = sweeper.optimal(values, search.gamma, best=best)
+        if search.bounded(values, sweep, 1.0):
+            return values, sweep.values
+        values = _corrected(search, TablePolicy(sweeper.model, best), sweep.values)
+
+
+def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:
+    """V + δ near the solution of the policy's equations, (I − γP)δ = r with r = ℓ + γPV − V.
+
+    Average criterion: (I − P)δ + ε1 = r − λ1, where λ is the mean of r, and δ(o) = 0 for one state o, whose place in
+    the vector of unknowns is taken by ε.
+    """
+    sweeper, gamma = search.sweeper, search.gamma
+    o = sweeper.model.box.index(sweeper.model.start)
+    image = sweeper.fixed(policy, values, gamma).values
+    losses = sweeper.fixed(policy, np.zeros_like(values), gamma).values
+
+    def apply(unknowns: Floats) -> Floats:
+        delta, cost = np.array(unknowns, np.float64).ravel(), 0.0
+        if search.average:
+            delta[o], cost = 0.0, float(unknowns.ravel()[o])
+        search.sweeps += 1
+        return np.asarray(delta - (sweeper.fixed(policy, delta, gamma).values - losses) + cost)
+
+    residual = image - values
+    if search.average:
+        residual -= residual.mean()
+    operator = linear.LinearOperator((values.size, values.size), matvec=apply, dtype=np.float64)
+    delta, _ = linear.gmres(operator, residual, rtol=REDUCTION, restart=RESTART, maxiter=RESTARTS)
+    if search.average:
+        delta[o] = 0.0
+    return np.asarray(values + delta)
+
+
+def _gauss_seidel(search: Search) -> tuple[Floats, Floats]:
+    if search.average:
+        raise InputError("method 'gauss-seidel' is for the discounted criterion; use another one for the average.")
+    values, spare = np.zeros(search.sweeper.states), np.empty(search.sweeper.states)
+    while True:
+        sweep = search.sweeper.optimal_in_place(values, search.gamma, out=spare)
+        if search.bounded_in_place(sweep):
+            return sweep.values.copy(), sweep.values
+        values, spare = spare, values
+
+
+METHODS: dict[str, Callable[[Search], tuple[Floats, Floats]]] = {
+    "value-iteration": _value_iteration,
+    "modified-policy-iteration": _modified_policy_iteration,
+    "policy-iteration": _policy_iteration,
+    "gauss-seidel": _gauss_seidel,
+}

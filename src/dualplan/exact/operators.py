@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan._kernels import network_sweep
+from dualplan._kernels import law_sweep, network_sweep
 from dualplan._kernels import sweep as kernels
 from dualplan.errors import MissingError, ModelError, PolicyError
+from dualplan.exact.laws import Laws, laws_of
 from dualplan.models.contract import Model, vector
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
@@ -23,6 +24,7 @@ from dualplan.simulation import in_parallel
 from dualplan.types import Floats, Ints
 
 BYTES_PER_STATE = 64  # a generous count of the vectors that the methods here keep
+GAUSS_SEIDEL_BLOCKS = 8
 CHAIN_ENTRIES = 2**22  # of a chain's matrix, assembled at once
 
 
@@ -48,12 +50,6 @@ class Sweeper:
         self._data = (code.ints, code.floats)
         self._shape = (box.lower, box.upper, box.strides, len(model.actions), code.max_outcomes)
 
-    def _pieces(self, count: int) -> list[tuple[int, int]]:
-        """One range a thread: a state's value does not depend on how the states are shared out."""
-        pieces = min(self.threads or os.cpu_count() or 1, count)
-        edges = np.linspace(0, count, pieces + 1).astype(np.int64)
-        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-
     @property
     def separable(self) -> bool:
         """Whether L splits into servers, so that a sweep of L costs no more than one of a policy."""
@@ -63,30 +59,80 @@ class Sweeper:
         usual = {"dynamics": "uniformized", "discipline": "preemptive", "decisions": "joint"}
         return all(options[key] == value for key, value in usual.items())
 
-    def optimal(self, values: Floats, gamma: float = 1.0, *, damping: float = 1.0, best: Ints | None = None) -> Sweep:
-        """V + τ·(L V − V) and the ends of L V − V; the minimising actions go to `best`."""
-        code, out, box = self.model.code, np.empty(self.states), self.model.box
+    @cached_property
+    def laws(self) -> Laws | None:
+        """The laws of a network by case, where they are few."""
+        return laws_of(self.model) if isinstance(self.model, QueueingNetwork) else None
+
+    @property
+    def swift(self) -> bool:
+        """Whether a sweep of L is compiled for the model, so that it costs less than one of a policy."""
+        return self.separable or self.laws is not None
+
+    @property
+    def laziness(self) -> float:
+        """A probability with which every pair, at least, stays where it is."""
+        if not isinstance(self.model, QueueingNetwork):
+            return 0.0
+        return self.model.laziness
+
+    def optimal(
+        self,
+        values: Floats,
+        gamma: float = 1.0,
+        *,
+        damping: float = 1.0,
+        best: Ints | None = None,
+        out: Floats | None = None,
+    ) -> Sweep:
+        """V + τ·(L V − V), in `out` if it is given, and the ends of L V − V; the minimising actions go to `best`."""
+        code, box = self.model.code, self.model.box
+        out = np.empty(self.states) if out is None else out
         actions = np.empty(0, np.int64) if best is None else best
         tail = (gamma, damping, values, out, actions)
         if self.separable:
+            slab = int(np.prod(box.upper[-2:] + 1))
             loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, *tail)
-            return self._sweep(loop, out, self._pieces(self.states // (int(box.upper[-1]) + 1)))
+            return self._sweep(_with_scratch(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab)
+        if self.laws is not None:
+            laws, row = self.laws, int(box.upper[-1] + 1)
+            head = (laws.cases, laws.weights, laws.ptr, laws.shifts, laws.probabilities, laws.penalties)
+            loop = partial(law_sweep.optimal, *self._data, box.upper, *head, len(self.model.actions), *tail)
+            return self._sweep(_with_scratch(loop, box.dim, law_sweep.WORK * row), out, self.states // row)
         return self._sweep(
             partial(kernels.optimal, code.allowed, code.loss, code.forward, *self._data, *self._shape, *tail), out
         )
 
-    def fixed(self, policy: Policy, values: Floats, gamma: float = 1.0, *, damping: float = 1.0) -> Sweep:
-        """V + τ·(L_π V − V) and the ends of L_π V − V."""
-        code, rule, out = self.model.code, _compiled(policy), np.empty(self.states)
+    def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
+        """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at once."""
+        code, blocks = self.model.code, min(GAUSS_SEIDEL_BLOCKS, self.states)
+        loop = partial(kernels.gauss_seidel, code.allowed, code.loss, code.forward, *self._data, *self._shape, gamma)
+        return self._sweep(partial(loop, values, out), out, pieces=blocks)
+
+    def fixed(
+        self, policy: Policy, values: Floats, gamma: float = 1.0, *, damping: float = 1.0, out: Floats | None = None
+    ) -> Sweep:
+        """V + τ·(L_π V − V), in `out` if it is given, and the ends of L_π V − V."""
+        code, rule = self.model.code, _compiled(policy)
+        out = np.empty(self.states) if out is None else out
         head = (rule.act, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
         return self._sweep(partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy)
 
     def _sweep(
-        self, loop: Any, out: Floats, pieces: list[tuple[int, int]] | None = None, policy: Policy | None = None
+        self,
+        loop: Any,
+        out: Floats,
+        count: int | None = None,
+        *,
+        pieces: int | None = None,
+        policy: Policy | None = None,
     ) -> Sweep:
-        ranges = self._pieces(self.states) if pieces is None else pieces
-        ends = np.tile([np.inf, -np.inf], (len(ranges), 1))
-        faults = in_parallel([partial(loop, e, a, b) for e, (a, b) in zip(ends, ranges, strict=True)], self.threads)
+        """Share `count` units (states if not given) out to the threads, or to a number of pieces."""
+        units = self.states if count is None else count
+        edges = np.linspace(0, units, min(pieces or self.threads or os.cpu_count() or 1, units) + 1).astype(np.int64)
+        ends = np.tile([np.inf, -np.inf], (edges.size - 1, 1))
+        ranges = zip(ends, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        faults = in_parallel([partial(loop, *piece) for piece in ranges], self.threads)
         for index in faults:
             if index >= 0:
                 x = self.model.box.state(int(index))
@@ -116,6 +162,11 @@ class Sweeper:
             block.sum_duplicates()
             blocks.append(block)
         return sp.csr_array(sp.vstack(blocks)), losses
+
+
+def _with_scratch(loop: Any, dim: int, size: int) -> Any:
+    """The loop with a state and numbers of its own for each thread."""
+    return lambda *piece: loop(np.zeros(dim, np.int64), np.empty(size), *piece)
 
 
 def _blame(policy: Policy, x: Ints) -> NoReturn:

@@ -21,6 +21,7 @@ import scipy.sparse.csgraph as graph
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import ModelError
+from dualplan.exact.classes import closed_classes
 from dualplan.exact.linear import Solver
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -162,13 +163,10 @@ def _reachable(matrix: Any, sources: Ints) -> Ints:
 
 def _recurrent_state(chain: Any, policy: Policy) -> int:
     """A frequent state of the recurrent class, of which there must be one."""
-    count, labels = graph.connected_components(chain, connection="strong")
-    entries = sp.coo_array(chain)
-    leaving = (labels[entries.row] != labels[entries.col]) & (entries.data > 0)
-    closed = np.setdiff1d(np.arange(count), labels[entries.row[leaving]])
-    if closed.size != 1:
+    closed = closed_classes(chain)
+    if len(closed) != 1:
         raise ModelError(
-            f"under policy {policy.name!r} the chain has {closed.size} recurrent classes that can be reached from the "
+            f"under policy {policy.name!r} the chain has {len(closed)} recurrent classes that can be reached from the "
             "start, so its average cost depends on chance; start elsewhere, or use the discounted criterion."
         )
     # the more often it is visited the better conditioned are the equations of the others
@@ -176,4 +174,4 @@ def _recurrent_state(chain: Any, policy: Policy) -> int:
     backward = sp.csr_array(chain.T)
     for _ in range(CENTRING):
         mass = backward @ mass
-    return int(np.argmax(np.where(labels == closed[0], mass, -1.0)))
+    return int(closed[0][np.argmax(mass[closed[0]])])

@@ -328,22 +328,36 @@ class QueueingNetwork(Model):
         return tuple(result)
 
     @property
+    def laziness(self) -> float:
+        """A probability with which nothing happens in a step, whatever the state and the action."""
+        if self.per_server:
+            return 0.0
+        arrivals = [c.arrival / self.rate for c in self.classes]
+        peaks = [self._peak(s) / self.rate for s in range(len(self.servers))]
+        if self.options["dynamics"] == "bernoulli":
+            return math.prod(1 - p for p in (*arrivals, *peaks))
+        return max(0.0, 1 - sum(arrivals) - sum(peaks))
+
+    @property
     def losses_unpunished(self) -> bool:
         """Whether customers can be lost at no cost, so that a policy can gain by losing them."""
         return any(c.buffer is not None and c.penalty == 0 for c in self.classes)
+
+    def holding_cost(self, lengths: Sequence[int]) -> float:
+        """The cost of the customers that are there, without penalties."""
+        return float(sum(
+            c.holding * x + c.quadratic * x * x + c.excess * max(0.0, x - c.level)
+            for c, x in zip(self.classes, lengths, strict=True)
+        ))  # fmt: skip
 
     @property
     def loss_bounds(self) -> tuple[float, float] | None:
         """From an empty network to full buffers, with every possible penalty in one step."""
         if any(c.buffer is None and max(c.holding, c.quadratic, c.excess) > 0 for c in self.classes):
             return None
-        full = np.array([0 if c.buffer is None else c.buffer for c in self.classes], np.float64)
-        top = sum(
-            c.holding * x + c.quadratic * x * x + c.excess * max(0.0, x - c.level)
-            for c, x in zip(self.classes, full, strict=True)
-        )
+        top = self.holding_cost([0 if c.buffer is None else c.buffer for c in self.classes])
         events = len(self.classes) + len(self.servers) if self.options["dynamics"] == "bernoulli" else 1
-        return 0.0, float(top + self.rate * events * max(c.penalty for c in self.classes))
+        return 0.0, top + self.rate * events * max(c.penalty for c in self.classes)
 
     @cached_property
     def loads(self) -> dict[str, float]:
