@@ -51,6 +51,49 @@ def admission_events(room=6, arrival=0.5, service=0.3):
     )  # fmt: skip
 
 
+def four_queue_events(room=2):
+    """The four-queue network, one event a step, blocking, written as plain functions."""
+    arrival, service = 0.08, (0.12, 0.12, 0.28, 0.28)
+
+    def probability(x, a, e):
+        first, second = 0 if a < 2 else 3, 1 if a % 2 == 0 else 2
+        if e < 2:
+            return arrival
+        if e == 2:
+            return service[first]
+        if e == 3:
+            return service[second]
+        return 1.0 - 2 * arrival - service[first] - service[second]
+
+    def move(x, a, e):
+        first, second = 0 if a < 2 else 3, 1 if a % 2 == 0 else 2
+        y = x.copy()
+        if e < 2 and y[2 * e] < room:
+            y[2 * e] += 1
+        if e == 2 or e == 3:
+            c = first if e == 2 else second
+            leaves = c == 1 or c == 3
+            if y[c] > 0 and (leaves or y[c + 1] < room):
+                y[c] -= 1
+                if not leaves:
+                    y[c + 1] += 1
+        return y
+
+    def loss(x, a):
+        return float(x.sum())
+
+    return dp.EventModel(
+        lower=[0] * 4, upper=[room] * 4, actions=4, events=5, probability=probability, move=move, loss=loss
+    )
+
+
+def tabular(model):
+    """The same model as a table; pairs that are not allowed are left out."""
+    rows, losses = matrix(model)
+    allowed = np.array([model.allowed(model.box.state(i)) for i in range(model.box.count)])
+    return dp.TabularModel(rows, losses, allowed=None if allowed.all() else allowed)
+
+
 def matrix(model):
     """The transition matrix of a small model, a row for each pair x·A + a, and its losses, from single questions."""
     count, actions = model.box.count, len(model.actions)

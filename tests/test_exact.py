@@ -6,14 +6,27 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualplan as dp
-from bank import admission_events, average_cost, chain, discounted_cost, matrix, mm1k, mm1k_law, networks
+from bank import (
+    admission_events,
+    average_cost,
+    chain,
+    discounted_cost,
+    four_queue_events,
+    matrix,
+    mm1k,
+    mm1k_law,
+    networks,
+    tabular,
+)
 from dualplan import cli, policies
-from dualplan.exact.iteration import METHODS
-from dualplan.exact.operators import Sweeper
+from dualplan.exact.iteration import METHODS, Mixing
+from dualplan.exact.mixing import mixing as measure_mixing
+from dualplan.exact.operators import GAUSS_SEIDEL_BLOCKS, Sweeper
 
 GAMMA = 0.9
 
@@ -45,16 +58,40 @@ def test_every_method_brackets_the_best_of_all_policies(seed, criterion):
         assert solution.lower - 1e-9 <= truth <= solution.upper + 1e-9
 
 
+SAME = {
+    "gate": [admission_events(), tabular(admission_events())],
+    "four queues": [dp.load("four-queue", buffers=2), four_queue_events(2), tabular(dp.load("four-queue", buffers=2))],
+    "independent events": [
+        dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0),
+        tabular(dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)),
+    ],
+    "admission": [dp.load("admission", room=8), tabular(dp.load("admission", room=8))],
+    "non-preemptive": [
+        dp.load("criss-cross", buffers=2, discipline="nonpreemptive"),
+        tabular(dp.load("criss-cross", buffers=2, discipline="nonpreemptive")),
+    ],
+}
+
+
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
-def test_all_representations_have_one_optimum(criterion):
-    """The gate as functions and as a table; admission's optimal policy costs what the bounds say."""
-    gate = admission_events()
-    rows, losses = matrix(gate)
-    table = dp.TabularModel(rows, losses)
-    a, b = (dp.solve_exact(m, criterion, tol=1e-8) for m in (gate, table))
-    assert a.value == pytest.approx(b.value, abs=1e-7)
-    assert dp.evaluate_exact(gate, a.policy, criterion).cost == pytest.approx(a.value, abs=1e-7)
-    assert a.value == pytest.approx(best_of_all(gate, criterion), abs=1e-7)
+@pytest.mark.parametrize("name", SAME)
+def test_every_method_on_every_representation_has_one_optimum(name, criterion):
+    """Bounds of all methods and representations overlap, and each policy costs what its bounds say."""
+    lower, upper = -np.inf, np.inf
+    for model in SAME[name]:
+        for method in METHODS:
+            if method == "gauss-seidel" and isinstance(criterion, dp.Average):
+                continue
+            solution = dp.solve_exact(model, criterion, method=method, tol=1e-7)
+            assert solution.status is dp.Status.SOLVED
+            lower, upper = max(lower, solution.lower), min(upper, solution.upper)
+            cost = dp.evaluate_exact(model, solution.policy, criterion).cost
+            assert solution.lower - 1e-8 <= cost <= solution.upper + 1e-8
+        programs = [dp.solve_lp(model, criterion, form=form) for form in ("dual", "primal")]
+        lower, upper = max(lower, *(p.lower for p in programs)), min(upper, *(p.upper for p in programs))
+    assert lower <= upper + 1e-8
+    if name == "gate":
+        assert lower - 1e-8 <= best_of_all(SAME[name][0], criterion) <= upper + 1e-8
 
 
 @given(
@@ -76,6 +113,115 @@ def test_sweeps_split_by_server_are_the_bellman_operator(net, gamma, seed):
     assert (sweep.low, sweep.high) == pytest.approx((difference.min(), difference.max()), abs=1e-11)
     assert np.abs(sweeper.optimal(values, gamma, best=best).values - q.min(axis=1)).max() < 1e-11
     assert np.abs(q[np.arange(sweeper.states), best] - q.min(axis=1)).max() < 1e-11
+
+
+@settings(max_examples=40)
+@given(
+    networks(decisions="joint", discipline="preemptive", max_classes=3, largest=5),
+    st.floats(0.5, 1.0),
+    st.integers(0, 10**6),
+)
+def test_sweeps_by_case_are_the_bellman_operator(net, gamma, seed):
+    """The kernel for few laws against the operator from the dense matrix; with and without actions."""
+    sweeper = Sweeper(net, 2)
+    sweeper.__class__ = type("ByCase", (Sweeper,), {"separable": False})
+    assert sweeper.laws is not None
+    values = np.random.default_rng(seed).normal(0, 10, sweeper.states)
+    rows, losses = matrix(net)
+    q = losses + gamma * (rows @ values).reshape(losses.shape)
+    best = np.zeros(sweeper.states, np.int64)
+    sweep = sweeper.optimal(values, gamma, damping=0.5)
+    difference = q.min(axis=1) - values
+    assert np.abs(sweep.values - values - 0.5 * difference).max() < 1e-11
+    assert (sweep.low, sweep.high) == pytest.approx((difference.min(), difference.max()), abs=1e-11)
+    assert np.abs(sweeper.optimal(values, gamma, best=best).values - q.min(axis=1)).max() < 1e-11
+    assert np.abs(q[np.arange(sweeper.states), best] - q.min(axis=1)).max() < 1e-11
+
+
+@given(networks(max_classes=3))
+def test_every_pair_is_as_lazy_as_the_network_says(net):
+    rows, losses = matrix(net)
+    allowed = rows.sum(axis=1) > 0
+    stays = rows[np.arange(len(rows)), np.repeat(np.arange(len(losses)), losses.shape[1])]
+    assert stays[allowed].min() >= net.laziness - 1e-12
+
+
+def test_gauss_seidel_is_the_sweep_in_place():
+    """Against a loop over a dense matrix; blocks and results do not depend on the number of threads."""
+    gate = dp.load("admission", room=30)
+    rows, losses = matrix(gate)
+    values = np.random.default_rng(1).normal(size=gate.box.count)
+    one, two = (Sweeper(gate, k).optimal_in_place(values, GAMMA, np.empty(gate.box.count)) for k in (1, 2))
+    assert (one.values == two.values).all()
+    edges = np.linspace(0, gate.box.count, GAUSS_SEIDEL_BLOCKS + 1).astype(int)
+    for first, last in itertools.pairwise(edges):
+        new = values.copy()
+        for i in range(first, last):
+            q = losses[i] + GAMMA * rows[2 * i : 2 * i + 2] @ new
+            new[i] = q[gate.allowed(gate.box.state(i))].min()
+        assert one.values[first:last] == pytest.approx(new[first:last], abs=1e-12)
+
+
+def test_bounds_hold_at_every_gauss_seidel_sweep():
+    gate = admission_events()
+    truth = best_of_all(gate, dp.Discounted(GAMMA))
+    looks = []
+    dp.solve_exact(
+        gate, dp.Discounted(GAMMA), method="gauss-seidel", tol=1e-9, progress=lambda *look: looks.append(look)
+    )
+    assert len(looks) > 5
+    assert all(low - 1e-9 <= truth <= high + 1e-9 for _, low, high in looks)
+
+
+def test_mixing_of_iterates_stops_when_it_makes_matters_worse():
+    """After a failure it pauses, longer each time; weights of residuals are those of the least norm."""
+    mixing, rng = Mixing(), np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 50))
+    mixing.next(a.copy(), b.copy(), 1.0)
+    c, d = rng.normal(size=(2, 50))
+    mixed = mixing.next(c.copy(), d.copy(), 0.9)
+    line = np.linspace(-3, 3, 60_001)
+    residuals = line[:, None] * (b - a) + (1 - line)[:, None] * (d - c)
+    best = line[np.argmin((residuals**2).sum(axis=1))]
+    assert mixed == pytest.approx(best * b + (1 - best) * d, abs=1e-3)
+    assert (mixing.next(c.copy(), d.copy(), 2.0) == d).all()
+    assert mixing.pause == 1
+
+
+@pytest.mark.parametrize(("balanced", "published"), [(False, 0.671), (True, 0.843)])
+def test_criss_cross_optimum(balanced, published):
+    """Dai & Gluzman, light traffic; unbounded there, cut at 15 and at 20 customers a class here."""
+    near, far = (
+        dp.solve_exact(dp.load("criss-cross", balanced=balanced, buffers=size), tol=1e-6).value for size in (15, 20)
+    )
+    assert round(far, 3) == published
+    assert near == pytest.approx(far, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_lost_sales_optimum():
+    """Zipkin 2008: 4.73."""
+    assert round(dp.solve_exact(dp.load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2) == 4.73
+
+
+def test_frozen_lake_as_a_table():
+    """Gymnasium's own table, by every method, against plain value iteration on the dictionary."""
+    table = pytest.importorskip("gymnasium").make("FrozenLake-v1", is_slippery=True).unwrapped.P
+    rows, losses = np.zeros((64, 16)), np.zeros((16, 4))
+    for x, a in itertools.product(range(16), range(4)):
+        for p, y, reward, _ in table[x][a]:
+            rows[4 * x + a, y] += p
+            losses[x, a] -= p * reward
+    value = np.zeros(16)
+    for _ in range(3_000):
+        value = np.array([max(sum(p * (r + 0.99 * (not end) * value[y]) for p, y, r, end in table[x][a])
+                              for a in range(4)) for x in range(16)])  # fmt: skip
+    model = dp.TabularModel(rows, losses)
+    for method in METHODS:
+        solution = dp.solve_exact(model, dp.Discounted(0.99), method=method, tol=1e-7)
+        assert -solution.value == pytest.approx(value[0], abs=1e-6)
+    assert -dp.solve_lp(model, dp.Discounted(0.99)).value == pytest.approx(value[0], abs=1e-6)
+    assert value[0] == pytest.approx(0.542, abs=1e-3)
 
 
 def test_forest():
@@ -126,6 +272,42 @@ def test_evaluation_agrees_with_dense_algebra(seed):
     assert average.residual < 1e-12
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 10**6))
+def test_mixing_bounds_every_power_of_the_chain(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 12))
+    transition = rng.dirichlet(np.full(size, 0.3), size) * 0.5 + np.roll(np.eye(size), 1, axis=1) * 0.5
+    law = np.linalg.matrix_power(transition, 2**14)[0]
+    found = measure_mixing(sp.csr_array(transition), law)
+    power = np.eye(size)
+    for k in range(1, 120):
+        power = power @ transition
+        contraction = max(np.abs(p - q).sum() / 2 for p in power for q in power)
+        assert contraction <= found.constant * np.exp(-k / found.tau) + 1e-12
+        if k == 1:
+            assert found.one_step == pytest.approx(contraction, abs=1e-12)
+
+
+def test_mixing_in_closed_form():
+    """Two states shrink distances by |1 − a − b|; a cycle never forgets; far states of a queue have nothing in common."""
+    chain_of_two = sp.csr_array([[0.9, 0.1], [0.2, 0.8]])
+    found = measure_mixing(chain_of_two, np.array([2 / 3, 1 / 3]))
+    assert found.one_step == pytest.approx(0.7)
+    assert found.relaxation == pytest.approx(-1 / np.log(0.7))
+    cycle = measure_mixing(sp.csr_array(np.roll(np.eye(3), 1, axis=1)), np.full(3, 1 / 3))
+    assert cycle.tau == cycle.relaxation == np.inf
+    net = dp.load("four-queue", buffers=2)
+    result = dp.evaluate_exact(net, net.policy("lbfs"))
+    assert result.mixing.one_step == pytest.approx(1.0)
+    assert result.mixing.relaxation < result.mixing.tau < np.inf
+    large = dp.load("four-queue", buffers=5)
+    sparse = dp.evaluate_exact(large, large.policy("longer"))
+    assert sparse.reached.size > 1_000
+    moduli = np.sort(np.abs(np.linalg.eigvals(sparse.chain.toarray())))
+    assert sparse.mixing.relaxation == pytest.approx(-1 / np.log(moduli[-2]), rel=1e-6)
+
+
 def test_several_recurrent_classes_are_reported():
     """From state 0 the chain is caught in 1 or in 2, which cost 1 and 3."""
     model = dp.TabularModel([np.array([[0, 0.5, 0.5], [0, 1, 0], [0, 0, 1]])], [0, 1, 3])
@@ -135,6 +317,15 @@ def test_several_recurrent_classes_are_reported():
     for method in ("value-iteration", "modified-policy-iteration"):
         with pytest.raises(dp.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"):
             dp.solve_exact(model, method=method)
+
+
+def test_a_class_that_can_be_left_is_no_other_class():
+    """State 1 may stay at cost 3 or go back: one optimal cost for all, though policies with two classes exist."""
+    model = dp.TabularModel([np.eye(2), np.array([[0, 1.0], [1.0, 0]])], [[1.0, 5.0], [3.0, 9.0]])
+    for method in ("value-iteration", "modified-policy-iteration"):
+        solution = dp.solve_exact(model, method=method, tol=1e-8)
+        assert solution.value == pytest.approx(1.0, abs=1e-7)
+        assert solution.table.tolist() == [0, 1]
 
 
 def test_four_queue_base_policies_to_all_printed_decimals():

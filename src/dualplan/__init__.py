@@ -7,8 +7,9 @@ from dualplan import policies
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
-from dualplan.exact import ExactEvaluation, ExactSolution, evaluate_exact, solve_exact
+from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
 from dualplan.intervals import Interval
+from dualplan.limits import Limit
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
 from dualplan.models.event import EventModel
@@ -36,6 +37,8 @@ __all__ = [
     "ExactSolution",
     "InputError",
     "Interval",
+    "Limit",
+    "LinearSolution",
     "MissingError",
     "Model",
     "ModelError",
@@ -55,4 +58,5 @@ __all__ = [
     "load",
     "policies",
     "solve_exact",
+    "solve_lp",
 ]

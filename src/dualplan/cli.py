@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -20,12 +21,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import DualplanError, InputError
+from dualplan.errors import DualplanError, InputError, unknown
 from dualplan.evaluation import compare
 from dualplan.evaluation import evaluate as evaluate_policy
-from dualplan.exact import evaluate_exact, solve_exact
-from dualplan.exact.iteration import METHODS as EXACT_METHODS
+from dualplan.exact import evaluate_exact, solve_exact, solve_lp
+from dualplan.exact.iteration import METHODS as ITERATIONS
+from dualplan.exact.programs import FORMS
 from dualplan.intervals import Interval
+from dualplan.limits import Limit
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model
 from dualplan.models.load import load, load_object
@@ -39,6 +42,8 @@ from dualplan.status import Status
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
 err = Console(stderr=True)
+LINEAR = tuple(f"{form}-lp" for form in FORMS)
+EXACT_METHODS = (*ITERATIONS, *LINEAR)
 PROGRESS_AFTER = 2.0  # seconds
 
 ModelArgument = Annotated[str, typer.Argument(help="an instance name, FILE.toml, or FILE.py:OBJECT", metavar="MODEL")]
@@ -106,6 +111,7 @@ def evaluate(
     threads: ThreadsOption = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    mixing: Annotated[bool, typer.Option("--mixing", help="measure how fast the chain mixes (method exact)")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one policy, or compare two on the same random numbers."""
@@ -116,8 +122,10 @@ def evaluate(
     loaded = _load(model, settings)
     chosen = [_policy(loaded, name) for name in policy]
     if method == "exact":
-        _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, as_json)
+        _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, mixing, as_json)
         return
+    if mixing:
+        raise InputError("--mixing needs --method exact.")
     options: dict[str, Any] = {
         "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
         "seed": seed, "threads": threads, "folder": out, "resume": resume,
@@ -142,30 +150,45 @@ def exact(
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
     method: Annotated[str | None, typer.Option(help=", ".join(EXACT_METHODS))] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(help="a side constraint on a measure (linear programs)", metavar="MEASURE<=NUMBER"),
+    ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
     max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = 200_000,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The optimal cost between two bounds, over all states of a model that can be enumerated."""
-    loaded = _load(model, settings)
-    with _bar("sweeping") as update:
-        solution = solve_exact(
-            loaded,
-            _criterion(criterion, gamma),
-            method=method,
-            tol=tol,
-            max_sweeps=max_sweeps,
-            threads=threads,
-            progress=lambda sweeps, low, high: update(sweeps, max_sweeps, f"{low:.6g} – {high:.6g}"),
-        )
+    loaded, chosen = _load(model, settings), _criterion(criterion, gamma)
+    if method is not None and method not in EXACT_METHODS:
+        raise unknown("exact method", method, EXACT_METHODS)
+    if method in LINEAR or (limit and method is None):
+        form, limits = (method or LINEAR[0]).removesuffix("-lp"), [Limit.parse(text) for text in limit or []]
+        result = solve_lp(loaded, chosen, limits=limits, form=form, tol=tol, threads=threads).to_json()
+    elif limit:
+        raise InputError(f"--limit works with --method {' or '.join(LINEAR)}, not with {method}.")
+    else:
+        with _bar("sweeping") as update:
+            result = solve_exact(
+                loaded,
+                chosen,
+                method=method,
+                tol=tol,
+                max_sweeps=max_sweeps,
+                threads=threads,
+                progress=lambda sweeps, low, high: update(sweeps, max_sweeps, f"{low:.6g} – {high:.6g}"),
+            ).to_json()
     if as_json:
-        _print_json(solution.to_json())
+        _print_json(result)
         return
     table = Table("", "", show_header=False)
-    for name, value in solution.to_json().items():
-        table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
+    for name, value in result.items():
+        if name != "limits":
+            table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
     _out().print(table)
+    if "limits" in result:
+        _out().print(_limits(result["limits"]))
 
 
 # -- input ----------------------------------------------------------------------------------------------------------
@@ -223,17 +246,32 @@ def _criterion(name: str, gamma: float | None) -> Criterion:
 
 
 def _evaluate_exactly(
-    model: Model, chosen: list[Policy], criterion: Criterion, threads: int | None, as_json: bool
+    model: Model, chosen: list[Policy], criterion: Criterion, threads: int | None, mixing: bool, as_json: bool
 ) -> None:
     results = [evaluate_exact(model, policy, criterion, threads=threads) for policy in chosen]
+    rows = [r.to_json() | ({"mixing": asdict(r.mixing)} if mixing else {}) for r in results]
     if as_json:
-        _print_json(results[0].to_json() if len(results) == 1 else {"rows": [r.to_json() for r in results]})
+        _print_json(rows[0] if len(rows) == 1 else {"rows": rows})
         return
     table = Table("policy", "cost", "bounds", "status", "states", "seconds")
     for r in results:
         table.add_row(r.policy, f"{r.cost:.8g}", f"{r.lower:.10g} – {r.upper:.10g}", str(r.status),
                       f"{r.reached.size:,}", f"{r.seconds:.1f}")  # fmt: skip
     _out().print(table)
+    measures = Table("measure", *(r.policy for r in results), title="measures, exactly")
+    for name in results[0].measures:
+        measures.add_row(name, *(f"{r.measures[name]:.6g}" for r in results))
+    if mixing:
+        for what in ("tau", "constant", "one_step", "relaxation"):
+            measures.add_row(what, *(str(getattr(r.mixing, what)) for r in results))
+    _out().print(measures)
+
+
+def _limits(rows: list[dict[str, Any]]) -> Table:
+    table = Table("measure", "at most", "of the policy", "multiplier", title="limits")
+    for row in rows:
+        table.add_row(row["measure"], *(f"{row[key]:.6g}" for key in ("at_most", "value", "multiplier")))
+    return table
 
 
 # -- output ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 
 from dualplan._kernels.compiler import (
     ALLOWED,
+    COUNTS,
     FORWARD,
     LOSS,
     STEP,
@@ -389,18 +390,20 @@ def forward_bernoulli(ints, floats, x, a, states, probabilities):
 
 
 @helper
-def forward_one_event(ints, floats, x, a, states, probabilities):
+def forward_one_event(ints, floats, x, a, states, probabilities, tallies):
+    """The outcomes; what each of them counts goes to a row of `tallies`, unless it has none."""
     lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
     dest = ints[ROUTE_DEST]
     event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
     nothing = floats[:0]
+    counted = tallies.shape[0] > 0
     count, rest = 0, 1.0
     if event <= 0:
         scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
             c = ints[k]
             copy(states[count], x)
-            receive(ints, states[count], c, nothing)
+            receive(ints, states[count], c, tallies[count] if counted else nothing)
             probabilities[count] = scale * floats[lam + c]
             rest -= probabilities[count]
             count += 1
@@ -412,7 +415,8 @@ def forward_one_event(ints, floats, x, a, states, probabilities):
             scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
             for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
                 copy(states[count], x)
-                complete(ints, x, a, states[count], c, ints[dest + r], nothing)
+                tally_to = tallies[count] if counted else nothing
+                complete(ints, x, a, states[count], c, ints[dest + r], tally_to)
                 probabilities[count] = scale * floats[mu + c] * floats[route_prob + r]
                 rest -= probabilities[count]
                 count += 1
@@ -425,7 +429,7 @@ def forward_one_event(ints, floats, x, a, states, probabilities):
 
 @kernel(FORWARD)
 def forward(ints, floats, x, a, states, probabilities):
-    count = forward_one_event(ints, floats, x, a, states, probabilities)
+    count = forward_one_event(ints, floats, x, a, states, probabilities, floats[:0].reshape(0, 1))
     if ints[PER_SERVER] == 0:
         return count
     # The next pending event is drawn independently of everything else.
@@ -494,6 +498,40 @@ def step_one_event(ints, floats, x, a, rng, out, counts):
                 complete(ints, x, a, out, c, d, counts)
             return
         u -= floats[ints[PEAK] + s]
+
+
+@helper
+def add_tallies(probabilities, tallies, count, counts):
+    for k in range(count):
+        for i in range(counts.size):
+            counts[i] += probabilities[k] * tallies[k, i]
+
+
+@kernel(COUNTS, allocates=True)
+def expected_counts(ints, floats, x, a, counts):
+    """What a step counts, in expectation."""
+    most = ints[ARRIVAL + 1] - ints[ARRIVAL] + ints[ROUTE_DEST + 1] - ints[ROUTE_DEST] + 1
+    states, probabilities = np.empty((most, x.size), np.int64), np.empty(most, np.float64)
+    tallies = np.zeros((most, counts.size), np.float64)
+    count = forward_one_event(ints, floats, x, a, states, probabilities, tallies)
+    counts[:] = 0.0
+    observe_servers(ints, x, a, counts)
+    add_tallies(probabilities, tallies, count, counts)
+
+
+@kernel(COUNTS, allocates=True)
+def expected_counts_bernoulli(ints, floats, x, a, counts):
+    n = ints[N]
+    limits = np.empty(n + ints[S], np.int64)
+    arrived, done, out = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(x.size, np.int64)
+    tallies, p = np.empty((1, counts.size), np.float64), np.empty(1, np.float64)
+    counts[:] = 0.0
+    observe_servers(ints, x, a, counts)
+    for number in range(limits_of(ints, x, a, limits)):
+        p[0] = bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done)
+        tallies[:] = 0.0
+        apply(ints, x, a, arrived, done, out, tallies[0])
+        add_tallies(p, tallies, 1, counts)
 
 
 @kernel(STEP)

@@ -7,28 +7,31 @@ values V of all states, and with D = L V − V, or D = L_π V − V, where
     fixed     (L_π V)(x) = Σ_a π(a|x) [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
 
 it writes V + τ·D to `out` and the least and the greatest entry of D to `ends`. `chain_rows` writes the rows of P_π, for
-methods that need the chain as a sparse matrix.
+methods that need the chain as a sparse matrix, `pair_rows` those of P.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from dualplan._kernels.compiler import (
     ACT,
     ALLOWED,
+    COUNTS,
     FLOAT,
     FLOATS,
     FORWARD,
     INT,
     INTS,
     LOSS,
+    ROWS,
     function_type,
     helper,
     kernel,
 )
 
-_LOSS, _ALLOWED, _FORWARD, _ACT = (function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT))
+_LOSS, _ALLOWED, _FORWARD, _ACT, _COUNTS = (function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT, COUNTS))
 
 
 @helper
@@ -196,3 +199,73 @@ def chain_rows(
         ends[index - first] = filled
         next_state(lower, upper, x)
     return np.int64(-1)
+
+
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS, INTS, INTS, FLOATS,
+            INT, INT), allocates=True)  # fmt: skip
+def pair_rows(
+    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, columns, entries, ends, states_of,
+    actions_of, losses, first, last,
+):  # fmt: skip
+    """Write the rows of P of all pairs of the states first, ..., last − 1, one after the other; the number of pairs."""
+    x = np.empty(lower.size, np.int64)
+    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    first_state(lower, upper, first, x)
+    pairs, filled = 0, 0
+    for index in range(first, last):
+        for a in range(actions):
+            if not allowed(mi, mf, x, a):
+                continue
+            count = forward(mi, mf, x, a, states, probabilities)
+            for k in range(count):
+                target = np.int64(0)
+                for i in range(lower.size):
+                    target += (states[k, i] - lower[i]) * strides[i]
+                columns[filled] = target
+                entries[filled] = probabilities[k]
+                filled += 1
+            states_of[pairs], actions_of[pairs], losses[pairs] = index, a, loss(mi, mf, x, a)
+            ends[pairs] = filled
+            pairs += 1
+        next_state(lower, upper, x)
+    return pairs
+
+
+@helper
+def sums_of(loss, counts, mi, mf, x, a, out):
+    """What a simulation would add up in one step from (x, a), in expectation: step, loss, coordinates, counters."""
+    n = x.size
+    out[0], out[1] = 1.0, loss(mi, mf, x, a)
+    for i in range(n):
+        out[2 + i] = x[i]
+    if out.size > 2 + n:
+        counts(mi, mf, x, a, out[2 + n :])
+
+
+@kernel(types.void(_LOSS, _COUNTS, INTS, FLOATS, INTS, INTS, INTS, INTS, ROWS), allocates=True)
+def pair_sums(loss, counts, mi, mf, lower, upper, states_of, actions_of, out):
+    """`sums_of` each pair, in a row of its own."""
+    x = np.empty(lower.size, np.int64)
+    for p in range(states_of.size):
+        first_state(lower, upper, states_of[p], x)
+        sums_of(loss, counts, mi, mf, x, actions_of[p], out[p])
+
+
+@kernel(types.void(_ACT, _LOSS, _COUNTS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, FLOATS, FLOATS),
+        allocates=True)  # fmt: skip
+def policy_sums(act, loss, counts, mi, mf, pi, pf, lower, upper, actions, states_of, weights, out):
+    """Σ weight(x)·π(a|x)·`sums_of` (x, a)."""
+    x, row, sums = np.empty(lower.size, np.int64), np.empty(actions, np.float64), np.zeros(out.size, np.float64)
+    for k in range(states_of.size):
+        first_state(lower, upper, states_of[k], x)
+        act(pi, pf, x, row)
+        for a in range(actions):
+            if row[a] > 0.0:
+                sums_of(loss, counts, mi, mf, x, a, sums)
+                for i in range(out.size):
+                    out[i] += weights[k] * row[a] * sums[i]
+
+
+@kernel(COUNTS)
+def no_counts(mi, mf, x, a, out):
+    return

@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg as linear
@@ -140,7 +141,7 @@ def peak_mb() -> float:
 class Search:
     """What all methods share: the operator, the bounds so far, and when to stop."""
 
-    sweeper: Sweeper
+    sweeper: Any
     criterion: Criterion
     tol: float
     max_sweeps: int
@@ -170,7 +171,7 @@ class Search:
     @property
     def damping(self) -> float:
         """The step τ along D."""
-        return DAMPING / (1 - self.sweeper.laziness)
+        return float(DAMPING / (1 - self.sweeper.laziness))
 
     def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
         """Take the bounds of a sweep of L; whether to stop."""
@@ -202,12 +203,12 @@ class Search:
         return False
 
 
-def _value_iteration(search: Search, inner: int = 0) -> tuple[Floats, Floats]:
+def value_iteration(search: Search, inner: int = 0, start: Floats | None = None) -> tuple[Floats, Floats]:
     """V before and after the last sweep; with `inner` sweeps of the greedy policy between two of L."""
     sweeper, gamma, damping = search.sweeper, search.gamma, search.damping
-    values, spare = np.zeros(sweeper.states), np.empty(sweeper.states)
+    values, spare = np.zeros(sweeper.states) if start is None else start.copy(), np.empty(sweeper.states)
     best = np.zeros(sweeper.states, np.int64) if inner else None
-    mixing, start, mixed = Mixing(), values.copy(), 0
+    mixing, origin, mixed = Mixing(), values.copy(), 0
     while True:
         sweep = sweeper.optimal(values, gamma, damping=damping, best=best, out=spare)
         if search.bounded(values, sweep, damping):
@@ -222,8 +223,8 @@ def _value_iteration(search: Search, inner: int = 0) -> tuple[Floats, Floats]:
         if search.sweeps - mixed >= PERIOD:
             if search.average:
                 values -= values[0]
-            start = mixing.next(start, values, search.width)
-            values, mixed = start.copy(), search.sweeps
+            origin = mixing.next(origin, values, search.width)
+            values, mixed = origin.copy(), search.sweeps
 
 
 class Mixing:
@@ -270,7 +271,7 @@ class Mixing:
 
 
 def _modified_policy_iteration(search: Search) -> tuple[Floats, Floats]:
-    return _value_iteration(search, INNER)
+    return value_iteration(search, INNER)
 
 
 def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
@@ -326,7 +327,7 @@ def _gauss_seidel(search: Search) -> tuple[Floats, Floats]:
 
 
 METHODS: dict[str, Callable[[Search], tuple[Floats, Floats]]] = {
-    "value-iteration": _value_iteration,
+    "value-iteration": value_iteration,
     "modified-policy-iteration": _modified_policy_iteration,
     "policy-iteration": _policy_iteration,
     "gauss-seidel": _gauss_seidel,

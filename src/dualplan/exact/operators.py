@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dualplan._kernels import law_sweep, network_sweep
 from dualplan._kernels import sweep as kernels
+from dualplan._kernels.compiler import Kernel
 from dualplan.errors import MissingError, ModelError, PolicyError
 from dualplan.exact.laws import Laws, laws_of
 from dualplan.models.contract import Model, vector
@@ -35,6 +36,31 @@ class Sweep:
     values: Floats
     low: float
     high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """All pairs (x, a) of a model, state by state: the numbers of the states, the actions, P and ℓ."""
+
+    model: Model
+    states: Ints
+    actions: Ints
+    matrix: sp.csr_array
+    losses: Floats
+
+    @cached_property
+    def sums(self) -> Floats:
+        """What a step from each pair adds to each of the model's `columns`, in expectation."""
+        code, box, counts = self.model.code, self.model.box, _counts(self.model)
+        out = np.zeros((self.states.size, len(self.model.columns)))
+        kernels.pair_sums(
+            code.loss, counts, code.ints, code.floats, box.lower, box.upper, self.states, self.actions, out
+        )
+        return out
+
+    def marginal(self, weights: Floats) -> Floats:
+        """Bᵀu: the sum over the actions of each state."""
+        return np.asarray(np.bincount(self.states, weights, minlength=self.matrix.shape[1]), np.float64)
 
 
 class Sweeper:
@@ -141,6 +167,33 @@ class Sweeper:
                 raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={vector(x)}.")
         return Sweep(out, float(ends[:, 0].min()), float(ends[:, 1].max()))
 
+    @cached_property
+    def pairs(self) -> Pairs:
+        """All pairs, with P as a sparse matrix: for methods that cannot do without."""
+        code, most = self.model.code, self.states * len(self.model.actions)
+        need, have = most * (code.max_outcomes * 24 + 64), _memory()
+        if need > 0.8 * have:
+            raise MissingError(
+                f"model {self.model.name!r} has up to {most:,} pairs of a state and an action, whose transitions need "
+                f"about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; use value iteration, which needs no table."
+            )
+        columns, entries = np.empty(most * code.max_outcomes, np.int64), np.empty(most * code.max_outcomes)
+        ends, states, actions, losses = np.zeros(most + 1, np.int64), *np.empty((2, most), np.int64), np.empty(most)
+        head = (code.allowed, code.loss, code.forward, *self._data, *self._shape)
+        count = kernels.pair_rows(*head, columns, entries, ends[1:], states, actions, losses, 0, self.states)
+        size = int(ends[count])
+        matrix = sp.csr_array((entries[:size], columns[:size], ends[: count + 1]), shape=(count, self.states))
+        matrix.sum_duplicates()
+        return Pairs(self.model, states[:count], actions[:count], matrix, losses[:count])
+
+    def sums(self, policy: Policy, states: Ints, weights: Floats) -> Floats:
+        """What a policy adds to each of the model's `columns` in states of given weights, in expectation."""
+        code, rule, counts, box = self.model.code, _compiled(policy), _counts(self.model), self.model.box
+        out = np.zeros(len(self.model.columns))
+        head = (rule.act, code.loss, counts, *self._data, rule.ints, rule.floats, box.lower, box.upper)
+        kernels.policy_sums(*head, len(self.model.actions), states, weights, out)
+        return out
+
     def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
         """P_π as a sparse matrix, and the losses ℓ_π."""
         code, rule, losses = self.model.code, _compiled(policy), np.empty(self.states)
@@ -167,6 +220,14 @@ class Sweeper:
 def _with_scratch(loop: Any, dim: int, size: int) -> Any:
     """The loop with a state and numbers of its own for each thread."""
     return lambda *piece: loop(np.zeros(dim, np.int64), np.empty(size), *piece)
+
+
+def _counts(model: Model) -> Kernel:
+    if model.code.counts is not None:
+        return model.code.counts
+    if model.code.counters:
+        raise MissingError(f"model {model.name!r} does not know what a step counts in expectation.")
+    return kernels.no_counts
 
 
 def _blame(policy: Policy, x: Ints) -> NoReturn:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import ModelError
 from dualplan.exact.classes import closed_classes
 from dualplan.exact.linear import Solver
+from dualplan.exact.mixing import Mixing, mixing
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
@@ -49,7 +51,14 @@ class ExactEvaluation:
     values: Floats
     occupancy: Floats
     residual: float
+    measures: dict[str, float]
+    chain: Any
     seconds: float
+
+    @cached_property
+    def mixing(self) -> Mixing:
+        """How fast the chain, restricted to the states reached, forgets its start; for the average criterion."""
+        return mixing(self.chain, self.occupancy / self.occupancy.sum())
 
     @property
     def cost(self) -> float:
@@ -76,6 +85,7 @@ class ExactEvaluation:
             "states": int(self.reached.size),
             "occupancy_residual": self.residual,
             "span": self.span,
+            "measures": self.measures,
             "seconds": round(self.seconds, 3),
         }
 
@@ -95,7 +105,8 @@ def evaluate_exact(
     criterion = criterion or Average()
     require_policy_of(model, policy)
     started = time.monotonic()
-    matrix, losses = Sweeper(model, threads).chain(policy)
+    sweeper = Sweeper(model, threads)
+    matrix, losses = sweeper.chain(policy)
     weights = _start_vector(model, criterion, losses.size)
     reached = _reachable(matrix, np.flatnonzero(weights))
     chain, cost, start = sp.csr_array(matrix[reached][:, reached]), losses[reached], weights[reached]
@@ -103,9 +114,17 @@ def evaluate_exact(
         lower, upper, values, occupancy, residual = _discounted(chain, cost, start, criterion.gamma)
     else:
         lower, upper, values, occupancy, residual = _average(chain, cost, policy)
+    sums = sweeper.sums(policy, reached, occupancy)
+    measures = {m.name: _ratio(float(sums @ m.numerator), float(sums @ m.denominator)) for m in model.measures}
     status = Status.SOLVED if upper - lower <= tol else Status.WIDE
     seconds = time.monotonic() - started
-    return ExactEvaluation(policy.name, lower, upper, status, reached, values, occupancy, residual, seconds)
+    return ExactEvaluation(
+        policy.name, lower, upper, status, reached, values, occupancy, residual, measures, chain, seconds
+    )
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return float(numerator / denominator) if denominator != 0 else float("nan")
 
 
 def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:

@@ -56,6 +56,8 @@ class AdmissionControl(EventModel):
             jumps=[(n, k) for n in (-1, 0, 1) for k in range(-rates.size, rates.size + 1)],
             loss_bounds=(0.0, float(holding * room + self.rate * costs.max())),
             coordinates=["in system", "at the door"],
+            counters=_counters(rates.size),
+            measures=_measures(rates.size),
             name="admission",
         )
 
@@ -65,6 +67,37 @@ class AdmissionControl(EventModel):
         from dualplan.policies import admission as heuristics
 
         return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
+
+
+def _counters(classes: int) -> dict[str, Any]:
+    """Who came to the door and who was turned away, of each class."""
+
+    def came(k: int) -> Any:
+        def at_the_door(x, a):  # type: ignore[no-untyped-def]
+            return 1.0 if x[1] == k else 0.0
+
+        return at_the_door
+
+    def went(k: int) -> Any:
+        def turned_away(x, a):  # type: ignore[no-untyped-def]
+            return 1.0 if x[1] == k and a == 0 else 0.0
+
+        return turned_away
+
+    def anybody(x, a):  # type: ignore[no-untyped-def]
+        return 1.0 if x[1] > 0 else 0.0
+
+    def rejected(x, a):  # type: ignore[no-untyped-def]
+        return 1.0 if x[1] > 0 and a == 0 else 0.0
+
+    each = range(1, classes + 1)
+    named = {f"came {k}": came(k) for k in each} | {f"rejected {k}": went(k) for k in each}
+    return {"came": anybody, "rejected": rejected, **named}
+
+
+def _measures(classes: int) -> dict[str, tuple[str, str]]:
+    named = {f"rejected fraction {k}": (f"rejected {k}", f"came {k}") for k in range(1, classes + 1)}
+    return {"rejected fraction": ("rejected", "came"), **named}
 
 
 def _functions(servers: int, room: int, lam: Any, mu: float, costs: Any, holding: float) -> dict[str, Any]:

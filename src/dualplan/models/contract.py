@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels.compiler import Kernel
-from dualplan.errors import InputError, MissingError
+from dualplan.errors import InputError, MissingError, unknown
 from dualplan.identity import digest
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 
@@ -111,6 +111,7 @@ class Code:
     max_outcomes: int = 0
     max_predecessors: int = 0
     counters: tuple[str, ...] = ()
+    counts: Kernel | None = None  # what a step from (x, a) counts, in expectation
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +248,13 @@ class Model:
         """What a simulation adds up: steps, losses, coordinates, the model's own counters."""
         return ("steps", "loss", *self.coordinates, *self.code.counters)
 
+    def measure(self, name: str) -> Measure:
+        """A measure by name."""
+        measures = {m.name: m for m in self.measures}
+        if name not in measures:
+            raise unknown(f"measure of {self.name!r}", name, measures)
+        return measures[name]
+
     @property
     def measures(self) -> tuple[Measure, ...]:
         """What an evaluation reports beside the cost: by default the mean of each coordinate."""
@@ -255,8 +263,6 @@ class Model:
 
     def policy(self, name: str) -> Policy:
         """A heuristic of this model by name."""
-        from dualplan.errors import unknown
-
         if name not in self.policies:
             raise unknown(f"policy of {self.name!r}", name, self.policies)
         policy: Policy = self.policies[name]()

@@ -7,6 +7,9 @@ The user says what may happen (`events`), how likely (`probability`), what then 
     def loss(x, a): ...
     def allowed(x, a): ...          # optional
 
+Beside the loss, `counters` may name functions of (x, a) that are added up, and `measures` the ratios to report, such as
+``{"rejected fraction": ("rejected", "arrived")}``; the second name is a counter, a coordinate or "steps".
+
 x is an array of integers, which must not be changed; a and e are integers. The functions are compiled with Numba when
 they are first needed, so they must stay within numbers, arrays, tuples, loops and conditions; constants and arrays may
 come from outside.
@@ -22,7 +25,7 @@ Predecessors come from one of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +33,20 @@ import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import ALLOWED, FORWARD, LOSS, PREDECESSORS, READ_ONLY, STEP, Kernel, user_kernel
+from dualplan._kernels.compiler import (
+    ALLOWED,
+    COUNTS,
+    FORWARD,
+    LOSS,
+    PREDECESSORS,
+    READ_ONLY,
+    STEP,
+    Kernel,
+    user_kernel,
+)
 from dualplan._kernels.philox import uniform
-from dualplan.errors import InputError, ModelError
-from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, read_only, vector
+from dualplan.errors import InputError, ModelError, unknown
+from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Measure, Model, read_only, vector
 from dualplan.types import ArrayLike, Ints
 
 ENUMERATED_PAIRS = 200_000
@@ -61,6 +74,8 @@ class EventModel(Model):
         predecessors: Callable[..., Any] | None = None,
         max_predecessors: int = 10_000,
         loss_bounds: tuple[float, float] | None = None,
+        counters: Mapping[str, Callable[..., float]] | None = None,
+        measures: Mapping[str, tuple[str, str]] | None = None,
         coordinates: Sequence[str] | None = None,
         start: ArrayLike | None = None,
         name: str = "events",
@@ -78,12 +93,29 @@ class EventModel(Model):
             "loss": loss,
             "allowed": allowed or _always,
         }
+        self._counters = dict(counters or {})
+        self._measures = {str(key): (top, bottom) for key, (top, bottom) in (measures or {}).items()}
         self._candidates = predecessors
         self._jumps = jumps
         self._max_predecessors = max_predecessors
         self._loss_bounds = loss_bounds
         self.start = self.state(self.box.lower if start is None else start)
+        for counted in (word for pair in self._measures.values() for word in pair):
+            if counted not in self.columns:
+                raise unknown(f"column in the measures of {name!r}", counted, self.columns)
         self._try_out(self.start)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a simulation adds up."""
+        return ("steps", "loss", *self.coordinates, *self._counters)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The mean of each coordinate, and the user's ratios."""
+        unit = dict(zip(self.columns, np.eye(len(self.columns)), strict=True))
+        ratios = (Measure(key, unit[top], unit[bottom]) for key, (top, bottom) in self._measures.items())
+        return (*super().measures, *ratios)
 
     @property
     def loss_bounds(self) -> tuple[float, float] | None:
@@ -142,7 +174,8 @@ class EventModel(Model):
 
     def _defining_parts(self) -> tuple[Any, ...]:
         jumps = None if self._jumps is None else list(self._jumps)
-        return (self.events, *self.functions.values(), self._candidates, jumps)
+        counted = (*self._counters, *self._counters.values(), *self._measures.items())
+        return (self.events, *self.functions.values(), self._candidates, jumps, *counted)
 
     # -- the compiled form ------------------------------------------------------------------------------------------
 
@@ -150,6 +183,7 @@ class EventModel(Model):
     def code(self) -> Code:
         """Loops over the user's functions, compiled when first called."""
         compiled = {key: _compile(self, key, function) for key, function in self.functions.items()}
+        count = _count([_compile(self, "counters", function) for function in self._counters.values()])
         jumps = self.jumps
         backward, longest = None, 0
         if self._candidates is not None:
@@ -164,11 +198,13 @@ class EventModel(Model):
             np.zeros(0),
             _allowed(compiled),
             _loss(compiled),
-            _step(compiled, self.events),
+            _step(compiled, self.events, count),
             _forward(compiled, self.events),
             backward,
             self.events,
             longest,
+            tuple(self._counters),
+            _counts(count),
         )
 
     @cached_property
@@ -315,7 +351,35 @@ def _forward(f: dict[str, Any], events: int) -> Kernel:
     return forward
 
 
-def _step(f: dict[str, Any], events: int) -> Kernel:
+def _count(functions: list[Any], place: int = 0) -> Any:
+    """Adds what each function gives to its place: one function calls the next, since their types differ."""
+    if not functions:
+
+        @numba.njit(nogil=True)
+        def nothing(x, a, counts):  # type: ignore[no-untyped-def]
+            return
+
+        return nothing
+    first, others = functions[0], _count(functions[1:], place + 1)
+
+    @numba.njit(nogil=True)
+    def count(x, a, counts):  # type: ignore[no-untyped-def]
+        counts[place] += first(x, a)
+        others(x, a, counts)
+
+    return count
+
+
+def _counts(count: Any) -> Kernel:
+    @user_kernel(COUNTS)
+    def counts(ints, floats, x, a, out):  # type: ignore[no-untyped-def]
+        out[:] = 0.0
+        count(x, a, out)
+
+    return counts
+
+
+def _step(f: dict[str, Any], events: int, count: Any) -> Kernel:
     probability, move, loss = f["probability"], f["move"], f["loss"]
 
     @user_kernel(STEP)
@@ -340,6 +404,8 @@ def _step(f: dict[str, Any], events: int) -> Kernel:
             return np.nan
         for i in range(x.size):
             out[i] = y[i]
+        if counts.size > 0:
+            count(x, a, counts)
         return float(loss(x, a))
 
     return step

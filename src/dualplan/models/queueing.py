@@ -222,6 +222,7 @@ class QueueingNetwork(Model):
             predecessors,
             tuple(f"{what} {c}" for what in ("offered", "lost", "completed", "blocked") for c in self.class_names)
             + tuple(f"{what} {s}" for what in ("busy", "observed") for s in self.servers),
+            (kernels.expected_counts_bernoulli if bernoulli else kernels.expected_counts) if listed else None,
         )
 
     def _data(self) -> tuple[Ints, Floats]:

@@ -1,0 +1,124 @@
+"""Side constraints on models whose linear program is too large to be solved whole (Dantzig & Wolfe 1960).
+
+The occupancies are the convex hull of those of deterministic policies. A *master* program mixes the policies found so
+far, min Σ θ_k ℓᵀu_k subject to the limits on Σ θ_k u_k; its multipliers w price the limits, and value iteration finds
+the best policy for ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i), which enters the mixture. Its certified lower bound is one for the
+limited problem as well, whatever w >= 0 is, and the mixture is an upper bound: when they meet, it is done. If no
+mixture keeps the limits yet, the master minimises the sum of the excesses, each in units of its own size, instead of
+the cost; a positive lower bound on that proves that nothing can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dualplan.criteria import Average, Criterion
+from dualplan.errors import InputError
+from dualplan.exact.iteration import Search, value_iteration
+from dualplan.exact.operators import Pairs, Sweep
+from dualplan.exact.policy import evaluate_exact
+from dualplan.highs import minimise
+from dualplan.models.contract import Model
+from dualplan.policies.tables import TablePolicy
+from dualplan.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from dualplan.exact.programs import Program
+
+# the occupancy, the values, the multipliers of the limits, and the certified lower bound
+Answer = tuple[Floats, Floats, Floats, float]
+MOST_POLICIES = 200
+MOST_SWEEPS = 100_000
+
+
+class PairSweeper:
+    """L over a table of pairs with losses of its own: what `value_iteration` asks of a `Sweeper`."""
+
+    def __init__(self, pairs: Pairs, losses: Floats) -> None:
+        self.pairs, self.losses = pairs, losses
+        self.model, self.states, self.laziness = pairs.model, pairs.matrix.shape[1], 0.0
+        self._first = np.flatnonzero(np.diff(pairs.states, prepend=-1))
+
+    def optimal(
+        self, values: Floats, gamma: float, *, damping: float = 1.0, best: Ints | None = None, out: Floats
+    ) -> Sweep:
+        """As `Sweeper.optimal`."""
+        q = self.losses + gamma * (self.pairs.matrix @ values)
+        difference = np.minimum.reduceat(q, self._first) - values
+        if best is not None:
+            order = np.lexsort((q, self.pairs.states))
+            best[:] = self.pairs.actions[order[self._first]]
+        np.add(values, damping * difference, out=out)
+        return Sweep(out, float(difference.min()), float(difference.max()))
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """The best policy for one set of prices: its occupancy, the values, and the certified lower bound."""
+
+    occupancy: Floats
+    values: Floats
+    lower: float
+
+
+def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answer | None:
+    """By mixing policies; None if no policy keeps the limits."""
+    rows, losses = np.reshape(program.rows, (len(program.limits), -1)), program.losses
+    scale = np.array([max(float(np.abs(n).max()), 1e-300) for n, _ in program.measures])
+    prices, feasible = np.zeros(len(scale)), True
+    found: list[Priced] = []
+    best = (-np.inf, np.zeros(0), prices)  # lower bound, values, multipliers
+    for _ in range(MOST_POLICIES):
+        goal = losses if feasible else np.zeros_like(losses)
+        start = found[-1].values if found else None
+        priced = best_response(program.pairs, goal + prices @ rows, criterion, tol / 10, start)
+        found.append(priced)
+        if feasible and priced.lower > best[0]:
+            best = priced.lower, priced.values, prices
+        elif not feasible and priced.lower > 1e-9:
+            return None
+        costs = np.array([losses @ p.occupancy for p in found])
+        excess = np.array([rows @ p.occupancy for p in found]).T
+        mixture, prices, feasible = _master(costs, excess, scale)
+        upper = float(costs @ mixture)
+        if feasible and upper - best[0] <= tol:
+            u = np.sum([t * p.occupancy for t, p in zip(mixture, found, strict=True)], axis=0)
+            return u, best[1], best[2], best[0]
+    raise InputError(f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it.")
+
+
+def best_response(
+    pairs: Pairs, losses: Floats, criterion: Criterion | None, tol: float, start: Floats | None = None
+) -> Priced:
+    """The best policy for losses on the pairs."""
+    sweeper = PairSweeper(pairs, losses)
+    search = Search(sweeper, criterion or Average(), tol, MOST_SWEEPS, None)
+    before, after = value_iteration(search, start=start)
+    best = np.zeros(sweeper.states, np.int64)
+    sweeper.optimal(before.copy(), search.gamma, best=best, out=np.empty(sweeper.states))
+    return Priced(_occupancy(pairs, pairs.model, best, criterion), after.copy(), search.lower)
+
+
+def _occupancy(pairs: Pairs, model: Model, actions: Ints, criterion: Criterion | None) -> Floats:
+    evaluation = evaluate_exact(model, TablePolicy(model, actions), criterion)
+    mu = np.zeros(pairs.matrix.shape[1])
+    mu[evaluation.reached] = evaluation.occupancy
+    return np.where(actions[pairs.states] == pairs.actions, mu[pairs.states], 0.0)
+
+
+def _master(costs: Floats, excess: Floats, scale: Floats) -> tuple[Floats, Floats, bool]:
+    """The best mixture, the prices of the limits, and whether it keeps them."""
+    count, limits = costs.size, scale.size
+    once = np.append(np.ones(count), np.zeros(limits))
+    matrix = np.vstack([once, np.hstack([excess / scale[:, None], -np.eye(limits)])])
+    rows = np.append(1.0, np.full(limits, -np.inf)), np.append(1.0, np.zeros(limits))
+    # first with excess at no price but forbidden, then with the excess as the goal
+    for goal, most in ((np.append(costs, np.zeros(limits)), 0.0), (1 - once, np.inf)):
+        columns = np.zeros(count + limits), np.append(np.full(count, np.inf), np.full(limits, most))
+        answer = minimise(goal, matrix, rows, columns)
+        if answer.found:
+            return answer.x[:count], np.maximum(-answer.y[1:], 0.0) / scale, most == 0.0
+    raise InputError(f"HiGHS stopped without a mixture ({answer.word}); try limits of another scale.")

@@ -1,0 +1,64 @@
+"""How fast a chain forgets where it started, measured on the chain itself.
+
+With δ(Q) = ½·max_{x,y} ‖Q(x,·) − Q(y,·)‖₁, two distributions come closer by the factor δ(P) in a step and by δ(Pᵗ) in t
+steps. The paper assumes δ(P) = e^(−1/τ) < 1; in queueing networks δ(P) = 1, since two far states have no next state in
+common. What holds for every chain that forgets at all is a contraction in t steps, and from it for *all* k
+
+    ‖(p − q)Pᵏ‖₁  <=  C·e^(−k/τ)·‖p − q‖₁     with     τ = −t/ln δ,  C = 1/δ,  δ >= δ(Pᵗ).
+
+Here t is the first power of 2 at which δ(Pᵗ) <= 2·max_x ½‖Pᵗ(x,·) − μ‖₁ <= e⁻¹. This takes the powers as full matrices.
+On larger chains only the relaxation time −1/ln|λ₂| is computed, with λ₂ the second largest eigenvalue: the rate in the
+limit, which bounds nothing at a given k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg as linear
+from scipy.spatial.distance import cdist
+
+from dualplan.types import Floats
+
+FULL = 1_000  # states up to which powers are full matrices
+MOST_DOUBLINGS = 40
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """`tau` and `constant` hold for all k (infinite if not found); `one_step` is δ(P); the last is a limit only."""
+
+    tau: float
+    constant: float
+    steps: int
+    one_step: float | None
+    relaxation: float
+
+
+def mixing(chain: Any, stationary: Floats) -> Mixing:
+    """Measure a chain with one recurrent class."""
+    size = chain.shape[0]
+    if size > FULL:
+        return Mixing(math.inf, math.inf, 0, None, _relaxation(np.abs(linear.eigs(chain, k=2, which="LM")[0])))
+    power: Floats = chain.toarray()
+    one_step = float(cdist(power, power, "cityblock").max()) / 2
+    relaxation = _relaxation(np.abs(np.linalg.eigvals(power)))
+    steps = 1
+    for _ in range(MOST_DOUBLINGS):
+        contraction = one_step if steps == 1 else min(1.0, float(np.abs(power - stationary).sum(axis=1).max()))
+        if contraction <= math.exp(-1):
+            if contraction == 0:  # forgotten at once
+                return Mixing(0.0, 1.0, steps, one_step, relaxation)
+            return Mixing(-steps / math.log(contraction), 1 / contraction, steps, one_step, relaxation)
+        power, steps = power @ power, 2 * steps
+    return Mixing(math.inf, math.inf, steps, one_step, relaxation)
+
+
+def _relaxation(moduli: Floats) -> float:
+    second = float(np.sort(moduli)[-2]) if moduli.size > 1 else 0.0
+    if second >= 1 - 1e-12:
+        return math.inf
+    return 0.0 if second <= 0 else -1 / math.log(second)

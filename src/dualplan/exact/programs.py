@@ -1,0 +1,284 @@
+"""The linear programs of the paper, solved by HiGHS over all pairs, with side constraints.
+
+    dual    min ℓᵀu   subject to   (B − P)ᵀu = 0,  1ᵀu = 1,  u >= 0                    (average)
+                                   (B − γP)ᵀu = α,  u >= 0                             (discounted)
+    primal  max λ     subject to   λ1 + B h <= ℓ + P h                                 (average)
+            max αᵀJ   subject to   B J <= ℓ + γP J                                     (discounted)
+
+Limits are further rows (n_i − b_i·d_i)ᵀu <= 0 of the dual, and in the primal multipliers w_i >= 0 that change ℓ into
+ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i). The sum of the flow rows is 0 in the average case, so the row of one state is left out
+(h is 0 there). The two programs are one matrix passed in one of two ways; either solution gives u, the values and w.
+
+Bounds do not rely on the solver's tolerances. For any values and any w >= 0, min(ℓ_w + P h − B h), respectively
+αᵀJ + min(ℓ_w + γP J − B J)/(1−γ), is a lower bound. The upper bound is the exactly evaluated cost of the policy
+π_u(a|x) = u(x,a)/Σ u(x,·), whose measures are evaluated too; states that u hardly visits take the action that is best
+for the values. Beyond a few thousand pairs the program is decomposed (see `decomposition`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan.criteria import Criterion, Discounted
+from dualplan.errors import InputError, unknown
+from dualplan.exact.decomposition import Answer, best_response, decompose
+from dualplan.exact.iteration import DAMPING, peak_mb
+from dualplan.exact.operators import Pairs, Sweeper
+from dualplan.exact.policy import evaluate_exact
+from dualplan.highs import Optimum, minimise
+from dualplan.limits import Limit
+from dualplan.models.contract import Model
+from dualplan.policies.tables import TablePolicy
+from dualplan.status import Status
+from dualplan.types import Floats, Json
+
+FORMS = ("dual", "primal")
+LIGHT = 1e-6  # of the total mass: states below it take their action from the values
+WHOLE = 8_000  # pairs up to which a program is solved whole; beyond, it is decomposed
+POLISHING = 20_000  # sweeps of the values at most
+SLACK = 1e-6  # of a limit, that the evaluated policy may use up
+
+
+@dataclass(frozen=True, eq=False)
+class LimitReport:
+    """What became of a limit: the policy's exact measure, and what relaxing the limit by one would save."""
+
+    name: str
+    at_most: float
+    value: float
+    multiplier: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the evaluated policy keeps the limit, up to rounding in the solver."""
+        return self.value <= self.at_most + SLACK * max(1.0, abs(self.at_most))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSolution:
+    """The optimal cost between two bounds; the occupancy over `pairs`, and its policy, which may be randomised."""
+
+    lower: float
+    upper: float
+    pairs: Pairs
+    occupancy: Floats
+    values: Floats
+    policy: TablePolicy
+    limits: tuple[LimitReport, ...]
+    status: Status
+    method: str
+    seconds: float
+
+    @property
+    def value(self) -> float:
+        """The middle of the bounds."""
+        return (self.lower + self.upper) / 2
+
+    def to_json(self) -> Json:
+        """Everything but the vectors, as plain values."""
+        result = {
+            "status": str(self.status),
+            "advice": self.status.advice,
+            "lower": self.lower,
+            "upper": self.upper,
+            "states": int(self.values.size),
+            "pairs": int(self.occupancy.size),
+            "method": self.method,
+            "seconds": round(self.seconds, 3),
+            "peak_mb": peak_mb(),
+            "sweeps": 0,
+        }
+        if self.limits:
+            result["limits"] = [
+                {"measure": r.name, "at_most": r.at_most, "value": r.value, "multiplier": r.multiplier, "met": r.met}
+                for r in self.limits
+            ]
+        return result
+
+
+def solve_lp(
+    model: Model,
+    criterion: Criterion | None = None,
+    *,
+    limits: Sequence[Limit] = (),
+    form: str = "dual",
+    tol: float = 1e-4,
+    threads: int | None = None,
+) -> LinearSolution:
+    """The optimum under side constraints, over all pairs of a model that can be enumerated."""
+    if form not in FORMS:
+        raise unknown("form of the linear program", form, FORMS)
+    started = time.monotonic()
+    program = Program(Sweeper(model, threads).pairs, criterion, limits)
+    whole = program.losses.size <= WHOLE
+    answer = program.solve(form, tol) if whole else decompose(program, criterion, tol / 2)
+    if answer is None:
+        raise InputError(_which_is_infeasible(program, criterion))
+    u, values, multipliers, lower = answer
+    policy = program.policy(u, values, multipliers, LIGHT if whole else 0.0)
+    evaluation = evaluate_exact(model, policy, criterion, threads=threads)
+    reports = tuple(
+        LimitReport(limit.name, limit.at_most, program.measured(i, evaluation.reached, evaluation.occupancy, policy), w)
+        for i, (limit, w) in enumerate(zip(limits, multipliers.tolist(), strict=True))
+    )
+    good = evaluation.upper - lower <= tol and all(r.met for r in reports)
+    status, seconds = Status.SOLVED if good else Status.WIDE, time.monotonic() - started
+    return LinearSolution(
+        lower, evaluation.upper, program.pairs, u, values, policy, reports, status,
+        f"{form}-lp" if whole else "decomposed-lp", seconds,
+    )  # fmt: skip
+
+
+class Program:
+    """The matrix A with a column for each pair, its right-hand sides, and what its solutions mean."""
+
+    def __init__(self, pairs: Pairs, criterion: Criterion | None, limits: Sequence[Limit]) -> None:
+        model = pairs.model
+        self.pairs, self.limits, self.losses = pairs, limits, pairs.losses
+        self.gamma = criterion.gamma if isinstance(criterion, Discounted) else 1.0
+        self.average = not isinstance(criterion, Discounted)
+        self.start = np.zeros(pairs.matrix.shape[1])
+        if isinstance(criterion, Discounted):
+            for x, p in zip(*criterion.start_distribution(model), strict=True):
+                self.start[model.box.index(x)] += p
+        else:
+            self.start[model.box.index(model.start)] = 1.0
+        widths = model.box.upper - model.box.lower + 1
+        states = (
+            model.box.lower + pairs.states[:, None] // model.box.strides % widths
+            if limits
+            else np.zeros((0, 0), np.int64)
+        )
+        sums = pairs.sums if any(isinstance(limit.measure, str) for limit in limits) else np.zeros((0, 0))
+        self.measures = [limit.weights(model, states, pairs.actions, sums) for limit in limits]
+        self.rows = [n - limit.at_most * d for limit, (n, d) in zip(limits, self.measures, strict=True)]
+        self._left_out = int(np.argmax(self.start)) if self.average else -1
+
+    @cached_property
+    def flow(self) -> Any:
+        """B − γP, pairs by states."""
+        count, size = self.pairs.matrix.shape
+        b = sp.csr_array((np.ones(count), (np.arange(count), self.pairs.states)), shape=(count, size))
+        return b - self.gamma * self.pairs.matrix
+
+    @cached_property
+    def _matrix(self) -> tuple[Any, Floats, Floats]:
+        """A without the limits, its right-hand side, and the limits."""
+        size, count = self.start.size, self.losses.size
+        if not self.average:
+            return sp.csc_array(self.flow).T, self.start, np.reshape(self.rows, (-1, count))
+        kept = np.delete(np.arange(size), self._left_out)
+        matrix = sp.vstack([sp.csc_array(self.flow)[:, kept].T, sp.csr_array(np.ones((1, count)))])
+        return matrix, np.append(np.zeros(size - 1), 1.0), np.reshape(self.rows, (-1, count))
+
+    def solve(self, form: str, tol: float) -> Answer | None:
+        """By HiGHS; None if no occupancy keeps the limits."""
+        found, u, y = self._dual() if form == "dual" else self._primal()
+        if not found.found and self._dual()[0].word == "Infeasible":
+            return None
+        if not found.found:
+            raise InputError(f"HiGHS stopped without a solution ({found.word}); try losses of another scale.")
+        values, multipliers = self._potential(y)
+        values = self._polished(values, multipliers, tol)
+        return u, values, multipliers, self._lower_bound(values, multipliers)
+
+    def _dual(self) -> tuple[Optimum, Floats, Floats]:
+        """Solve for u: the answer, u and the multipliers of all rows."""
+        flow, right, limits = self._matrix
+        high = np.append(right, np.zeros(len(limits)))
+        low = np.append(right, np.full(len(limits), -np.inf))
+        everywhere = np.zeros(self.losses.size), np.full(self.losses.size, np.inf)
+        found = minimise(self.losses, sp.vstack([flow, sp.csr_array(limits)]), (low, high), everywhere)
+        return found, found.x, found.y
+
+    def _primal(self) -> tuple[Optimum, Floats, Floats]:
+        """Solve for the values and the multipliers; what is returned is the same."""
+        flow, right, limits = self._matrix
+        free, count = np.full(right.size, np.inf), len(limits)
+        columns = np.append(-free, np.full(count, -np.inf)), np.append(free, np.zeros(count))
+        rows = np.full(self.losses.size, -np.inf), self.losses
+        matrix = sp.csr_array(sp.vstack([flow, sp.csr_array(limits)])).T
+        found = minimise(np.append(-right, np.zeros(count)), matrix, rows, columns)
+        return found, -found.y, found.x
+
+    def _potential(self, y: Floats) -> tuple[Floats, Floats]:
+        """The values over all states and the multipliers of the limits, from those of A's rows."""
+        size = self.start.size
+        if not self.average:
+            return y[:size], np.maximum(-y[size:], 0.0)
+        return np.insert(y[: size - 1], self._left_out, 0.0), np.maximum(-y[size:], 0.0)
+
+    def shaped(self, values: Floats, multipliers: Floats) -> Floats:
+        """ℓ_w + γP h − B h on all pairs."""
+        losses = self.losses + sum(w * row for w, row in zip(multipliers, self.rows, strict=True))
+        return np.asarray(losses - self.flow @ values)
+
+    def _lower_bound(self, values: Floats, multipliers: Floats) -> float:
+        """Valid for any values and any multipliers that are not negative."""
+        least = float(self.shaped(values, multipliers).min())
+        return least if self.average else float(self.start @ values) + least / (1 - self.gamma)
+
+    def _polished(self, values: Floats, multipliers: Floats, tol: float) -> Floats:
+        """The values after sweeps, until L V − V is nearly constant.
+
+        A solution of the program need not satisfy the optimality equation in states without mass, where the policy
+        takes its action from the values.
+        """
+        shaped = self.shaped(values, multipliers)
+        first = np.flatnonzero(np.diff(self.pairs.states, prepend=-1))
+        for _ in range(POLISHING):
+            difference = np.minimum.reduceat(shaped, first)
+            if np.ptp(difference) <= tol / 10:
+                break
+            values = values + DAMPING * (difference - difference[self._left_out] if self.average else difference)
+            shaped = self.shaped(values, multipliers)
+        return values
+
+    def policy(self, u: Floats, values: Floats, multipliers: Floats, light: float) -> TablePolicy:
+        """π_u, completed where u has hardly any mass."""
+        pairs = self.pairs
+        u = np.maximum(u, 0.0)
+        mass = pairs.marginal(u)
+        heavy = mass > light * mass.sum()
+        table = np.zeros((mass.size, len(pairs.model.actions)))
+        visited = heavy[pairs.states]
+        table[pairs.states[visited], pairs.actions[visited]] = u[visited] / mass[pairs.states[visited]]
+        _choose(table, pairs, ~heavy, self.shaped(values, multipliers))
+        return TablePolicy(pairs.model, table, name="optimal")
+
+    def measured(self, i: int, reached: Any, occupancy: Floats, policy: TablePolicy) -> float:
+        """The i-th limited measure of a policy, from its exact occupancy."""
+        mu = np.zeros(self.start.size)
+        mu[reached] = occupancy
+        u = mu[self.pairs.states] * policy.table[self.pairs.states, self.pairs.actions]
+        n, d = self.measures[i]
+        return float(n @ u) / float(d @ u)
+
+
+def _choose(table: Floats, pairs: Pairs, where: Any, scores: Floats) -> None:
+    """In the states `where`, put all probability on the pair with the least score."""
+    order = np.lexsort((scores, pairs.states))
+    states, first = np.unique(pairs.states[order], return_index=True)
+    best = order[first][where[states]]
+    table[pairs.states[best], pairs.actions[best]] = 1.0
+
+
+def _which_is_infeasible(program: Program, criterion: Criterion | None) -> str:
+    """Say which limit cannot be kept, and how far its measure can be brought down."""
+    name = program.pairs.model.name
+    for limit, row, (n, d) in zip(program.limits, program.rows, program.measures, strict=True):
+        priced = best_response(program.pairs, row, criterion, SLACK * max(1e-300, float(np.abs(row).max())))
+        if priced.lower > 0:
+            least = float(n @ priced.occupancy) / float(d @ priced.occupancy)
+            return (
+                f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the nearest has {least:.6g}."
+            )
+    names = ", ".join(f"{limit.name} <= {limit.at_most:g}" for limit in program.limits)
+    return f"no policy of {name!r} keeps all of these limits together: {names}; relax one of them."

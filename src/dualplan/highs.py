@@ -1,0 +1,62 @@
+"""Linear programs through HiGHS: the one place that talks to it.
+
+``min costsᵀx  subject to  row_low <= A x <= row_high,  low <= x <= high``. Infinite limits are `numpy.inf`. The duals y
+of the rows have the sign of the derivative of the optimum with respect to the row's active limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan.types import Floats
+
+# Interior points without crossover first: where solutions are not unique they give one in the middle, which is
+# accurate also where a basic solution is merely feasible. Then what is slower but surer.
+ATTEMPTS: tuple[dict[str, Any], ...] = (
+    {"solver": "ipm", "run_crossover": "off", "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    {"solver": "ipm"},
+    {"solver": "simplex"},
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A solution x and the duals y of the rows; without one, both are empty and `word` says why."""
+
+    word: str
+    x: Floats
+    y: Floats
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a solution."""
+        return self.word == "Optimal"
+
+
+def minimise(costs: Floats, matrix: Any, rows: tuple[Floats, Floats], columns: tuple[Floats, Floats]) -> Optimum:
+    """Solve a linear program."""
+    import highspy  # here, since it cannot share a process with OR-Tools
+
+    sparse = sp.csc_array(matrix)
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = sparse.shape
+    lp.col_cost_, (lp.col_lower_, lp.col_upper_), (lp.row_lower_, lp.row_upper_) = costs, columns, rows
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = sparse.indptr, sparse.indices, sparse.data
+    for attempt in ATTEMPTS:
+        solver = highspy.Highs()
+        for option, value in {"output_flag": False, **attempt}.items():
+            solver.setOptionValue(option, value)
+        solver.passModel(lp)
+        solver.run()
+        word = solver.modelStatusToString(solver.getModelStatus())
+        if word == "Optimal":
+            solution = solver.getSolution()
+            return Optimum(word, np.array(solution.col_value), np.array(solution.row_dual))
+        if word == "Infeasible":
+            break
+    return Optimum(word, np.zeros(0), np.zeros(0))

@@ -1,0 +1,229 @@
+"""Linear programs, side constraints, occupancies: against closed forms, dense algebra and value iteration."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+import dualplan as dp
+from bank import average_cost, chain, matrix, mm1k, mm1k_law, networks
+from dualplan import policies
+from dualplan._kernels import philox
+from dualplan.exact import operators, programs
+
+CRITERIA = [dp.Average(), dp.Discounted(0.9)]
+
+
+def occupancy(model, policy, criterion):
+    """ν_π or μ_π on all pairs x·A + a, by dense algebra."""
+    transition, _ = chain(model, policy)
+    n = len(transition)
+    table = np.array([policy(model.box.state(i)) for i in range(n)])
+    if isinstance(criterion, dp.Discounted):
+        start = np.zeros(n)
+        start[model.box.index(model.start)] = 1.0
+        mu = np.linalg.solve(np.eye(n) - criterion.gamma * transition.T, start)
+    else:
+        system = np.vstack([transition.T - np.eye(n), np.ones(n)])
+        mu = np.linalg.lstsq(system, np.append(np.zeros(n), 1.0), rcond=None)[0]
+    return mu[:, None] * table
+
+
+def policy_of(model, nu):
+    mass = nu.sum(axis=1, keepdims=True)
+    even = np.full_like(nu, 1 / nu.shape[1])
+    return policies.TablePolicy(model, np.where(mass > 1e-13, nu / np.maximum(mass, 1e-300), even))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(CRITERIA))
+def test_puterman_an_occupancy_is_that_of_its_policy(seed, count, criterion):
+    """thm:dual-lp-mdp (a): every feasible ν, here a mixture of occupancies, has ν_{π_ν} = ν; (b): αᵀJ = ℓᵀν."""
+    rng = np.random.default_rng(seed)
+    model = dp.load("garnet", states=9, actions=3, branching=9, seed=seed)  # all states communicate
+    made_of = [policies.TablePolicy(model, rng.dirichlet(np.full(3, 0.4), 9)) for _ in range(count)]
+    weights = rng.dirichlet(np.ones(count))
+    nu = sum(w * occupancy(model, p, criterion) for w, p in zip(weights, made_of, strict=True))
+    rows, losses = matrix(model)
+    gamma = criterion.gamma if isinstance(criterion, dp.Discounted) else 1.0
+    flow = nu.sum(axis=1) - gamma * rows.T @ nu.ravel()
+    start = np.eye(9)[0] if gamma < 1 else np.zeros(9)
+    assert np.abs(flow - start).max() < 1e-10  # feasible, as the theorem asks
+    policy = policy_of(model, nu)
+    result = dp.evaluate_exact(model, policy, criterion)
+    again = np.zeros((9, 3))
+    again[result.reached] = result.occupancy[:, None] * np.array([policy(x) for x in result.reached[:, None]])
+    assert again == pytest.approx(nu, abs=1e-9)
+    assert result.cost == pytest.approx(float((losses * nu).sum()), abs=1e-9)
+
+
+@pytest.mark.parametrize("form", programs.FORMS)
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(
+    "model",
+    [
+        dp.load("four-queue", buffers=2),
+        dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose"),
+        dp.load("admission"),
+        dp.load("forest"),
+        dp.load("garnet", states=40, branching=6),
+    ],
+    ids=lambda m: m.name,
+)
+def test_linear_programs_have_the_optimum_of_value_iteration(model, criterion, form):
+    truth = dp.solve_exact(model, criterion, tol=1e-8)
+    solution = dp.solve_lp(model, criterion, form=form)
+    assert solution.status is dp.Status.SOLVED
+    assert solution.upper - solution.lower < 1e-6
+    assert solution.lower <= truth.upper
+    assert solution.upper >= truth.lower - 1e-9
+    pairs, u = solution.pairs, solution.occupancy
+    gamma = criterion.gamma if isinstance(criterion, dp.Discounted) else 1.0
+    flow = pairs.marginal(u) - gamma * (pairs.matrix.T @ u)
+    assert u.min() > -1e-9
+    assert u.sum() == pytest.approx(1.0 if gamma == 1 else 1 / (1 - gamma), abs=1e-6)
+    assert np.abs(flow).sum() == pytest.approx(0.0 if gamma == 1 else 1.0, abs=1e-6)
+    assert pairs.losses @ u == pytest.approx(truth.value, abs=1e-6)
+
+
+def threshold_queue(arrival, limit):
+    """M/M/1, unit service: the least mean number such that at most a fraction `limit` is turned away.
+
+    Optimal is to admit below N, with probability p at N, never above (the occupancies are those of birth-and-death
+    chains, and turning away at n saves the more the larger n is); the fraction turned away falls in N + p.
+    """
+
+    def law(level):
+        n, p = int(level), level % 1
+        weights = np.append(arrival ** np.arange(n + 1.0), p * arrival ** (n + 1.0))
+        return weights / weights.sum(), p
+
+    def rejected(level):
+        weights, p = law(level)
+        return weights[-2] * (1 - p) + weights[-1]
+
+    level = brentq(lambda z: rejected(z) - limit, 0, 60, xtol=1e-13)
+    weights, _ = law(level)
+    return weights @ np.arange(weights.size), level
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("limit", [0.3, 0.07, 0.01])
+def test_a_blocking_limit_in_closed_form(limit, whole, monkeypatch):
+    if not whole:
+        monkeypatch.setattr(programs, "WHOLE", 0)
+    model = dp.load("admission", servers=1, room=60, arrivals=(0.8,), rejection=(0.0,))
+    cost, level = threshold_queue(0.8, limit)
+    solution = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", limit)], tol=1e-6)
+    assert solution.status is dp.Status.SOLVED
+    assert solution.method == ("dual-lp" if whole else "decomposed-lp")
+    assert solution.lower - 1e-6 <= cost <= solution.upper + 1e-6
+    assert solution.limits[0].value == pytest.approx(limit, abs=1e-6)
+    admits = np.array([solution.policy([n, 1])[1] for n in range(int(level) + 1)])
+    assert admits[:-1] == pytest.approx(1.0, abs=1e-4)
+    assert admits[-1] == pytest.approx(level % 1, abs=1e-3)  # randomised in one state, with the right probability
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_limit_on_the_length_of_one_class(whole, monkeypatch):
+    """The four-queue network: the limit binds, the price is the slope of the optimum, and dense algebra agrees."""
+    if not whole:
+        monkeypatch.setattr(programs, "WHOLE", 0)
+    net = dp.load("four-queue", buffers=2)
+    free = dp.evaluate_exact(net, dp.solve_exact(net, tol=1e-8).policy).measures["length 1"]
+    bound, h = free - 0.1, 1e-3
+    low, solution, high = (dp.solve_lp(net, limits=[dp.Limit("length 1", bound + d)], tol=1e-7) for d in (-h, 0.0, h))
+    report = solution.limits[0]
+    assert report.value == pytest.approx(bound, abs=1e-6)
+    slope = [(low.value - solution.value) / h, (solution.value - high.value) / h]
+    assert slope[1] - 1e-3 <= report.multiplier <= slope[0] + 1e-3
+    assert average_cost(net, solution.policy) == pytest.approx(solution.value, abs=1e-6)
+    nu = occupancy(net, solution.policy, dp.Average())
+    lengths = np.array([net.box.state(i)[0] for i in range(net.box.count)])
+    assert nu.sum(axis=1) @ lengths == pytest.approx(bound, abs=1e-6)
+    by_function = dp.solve_lp(net, limits=[dp.Limit(lambda x, a: x[0], bound)], tol=1e-7)
+    assert by_function.value == pytest.approx(solution.value, abs=1e-6)
+
+
+def test_limits_under_the_discounted_criterion(monkeypatch):
+    """The whole program and the decomposed one; the measure is a ratio of discounted sums."""
+    net, criterion = dp.load("four-queue", buffers=2), dp.Discounted(0.95)
+    free = dp.evaluate_exact(net, dp.solve_exact(net, criterion, tol=1e-8).policy, criterion).measures["length 1"]
+    limits = [dp.Limit("length 1", free - 0.005), dp.Limit("lost fraction", 0.2)]
+    whole = dp.solve_lp(net, criterion, limits=limits, tol=1e-6)
+    monkeypatch.setattr(programs, "WHOLE", 0)
+    parts = dp.solve_lp(net, criterion, limits=limits, tol=1e-6)
+    assert parts.value == pytest.approx(whole.value, abs=2e-6)
+    assert whole.limits[0].value == pytest.approx(free - 0.005, abs=1e-6)
+    nu = occupancy(net, whole.policy, criterion)
+    lengths = np.array([net.box.state(i)[0] for i in range(net.box.count)])
+    assert nu.sum(axis=1) @ lengths / nu.sum() == pytest.approx(free - 0.005, abs=1e-6)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_infeasible_limits_are_named(whole, monkeypatch):
+    if not whole:
+        monkeypatch.setattr(programs, "WHOLE", 0)
+    model = dp.load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
+    least = mm1k_law(0.8, 1.0, 6)[-1]  # admit everybody
+    with pytest.raises(dp.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"):
+        dp.solve_lp(model, limits=[dp.Limit("mean in system", 5.0), dp.Limit("rejected fraction", 0.01)])
+    with pytest.raises(dp.InputError, match=r"all of these limits together: mean in system <= 0.5, rejected fraction"):
+        dp.solve_lp(model, limits=[dp.Limit("mean in system", 0.5), dp.Limit("rejected fraction", 0.2)])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: dp.solve_lp(m, form="both"), "unknown form of the linear program 'both'"),
+        (lambda m: dp.solve_lp(m, limits=[dp.Limit("lenght 1", 1.0)]), "did you mean 'length 1'"),
+        (lambda m: dp.Limit("length 1", float("nan")), "must be a finite number"),
+        (lambda m: dp.Limit("length 1", 1.0, per=lambda x, a: 1.0), "has its own denominator"),
+        (lambda m: dp.solve_lp(m, limits=[dp.Limit(lambda x, a: float("inf"), 1.0)]), "no finite number"),
+        (lambda m: dp.Limit.parse("length 1 < 3"), "reads 'MEASURE <= NUMBER'"),
+        (lambda m: dp.Limit.parse("length 1 <= three"), "must be a number, got 'three'"),
+    ],
+)
+def test_mistakes(call, words):
+    with pytest.raises(dp.InputError, match=words) as caught:
+        call(dp.load("four-queue", buffers=2))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(operators, "_memory", lambda: 2**20)
+    with pytest.raises(dp.MissingError, match=r"up to 5,184 pairs .* about 0.0 GiB of 0.0 GiB; use value iteration"):
+        dp.solve_lp(dp.load("four-queue", buffers=5))
+
+
+def test_measures_of_a_queue_in_closed_form():
+    law, net = mm1k_law(), mm1k()
+    measures = dp.evaluate_exact(net, net.policy("longer")).measures
+    assert measures["lost fraction"] == pytest.approx(law[-1], abs=1e-12)
+    assert measures["throughput 1"] == pytest.approx(0.8 * (1 - law[-1]), abs=1e-12)
+    assert measures["loss rate 1"] == pytest.approx(0.8 * law[-1], abs=1e-12)
+    assert measures["utilisation S"] == pytest.approx(1 - law[0], abs=1e-12)
+    assert measures["length 1"] == pytest.approx(law @ np.arange(6), abs=1e-12)
+
+
+@settings(max_examples=15)
+@given(networks(max_classes=3), st.integers(0, 10**6))
+def test_expected_counts_are_the_mean_of_what_steps_count(net, seed):
+    """A pair's expected counters against 4,000 draws of the step; |z| <= 6 in each counter (p < 1e-8 each)."""
+    rng = np.random.default_rng(seed)
+    code = net.code
+    x = rng.integers(net.box.lower, net.box.upper + 1)
+    may = np.flatnonzero(net.allowed(x))
+    if net.nonpreemptive or may.size == 0:
+        x, may = net.start, np.flatnonzero(net.allowed(net.start))  # states that are consistent
+    a, draws = int(rng.choice(may)), 4_000
+    expected, sums, squares = np.zeros(len(code.counters)), 0.0, 0.0
+    code.counts(code.ints, code.floats, x, a, expected)
+    out = x.copy()
+    for k in range(draws):
+        counts = np.zeros(expected.size)
+        code.step(code.ints, code.floats, x, a, philox.generator(seed + k, 1, 0), out, counts)
+        sums, squares = sums + counts, squares + counts**2
+    error = np.sqrt(np.maximum(squares / draws - (sums / draws) ** 2, 0.25 / draws) / draws)
+    assert (np.abs(sums / draws - expected) <= 6 * error + 1e-12).all()
