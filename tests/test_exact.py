@@ -290,7 +290,7 @@ def test_mixing_bounds_every_power_of_the_chain(seed):
 
 
 def test_mixing_in_closed_form():
-    """Two states shrink distances by |1 − a − b|; a cycle never forgets; far states of a queue have nothing in common."""
+    """Two states shrink distances by |1 − a − b|; a cycle never forgets; far states of a queue share nothing."""
     chain_of_two = sp.csr_array([[0.9, 0.1], [0.2, 0.8]])
     found = measure_mixing(chain_of_two, np.array([2 / 3, 1 / 3]))
     assert found.one_step == pytest.approx(0.7)

@@ -31,6 +31,7 @@ class Limit:
     measure: str | Weight
     at_most: float
     per: Weight | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_most):
@@ -41,7 +42,8 @@ class Limit:
     @property
     def name(self) -> str:
         """What is limited."""
-        return self.measure if isinstance(self.measure, str) else getattr(self.measure, "__name__", "measure")
+        given = self.measure if isinstance(self.measure, str) else getattr(self.measure, "__name__", "measure")
+        return self.label or given
 
     @staticmethod
     def parse(text: str) -> Limit:

@@ -128,10 +128,11 @@ def solve_lp(
         LimitReport(limit.name, limit.at_most, program.measured(i, evaluation.reached, evaluation.occupancy, policy), w)
         for i, (limit, w) in enumerate(zip(limits, multipliers.tolist(), strict=True))
     )
-    good = evaluation.upper - lower <= tol and all(r.met for r in reports)
+    upper = max(evaluation.upper, lower)  # a policy that uses up rounding in a limit may cost less
+    good = upper - lower <= tol and all(r.met for r in reports)
     status, seconds = Status.SOLVED if good else Status.WIDE, time.monotonic() - started
     return LinearSolution(
-        lower, evaluation.upper, program.pairs, u, values, policy, reports, status,
+        lower, upper, program.pairs, u, values, policy, reports, status,
         f"{form}-lp" if whole else "decomposed-lp", seconds,
     )  # fmt: skip
 
