@@ -16,6 +16,8 @@ ALLOWED = {
     "runs": set(),
     "simulation": {"_kernels", "models", "policies"},
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
+    "features": {"_kernels", "criteria", "exact", "features", "models", "policies"},
+    "surrogate": {"_kernels", "criteria", "features", "simulation"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},

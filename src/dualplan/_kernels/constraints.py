@@ -1,0 +1,218 @@
+"""Rows of the constraints u >= 0 and of the flow, drawn from sampling distributions or for all states.
+
+A pair (x, a) gives the row Φ_(x,a). A state y gives the row of the flow residual,
+
+    F_y = s_B·Σ_a Φ_(y,a) + s_P·Σ_(x,a) P(y|x,a)·Φ_(x,a),
+
+with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted criterion. With φ̄ the mean of the d features,
+the sampling distributions are q1 = φ̄ and the mixture of α (weight `from_start`), Bᵀφ̄ and Pᵀφ̄ in the ratio 1 : |s_P|.
+Their values come with the rows: φ̄(x,a) is the sum of a row's entries over d.
+
+Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use stays unused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from dualplan._kernels.compiler import (
+    ALLOWED,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    LOSS,
+    PREDECESSORS,
+    RNG,
+    ROWS,
+    STATES,
+    STEP,
+    function_type,
+    helper,
+    kernel,
+)
+from dualplan._kernels.features import draw_of, feature_count, row_of
+from dualplan._kernels.philox import seek, uniform
+from dualplan._kernels.sweep import first_state, next_state
+
+_ALLOWED, _STEP, _PREDECESSORS = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS))
+
+
+@helper
+def one_of(rng, count):
+    return min(np.int64(uniform(rng) * count), count - 1)
+
+
+@helper
+def total(values, count):
+    result = 0.0
+    for k in range(count):
+        result += values[k]
+    return result
+
+
+@kernel(INT(INTS, FLOATS, INTS, INT, INTS, FLOATS))
+def one_row(fi, ff, x, a, indices, values):
+    return row_of(fi, ff, x, a, indices, values)
+
+
+@kernel(types.void(INTS, FLOATS, INT, RNG, STATES, INTS))
+def draw_feature(fi, ff, j, rng, states, actions):
+    for k in range(actions.size):
+        seek(rng, k)
+        actions[k] = draw_of(fi, ff, j, rng, states[k])
+
+
+@kernel(types.void(function_type(LOSS), INTS, FLOATS, STATES, INTS, FLOATS))
+def losses_at(loss, mi, mf, states, actions, out):
+    for k in range(actions.size):
+        out[k] = loss(mi, mf, states[k], actions[k])
+
+
+@kernel(INT(INTS, FLOATS, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
+def draw_pairs(fi, ff, rng, states, actions, indices, values, counts, densities, first, last):
+    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample without a density."""
+    d = feature_count(fi)
+    for k in range(first, last):
+        r = k - first
+        seek(rng, k)
+        actions[r] = draw_of(fi, ff, one_of(rng, d), rng, states[r])
+        counts[r] = row_of(fi, ff, states[r], actions[r], indices[r], values[r])
+        densities[r] = total(values[r], counts[r]) / d
+        if not densities[r] > 0.0:
+            return k
+    return np.int64(-1)
+
+
+@helper
+def add_row(fi, ff, x, a, weight, indices, values, sums, touched, number):
+    """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the sum of the row."""
+    count = row_of(fi, ff, x, a, indices, values)
+    for k in range(count):
+        j = indices[k]
+        if sums[j] == 0.0:
+            touched[number] = j
+            number += 1
+        sums[j] += weight * values[k]
+        if sums[j] == 0.0:  # a cancellation must not be noted twice
+            sums[j] = 1e-300
+    return number, total(values, count)
+
+
+@helper
+def flow_row(
+    allowed, predecessors, mi, mf, fi, ff, actions, y, on_b, on_p, before, acted, chances, indices, values, sums,
+    touched, out_indices, out_values,
+):  # fmt: skip
+    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y)."""
+    number, here, there = 0, 0.0, 0.0
+    for a in range(actions):
+        if allowed(mi, mf, y, a):
+            number, mass = add_row(fi, ff, y, a, on_b, indices, values, sums, touched, number)
+            here += mass
+    count = predecessors(mi, mf, y, before, acted, chances)
+    if count < 0:
+        return np.int64(-1), here, there
+    for k in range(count):
+        number, mass = add_row(fi, ff, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number)
+        there += chances[k] * mass
+    for k in range(number):
+        j = touched[k]
+        out_indices[k] = j
+        out_values[k] = sums[j]
+        sums[j] = 0.0
+    return np.int64(number), here, there
+
+
+@helper
+def start_mass(starts, alpha, y):
+    """α(y)."""
+    mass = 0.0
+    for s in range(alpha.size):
+        same = True
+        for i in range(y.size):
+            if starts[s, i] != y[i]:
+                same = False
+        if same:
+            mass += alpha[s]
+    return mass
+
+
+@helper
+def draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, counts, y):
+    """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y."""
+    if uniform(rng) < from_start:
+        u, s = uniform(rng), 0
+        while s < alpha.size - 1 and u >= alpha[s]:
+            u -= alpha[s]
+            s += 1
+        for i in range(y.size):
+            y[i] = starts[s, i]
+        return
+    a = draw_of(fi, ff, one_of(rng, d), rng, x)
+    if uniform(rng) < stay:
+        for i in range(y.size):
+            y[i] = x[i]
+        return
+    step(mi, mf, x, a, rng, y, counts)
+
+
+@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, FLOAT, FLOAT, FLOAT, STATES,
+            FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT), allocates=True)  # fmt: skip
+def draw_flows(
+    allowed, step, predecessors, mi, mf, fi, ff, actions, most, widest, on_b, on_p, from_start, starts, alpha, rng,
+    states, indices, values, counts, masses, densities, first, last,
+):  # fmt: skip
+    """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density; −1, or a sample at fault."""
+    d, dim = feature_count(fi), states.shape[1]
+    before, acted, chances = np.empty((most, dim), np.int64), np.empty(most, np.int64), np.empty(most, np.float64)
+    row_indices, row_values = np.empty(widest, np.int64), np.empty(widest, np.float64)
+    sums, touched, x = np.zeros(d, np.float64), np.empty(d, np.int64), np.empty(dim, np.int64)
+    nothing = np.empty(0, np.float64)
+    stay = 1.0 / (1.0 + abs(on_p))
+    for k in range(first, last):
+        r = k - first
+        seek(rng, k)
+        draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, nothing, states[r])
+        counts[r], here, there = flow_row(
+            allowed, predecessors, mi, mf, fi, ff, actions, states[r], on_b, on_p, before, acted, chances, row_indices,
+            row_values, sums, touched, indices[r], values[r],
+        )  # fmt: skip
+        masses[r] = start_mass(starts, alpha, states[r])
+        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / d
+        if counts[r] < 0 or not densities[r] > 0.0:
+            return k
+    return np.int64(-1)
+
+
+@kernel(INT(_ALLOWED, _PREDECESSORS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, INT, FLOAT, FLOAT, STATES,
+            FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)  # fmt: skip
+def all_rows(
+    allowed, predecessors, mi, mf, fi, ff, lower, upper, actions, most, widest, on_b, on_p, starts, alpha,
+    pair_indices, pair_values, pair_ends, flow_indices, flow_values, flow_ends, masses, first, last,
+):  # fmt: skip
+    """Write the rows of all pairs and of the flow of the states first, ..., last − 1; −1, or a state at fault."""
+    d, dim = feature_count(fi), lower.size
+    before, acted, chances = np.empty((most, dim), np.int64), np.empty(most, np.int64), np.empty(most, np.float64)
+    row_indices, row_values = np.empty(widest, np.int64), np.empty(widest, np.float64)
+    sums, touched, x = np.zeros(d, np.float64), np.empty(d, np.int64), np.empty(dim, np.int64)
+    pair_end, flow_end = np.int64(0), np.int64(0)
+    first_state(lower, upper, first, x)
+    for index in range(first, last):
+        r = index - first
+        for a in range(actions):
+            if allowed(mi, mf, x, a):
+                pair_end += row_of(fi, ff, x, a, pair_indices[pair_end:], pair_values[pair_end:])
+            pair_ends[r * actions + a] = pair_end
+        count, _, _ = flow_row(
+            allowed, predecessors, mi, mf, fi, ff, actions, x, on_b, on_p, before, acted, chances, row_indices,
+            row_values, sums, touched, flow_indices[flow_end:], flow_values[flow_end:],
+        )  # fmt: skip
+        if count < 0:
+            return index
+        flow_end += count
+        flow_ends[r] = flow_end
+        masses[r] = start_mass(starts, alpha, x)
+        next_state(lower, upper, x)
+    return np.int64(-1)

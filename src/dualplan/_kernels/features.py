@@ -1,0 +1,193 @@
+"""Feature sets as data: one set of compiled functions for all of them.
+
+A feature is a probability distribution on pairs (x, a). Features come in blocks of one kind; a block answers
+
+    row    which of its features are positive at (x, a), and how large, by look-up
+    draw   a pair from one of its features
+
+Blocks of all kinds lie one after the other in two flat arrays. The header of `ints` is the number of blocks, then for
+each block its kind, the number of its first feature, and where its fields start in `ints` and `floats`; last the number
+of features.
+
+TABLE   any distributions on the pairs of a bounded box, from a sparse matrix
+        ints: dim, actions, pairs, features, lower[dim], strides[dim], row starts, features by row, column starts,
+        pairs by column
+        floats: values by row, cumulative sums by column
+BOXES   uniform on a product of intervals, one a coordinate, times an action
+        ints: dim, actions, number of intervals[dim], lows, highs
+BANDS   uniform on the states whose weighted sum of coordinates lies in an interval, times an action
+        ints: dim, actions, bands, largest sum V, weights[dim], tops[dim], band of each sum 0..V or -1, lows, highs
+        floats: the number of ways in which the coordinates i, ..., dim − 1 make each sum 0..V, for i = 0..dim; the
+        number of states of each band
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualplan._kernels.compiler import helper
+from dualplan._kernels.philox import uniform
+
+TABLE, BOXES, BANDS = range(3)
+RECORD = 4  # numbers a block has in the header
+
+
+@helper
+def feature_count(ints):
+    return ints[1 + RECORD * ints[0]]
+
+
+@helper
+def table_row(ints, floats, o, f, first, x, a, indices, values, count):
+    dim, actions, pairs = ints[o], ints[o + 1], ints[o + 2]
+    pair = np.int64(0)
+    for i in range(dim):
+        pair += (x[i] - ints[o + 4 + i]) * ints[o + 4 + dim + i]
+    pair = pair * actions + a
+    starts = o + 4 + 2 * dim
+    features = starts + pairs + 1
+    for k in range(ints[starts + pair], ints[starts + pair + 1]):
+        indices[count] = first + ints[features + k]
+        values[count] = floats[f + k]
+        count += 1
+    return count
+
+
+@helper
+def table_draw(ints, floats, o, f, j, rng, x):
+    dim, actions, pairs, size = ints[o], ints[o + 1], ints[o + 2], ints[o + 3]
+    starts = o + 4 + 2 * dim
+    entries = ints[starts + pairs]
+    columns = starts + pairs + 1 + entries
+    low, high = ints[columns + j], ints[columns + j + 1] - 1
+    u = uniform(rng) * floats[f + entries + high]
+    while low < high:  # the first entry whose cumulative sum exceeds u
+        middle = (low + high) // 2
+        if floats[f + entries + middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    pair = ints[columns + size + 1 + low]
+    state = pair // actions
+    for i in range(dim):
+        x[i] = ints[o + 4 + i] + state // ints[o + 4 + dim + i]
+        state %= ints[o + 4 + dim + i]
+    return pair % actions
+
+
+@helper
+def boxes_row(ints, o, first, x, a, indices, values, count):
+    dim, actions = ints[o], ints[o + 1]
+    lows = o + 2 + dim
+    total = np.int64(0)
+    for i in range(dim):
+        total += ints[o + 2 + i]
+    box, density = np.int64(0), 1.0
+    for i in range(dim):
+        number = ints[o + 2 + i]
+        place = np.int64(-1)
+        for k in range(number):
+            if ints[lows + k] <= x[i] <= ints[lows + total + k]:
+                place = k
+        if place < 0:
+            return count
+        box = box * number + place
+        density /= ints[lows + total + place] - ints[lows + place] + 1
+        lows += number
+    indices[count], values[count] = first + box * actions + a, density
+    return count + 1
+
+
+@helper
+def boxes_draw(ints, o, j, rng, x):
+    dim, actions = ints[o], ints[o + 1]
+    lows, total = o + 2 + dim, np.int64(0)
+    for i in range(dim):
+        total += ints[o + 2 + i]
+    box = j // actions
+    lows += total
+    for i in range(dim - 1, -1, -1):
+        number = ints[o + 2 + i]
+        lows -= number
+        place = box % number
+        box //= number
+        low, high = ints[lows + place], ints[lows + total + place]
+        x[i] = low + np.int64(uniform(rng) * (high - low + 1))
+    return j % actions
+
+
+@helper
+def bands_row(ints, floats, o, f, first, x, a, indices, values, count):
+    dim, actions, most = ints[o], ints[o + 1], ints[o + 3]
+    total = np.int64(0)
+    for i in range(dim):
+        if x[i] > ints[o + 4 + dim + i]:
+            return count
+        total += ints[o + 4 + i] * x[i]
+    if total > most:
+        return count
+    band = ints[o + 4 + 2 * dim + total]
+    if band < 0:
+        return count
+    indices[count] = first + band * actions + a
+    values[count] = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
+    return count + 1
+
+
+@helper
+def bands_draw(ints, floats, o, f, j, rng, x):
+    dim, actions, bands, most = ints[o], ints[o + 1], ints[o + 2], ints[o + 3]
+    band = j // actions
+    low = ints[o + 4 + 2 * dim + most + 1 + band]
+    high = ints[o + 4 + 2 * dim + most + 1 + bands + band]
+    u = uniform(rng) * floats[f + (dim + 1) * (most + 1) + band]
+    rest = low
+    while rest < high and u >= floats[f + rest]:
+        u -= floats[f + rest]
+        rest += 1
+    for i in range(dim):
+        weight, ways = ints[o + 4 + i], f + (i + 1) * (most + 1)
+        u = uniform(rng) * floats[f + i * (most + 1) + rest]
+        value, last = np.int64(0), np.int64(0)
+        while value <= ints[o + 4 + dim + i] and value * weight <= rest:
+            here = floats[ways + rest - value * weight]
+            if here > 0.0:
+                last = value
+                if u < here:
+                    break
+                u -= here
+            value += 1
+        x[i] = last
+        rest -= last * weight
+    return j % actions
+
+
+@helper
+def row_of(ints, floats, x, a, indices, values):
+    """Write the features that are positive at (x, a) and their values; their number."""
+    count = np.int64(0)
+    for b in range(ints[0]):
+        h = 1 + RECORD * b
+        kind, first, o, f = ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
+        if kind == TABLE:
+            count = table_row(ints, floats, o, f, first, x, a, indices, values, count)
+        elif kind == BOXES:
+            count = boxes_row(ints, o, first, x, a, indices, values, count)
+        else:
+            count = bands_row(ints, floats, o, f, first, x, a, indices, values, count)
+    return count
+
+
+@helper
+def draw_of(ints, floats, j, rng, x):
+    """Write a state drawn from feature j to x; its action."""
+    b = ints[0] - 1
+    while ints[1 + RECORD * b + 1] > j:
+        b -= 1
+    h = 1 + RECORD * b
+    kind, first, o, f = ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
+    if kind == TABLE:
+        return table_draw(ints, floats, o, f, j - first, rng, x)
+    if kind == BOXES:
+        return boxes_draw(ints, o, j - first, rng, x)
+    return bands_draw(ints, floats, o, f, j - first, rng, x)
