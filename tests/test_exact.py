@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -295,6 +296,13 @@ def test_mixing_in_closed_form():
     found = measure_mixing(chain_of_two, np.array([2 / 3, 1 / 3]))
     assert found.one_step == pytest.approx(0.7)
     assert found.relaxation == pytest.approx(-1 / np.log(0.7))
+    line = measure_mixing(sp.csr_array(np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 1]])), np.array([0, 0, 1.0]))
+    assert line.constant * np.exp(-1 / line.tau) >= 1  # nothing is forgotten in one step, everything in two
+    down = sp.diags_array([np.full(59, 0.9), np.append(0.9, np.zeros(59)), np.full(59, 0.1)], offsets=[-1, 0, 1])
+    walk_down = sp.csr_array(down + sp.diags_array([np.append(np.zeros(59), 0.1)], offsets=[0]))
+    law = (1 / 9.0) ** np.arange(60)
+    truth = -1 / np.log(2 * np.sqrt(0.09) * np.cos(np.pi / 60))
+    assert measure_mixing(walk_down, law / law.sum()).relaxation == pytest.approx(truth, rel=1e-6)
     cycle = measure_mixing(sp.csr_array(np.roll(np.eye(3), 1, axis=1)), np.full(3, 1 / 3))
     assert cycle.tau == cycle.relaxation == np.inf
     net = dp.load("four-queue", buffers=2)
@@ -317,6 +325,98 @@ def test_several_recurrent_classes_are_reported():
     for method in ("value-iteration", "modified-policy-iteration"):
         with pytest.raises(dp.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"):
             dp.solve_exact(model, method=method)
+
+
+MULTICHAIN = [
+    (
+        [[0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1], [0.5, 0, 0, 0.5, 0], [0, 0, 0, 0, 1]],
+        [1, 0, 0, 0, 2],
+        0.25,
+        2.0,
+    ),
+    ([[1, 0], [0, 1]], [0, 1], 0.0, 1.0),
+    ([[1, 0], [0, 1]], [-1, 2], -1.0, 2.0),
+    ([[0.5, 0.3, 0.2], [0, 1, 0], [0, 0, 1]], [0, 0.3, 0.9], 0.3, 0.9),
+    ([[0, 0, 1, 0], [0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]], [0, -1, -1, 1], -0.75, 1.0),
+]  # chains, losses, and the least and the greatest gain
+
+
+@pytest.mark.parametrize("method", ["value-iteration", "modified-policy-iteration", "policy-iteration"])
+@pytest.mark.parametrize(("chain_of", "losses", "least", "most"), MULTICHAIN)
+def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, losses, least, most):
+    """Values run away there, and must not make bounds that meet."""
+    model = dp.TabularModel([np.array(chain_of, float)], losses)
+    with pytest.raises(dp.ModelError, match="several recurrent classes"):
+        dp.solve_exact(model, method=method, max_sweeps=6_000)
+    solution = dp.solve_exact(model, method=method, max_sweeps=20)  # too few to find out
+    assert solution.status is dp.Status.WIDE
+    assert solution.lower <= least + 1e-9
+    assert solution.upper >= most - 1e-9
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
+def test_forbidden_actions_are_refused(criterion):
+    model = dp.load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
+    always = policies.TablePolicy(model, np.ones(model.box.count, int))
+    with pytest.raises(dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"):
+        dp.evaluate_exact(model, always, criterion)
+
+
+def walk(**changed):
+    """A walk on −2, ..., 2, of which a function is replaced."""
+    functions = {
+        "probability": lambda x, a, e: 0.5,
+        "move": lambda x, a, e: (min(2, x[0] + 1) if e == 0 else max(-2, x[0] - 1),),
+        "loss": lambda x, a: float(x[0] ** 2 + a),
+    }
+    return dp.EventModel(lower=[-2], upper=[2], actions=2, events=2, **{**functions, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"probability": lambda x, a, e: 0.3 if x[0] == 1 else 0.5}, "`probability` at x=.1., a=0 sums to 0.6"),
+        (
+            {"move": lambda x, a, e: (x[0] + 1 if e == 0 else max(-2, x[0] - 1),)},
+            "`move` at x=.2., a=0.* leaves the box",
+        ),
+        ({"loss": lambda x, a: np.nan if x[0] == 1 and a == 0 else 1.0}, "`loss` at x=.1., a=0 is nan"),
+        ({"allowed": lambda x, a: x[0] != 2}, "no action is allowed in state x=.2."),
+    ],
+)
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
+def test_a_law_that_breaks_far_from_the_start_is_named(changed, words, criterion):
+    model = walk(**changed)
+    calls = [
+        *(lambda m=method: dp.solve_exact(model, criterion, method=m) for method in METHODS),
+        lambda: dp.solve_lp(model, criterion),
+        lambda: dp.evaluate_exact(model, policies.TablePolicy(model, np.zeros(5, int)), criterion),
+    ]
+    for call in calls[: -1 if "allowed" in changed else None]:
+        with pytest.raises(dp.InputError, match=f"({words})|gauss-seidel"):
+            call()
+
+
+def test_bounds_allow_for_rounding_near_gamma_one():
+    """Dyadic rows, so that the truth is exact: J solves a system of two equations in fractions."""
+    model = dp.TabularModel([np.array([[0.5, 0.5], [0.25, 0.75]])], [1, 3])
+    for k in (20, 27, 34):
+        g = 1 - Fraction(1, 2**k)
+        # J0 = 1 + g(J0 + J1)/2, J1 = 3 + g(J0 + 3 J1)/4
+        a, b, c, d = 1 - g / 2, -g / 2, -g / 4, 1 - 3 * g / 4
+        truth = float((d * 1 - b * 3) / (a * d - b * c))
+        criterion = dp.Discounted(float(g))
+        found = [dp.solve_exact(model, criterion, method="policy-iteration", max_sweeps=2_000)]
+        found.append(dp.evaluate_exact(model, policies.TablePolicy(model, [0, 0]), criterion))
+        for answer in found:
+            assert answer.lower <= truth <= answer.upper
+
+
+def test_rows_that_sum_to_one_within_rounding_are_divided_out():
+    e, d = 1e-6, 9e-10
+    model = dp.TabularModel([np.array([[1 - e - d, e], [e, 1 - e]])], [0, 1])
+    result = dp.evaluate_exact(model, policies.TablePolicy(model, [0, 0]))
+    assert result.cost == pytest.approx(0.5, abs=1e-8)
 
 
 def test_a_class_that_can_be_left_is_no_other_class():

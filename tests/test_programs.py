@@ -161,6 +161,56 @@ def test_limits_under_the_discounted_criterion(monkeypatch):
     assert nu.sum(axis=1) @ lengths / nu.sum() == pytest.approx(free - 0.005, abs=1e-6)
 
 
+def one_state(*losses):
+    """One state, and an action for each loss."""
+    return dp.TabularModel([np.array([[1.0]])] * len(losses), [list(losses)])
+
+
+def test_limits_of_any_size():
+    """A measure of size 10⁻¹⁰ counts as much as one of size 1; so does a limit near 0."""
+    small = dp.Limit(lambda x, a: 1e-10 * a, 5e-11)
+    assert dp.solve_lp(one_state(1.0, 0.0), limits=[small]).value == pytest.approx(0.5, abs=1e-4)
+    with pytest.raises(dp.InputError, match="the nearest has 1e-09"):
+        dp.solve_lp(one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1e-9 * (1 + a), 5e-10)])
+    model = dp.load("admission", servers=1, room=30, arrivals=(0.3,), rejection=(0.0,))
+    strict = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", 1e-9)])
+    assert strict.status is dp.Status.SOLVED
+    assert strict.limits[0].value <= 2e-6
+
+
+def test_a_policy_that_breaks_a_limit_bounds_nothing():
+    """State 1 would keep the limit but cannot be reached; the optimum from the start is 5."""
+    model = dp.TabularModel([np.eye(2), np.eye(2)], [[0, 10], [0, 0]])
+    solution = dp.solve_lp(model, limits=[dp.Limit(lambda x, a: float(x[0] == 0 and a == 0), 0.5)])
+    assert solution.lower <= 5.0 <= solution.upper
+    assert solution.status is dp.Status.WIDE
+
+
+def test_the_nearest_of_a_ratio_is_the_least_ratio():
+    ratio = dp.Limit(lambda x, a: [1.0, 10.0][a], 0.1, per=lambda x, a: [1.0, 20.0][a])
+    with pytest.raises(dp.InputError, match=r"the nearest has 0\.5\."):
+        dp.solve_lp(one_state(0.0, 0.0), limits=[ratio])
+
+
+def test_a_denominator_may_vanish_but_not_be_negative():
+    empty = dp.Limit(lambda x, a: [1.0, 0.0][a], 0.1, per=lambda x, a: [1.0, 0.0][a])
+    assert dp.solve_lp(one_state(1.0, 0.0), limits=[empty]).value == pytest.approx(0.0, abs=1e-6)
+    with pytest.raises(dp.InputError, match=r"denominator .* negative"):
+        dp.solve_lp(one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1.0, 0.1, per=lambda x, a: -1.0)])
+
+
+def test_large_programs_without_limits_are_decomposed_too(monkeypatch):
+    monkeypatch.setattr(programs, "WHOLE", 0)
+    net = dp.load("four-queue", buffers=2)
+    assert dp.solve_lp(net).value == pytest.approx(dp.solve_exact(net, tol=1e-7).value, abs=1e-4)
+
+
+def test_infeasible_limits_on_several_classes():
+    model = dp.TabularModel([np.eye(2)], [0, 0])
+    with pytest.raises(dp.InputError):
+        dp.solve_lp(model, limits=[dp.Limit(lambda x, a: 1.0 + x[0], 0.5)])
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_infeasible_limits_are_named(whole, monkeypatch):
     if not whole:
@@ -176,6 +226,7 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda m: dp.solve_lp(m, tol=-1.0), "tol must be positive"),
         (lambda m: dp.solve_lp(m, form="both"), "unknown form of the linear program 'both'"),
         (lambda m: dp.solve_lp(m, limits=[dp.Limit("lenght 1", 1.0)]), "did you mean 'length 1'"),
         (lambda m: dp.Limit("length 1", float("nan")), "must be a finite number"),

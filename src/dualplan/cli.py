@@ -122,6 +122,8 @@ def evaluate(
     loaded = _load(model, settings)
     chosen = [_policy(loaded, name) for name in policy]
     if method == "exact":
+        if out is not None or resume or half_width is not None or relative is not None or confidence != 0.95:
+            raise InputError("--method exact has no run to save and no interval to choose; leave such options out.")
         _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, mixing, as_json)
         return
     if mixing:

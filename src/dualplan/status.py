@@ -17,6 +17,7 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
     SOLVED = "solved"
     WIDE = "wide"
+    RADIUS = "radius"
 
     @property
     def advice(self) -> str:
@@ -33,5 +34,6 @@ _ADVICE = {
     Status.FEW_CYCLES: "too few regenerative cycles for an interval; allow more steps or use method 'batch-means'",
     Status.SOLVED: "the bounds are as close as was asked",
     Status.WIDE: "the bounds hold but are wider than was asked; allow more sweeps or a larger tolerance",
+    Status.RADIUS: "the minimiser lies outside the ball of radius S: the value is a lower bound; raise the radius or H",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

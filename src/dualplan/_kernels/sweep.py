@@ -52,14 +52,30 @@ def next_state(lower, upper, x):
 
 
 @helper
-def expected(states, probabilities, count, lower, strides, values):
-    total = 0.0
+def number_of(x, lower, upper, strides):
+    """The number of a state, or −1 if it lies outside the box."""
+    index = np.int64(0)
+    for i in range(lower.size):
+        if x[i] < lower[i] or x[i] > upper[i]:
+            return np.int64(-1)
+        index += (x[i] - lower[i]) * strides[i]
+    return index
+
+
+# A law that leaves the box or does not sum to 1, or a loss that is not finite, makes a value that is not finite, and a
+# sweep stops at such a state; sums within rounding of 1 are divided out.
+
+
+@helper
+def expected(states, probabilities, count, lower, upper, strides, values):
+    total, mass = 0.0, 0.0
     for k in range(count):
-        index = np.int64(0)
-        for i in range(lower.size):
-            index += (states[k, i] - lower[i]) * strides[i]
+        index = number_of(states[k], lower, upper, strides)
+        if index < 0:
+            return np.nan
         total += probabilities[k] * values[index]
-    return total
+        mass += probabilities[k]
+    return total / mass if abs(mass - 1.0) <= 1e-9 else np.nan
 
 
 @helper
@@ -83,7 +99,9 @@ def optimal(
         for a in range(actions):
             if allowed(mi, mf, x, a):
                 count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, strides, values)
+                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, upper, strides, values)
+                if not np.isfinite(q):
+                    return index
                 if q < least:
                     least, action = q, a
         if action < 0:
@@ -98,15 +116,16 @@ def optimal(
 
 
 @helper
-def expected_new(states, probabilities, count, lower, strides, values, out, first, index):
+def expected_new(states, probabilities, count, lower, upper, strides, values, out, first, index):
     """As `expected`, with the new values of the states first, ..., index − 1."""
-    total = 0.0
+    total, mass = 0.0, 0.0
     for k in range(count):
-        target = np.int64(0)
-        for i in range(lower.size):
-            target += (states[k, i] - lower[i]) * strides[i]
+        target = number_of(states[k], lower, upper, strides)
+        if target < 0:
+            return np.nan
         total += probabilities[k] * (out[target] if first <= target < index else values[target])
-    return total
+        mass += probabilities[k]
+    return total / mass if abs(mass - 1.0) <= 1e-9 else np.nan
 
 
 @kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, FLOATS, INT,
@@ -123,8 +142,11 @@ def gauss_seidel(
         for a in range(actions):
             if allowed(mi, mf, x, a):
                 count = forward(mi, mf, x, a, states, probabilities)
-                value = expected_new(states, probabilities, count, lower, strides, values, out, first, index)
-                least = min(least, loss(mi, mf, x, a) + gamma * value)
+                value = expected_new(states, probabilities, count, lower, upper, strides, values, out, first, index)
+                q = loss(mi, mf, x, a) + gamma * value
+                if not np.isfinite(q):
+                    return index
+                least = min(least, q)
         if least == np.inf:
             return index
         out[index] = least
@@ -133,11 +155,11 @@ def gauss_seidel(
     return np.int64(-1)
 
 
-@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS,
-            FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(INT(_ACT, _ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT,
+            FLOATS, FLOATS, FLOATS, INT, INT), allocates=True)  # fmt: skip
 def fixed(
-    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, damping, values, out, ends,
-    first, last,
+    act, allowed, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, damping, values, out,
+    ends, first, last,
 ):  # fmt: skip
     """Sweep with L_π; -1, or the number of a state where π is no distribution."""
     x = np.empty(lower.size, np.int64)
@@ -148,27 +170,27 @@ def fixed(
         act(pi, pf, x, row)
         total, mass = 0.0, 0.0
         for a in range(actions):
-            if not row[a] >= 0.0:
+            if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
                 return index
             mass += row[a]
             if row[a] > 0.0:
                 count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, strides, values)
+                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, upper, strides, values)
                 total += row[a] * q
-        if abs(mass - 1.0) > 1e-9:
+        if abs(mass - 1.0) > 1e-9 or not np.isfinite(total):
             return index
-        difference = total - values[index]
+        difference = total / mass - values[index]
         out[index] = values[index] + damping * difference
         note(ends, difference)
         next_state(lower, upper, x)
     return np.int64(-1)
 
 
-@kernel(INT(_ACT, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS, FLOATS,
-            INT, INT), allocates=True)  # fmt: skip
+@kernel(INT(_ACT, _ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS,
+            FLOATS, INT, INT), allocates=True)  # fmt: skip
 def chain_rows(
-    act, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, columns, entries, ends, losses, first,
-    last,
+    act, allowed, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, columns, entries, ends,
+    losses, first, last,
 ):  # fmt: skip
     """Write the rows first, ..., last − 1 of P_π, one after the other, and their losses; -1, or a state at fault."""
     x = np.empty(lower.size, np.int64)
@@ -178,24 +200,31 @@ def chain_rows(
     filled = 0
     for index in range(first, last):
         act(pi, pf, x, row)
-        total, mass = 0.0, 0.0
+        total, mass, start = 0.0, 0.0, filled
         for a in range(actions):
-            if not row[a] >= 0.0:
+            if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
                 return index
-            mass += row[a]
             if row[a] > 0.0:
                 total += row[a] * loss(mi, mf, x, a)
-                count = forward(mi, mf, x, a, states, probabilities)
+                count, sum_of_law = forward(mi, mf, x, a, states, probabilities), 0.0
                 for k in range(count):
-                    target = np.int64(0)
-                    for i in range(lower.size):
-                        target += (states[k, i] - lower[i]) * strides[i]
-                    columns[filled] = target
+                    columns[filled] = number_of(states[k], lower, upper, strides)
+                    if columns[filled] < 0:
+                        return index
                     entries[filled] = row[a] * probabilities[k]
+                    sum_of_law += probabilities[k]
                     filled += 1
-        if abs(mass - 1.0) > 1e-9:
+                if abs(sum_of_law - 1.0) > 1e-9:
+                    return index
+                mass += row[a]
+        if abs(mass - 1.0) > 1e-9 or not np.isfinite(total):
             return index
-        losses[index - first] = total
+        whole = 0.0
+        for k in range(start, filled):
+            whole += entries[k]
+        for k in range(start, filled):
+            entries[k] /= whole
+        losses[index - first] = total / mass
         ends[index - first] = filled
         next_state(lower, upper, x)
     return np.int64(-1)
@@ -207,7 +236,7 @@ def pair_rows(
     allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, columns, entries, ends, states_of,
     actions_of, losses, first, last,
 ):  # fmt: skip
-    """Write the rows of P of all pairs of the states first, ..., last − 1, one after the other; the number of pairs."""
+    """Write the rows of P of the pairs of the states first, ..., last − 1; their number, or −1 − a state at fault."""
     x = np.empty(lower.size, np.int64)
     states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
     first_state(lower, upper, first, x)
@@ -216,17 +245,22 @@ def pair_rows(
         for a in range(actions):
             if not allowed(mi, mf, x, a):
                 continue
-            count = forward(mi, mf, x, a, states, probabilities)
+            count, mass = forward(mi, mf, x, a, states, probabilities), 0.0
             for k in range(count):
-                target = np.int64(0)
-                for i in range(lower.size):
-                    target += (states[k, i] - lower[i]) * strides[i]
-                columns[filled] = target
-                entries[filled] = probabilities[k]
-                filled += 1
-            states_of[pairs], actions_of[pairs], losses[pairs] = index, a, loss(mi, mf, x, a)
-            ends[pairs] = filled
+                columns[filled + k] = number_of(states[k], lower, upper, strides)
+                mass += probabilities[k]
+                if columns[filled + k] < 0:
+                    return -1 - index
+            losses[pairs] = loss(mi, mf, x, a)
+            if abs(mass - 1.0) > 1e-9 or not np.isfinite(losses[pairs]):
+                return -1 - index
+            for k in range(count):
+                entries[filled + k] = probabilities[k] / mass
+            filled += count
+            states_of[pairs], actions_of[pairs], ends[pairs] = index, a, filled
             pairs += 1
+        if pairs == 0 or states_of[pairs - 1] != index:
+            return -1 - index
         next_state(lower, upper, x)
     return pairs
 

@@ -16,9 +16,7 @@ import scipy.sparse as sp
 import scipy.sparse.csgraph as graph
 
 from dualplan.errors import ModelError
-from dualplan.exact.operators import Sweeper
-from dualplan.models.contract import vector
-from dualplan.policies.tables import TablePolicy, random_policy
+from dualplan.models.contract import Model, vector
 from dualplan.types import Floats, Ints
 
 MARGIN = 1e-9  # of the values, beyond which a difference is not rounding
@@ -36,18 +34,18 @@ def closed_classes(chain: Any) -> list[Ints]:
     return [order[a:b] for a, b in zip(first, last, strict=True)]
 
 
-def require_one_cost(sweeper: Sweeper, values: Floats) -> None:
-    """Raise if the values prove that the optimal average cost depends on the start."""
-    best = np.zeros(sweeper.states, np.int64)
-    difference = sweeper.optimal(values, best=best).values - values
-    everywhere, _ = sweeper.chain(random_policy(sweeper.model))
-    greedy, _ = sweeper.chain(TablePolicy(sweeper.model, best))
+def require_one_cost(model: Model, everywhere: Any, greedy: Any, difference: Floats, values: Floats) -> None:
+    """Raise if the values prove that the optimal average cost depends on the start.
+
+    `everywhere` is a chain that takes every action, `greedy` the one of the policy that is greedy for the values, and
+    `difference` is L V − V.
+    """
     dearest = max(closed_classes(everywhere), key=lambda states: float(difference[states].min()))
     cheapest = min(closed_classes(greedy), key=lambda states: float(difference[states].max()))
     least, most = float(difference[dearest].min()), float(difference[cheapest].max())
     if least - most > MARGIN * (1 + float(np.abs(values).max())):
-        x, y = (vector(sweeper.model.box.state(int(states[0]))) for states in (dearest, cheapest))
+        x, y = (vector(model.box.state(int(states[0]))) for states in (dearest, cheapest))
         raise ModelError(
-            f"model {sweeper.model.name!r} has several recurrent classes with different optimal average costs, at "
-            f"least {least:.6g} from state {x} and at most {most:.6g} from {y}; use the discounted criterion."
+            f"model {model.name!r} has several recurrent classes with different optimal average costs, at least "
+            f"{least:.6g} from state {x} and at most {most:.6g} from {y}; use the discounted criterion."
         )

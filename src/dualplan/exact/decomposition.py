@@ -11,9 +11,10 @@ the cost; a positive lower bound on that proves that nothing can.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dualplan.criteria import Average, Criterion
 from dualplan.errors import InputError
@@ -42,6 +43,15 @@ class PairSweeper:
         self.model, self.states, self.laziness = pairs.model, pairs.matrix.shape[1], 0.0
         self._first = np.flatnonzero(np.diff(pairs.states, prepend=-1))
 
+    def graphs(self, values: Floats) -> tuple[Any, Any, Floats]:
+        """As `Sweeper.graphs`."""
+        best, out = np.zeros(self.states, np.int64), np.empty(self.states)
+        difference = self.optimal(values, 1.0, best=best, out=out).values - values
+        count, pairs = self.losses.size, self.pairs
+        chosen = best[pairs.states] == pairs.actions
+        every = sp.csr_array((np.ones(count), (pairs.states, np.arange(count))), shape=(self.states, count))
+        return every @ pairs.matrix, sp.csr_array(pairs.matrix[chosen]), difference
+
     def optimal(
         self, values: Floats, gamma: float, *, damping: float = 1.0, best: Ints | None = None, out: Floats
     ) -> Sweep:
@@ -66,8 +76,9 @@ class Priced:
 
 def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answer | None:
     """By mixing policies; None if no policy keeps the limits."""
-    rows, losses = np.reshape(program.rows, (len(program.limits), -1)), program.losses
-    scale = np.array([max(float(np.abs(n).max()), 1e-300) for n, _ in program.measures])
+    losses = program.losses
+    rows = np.reshape(program.rows, (len(program.limits), losses.size))
+    scale = np.ones(len(rows))  # the rows have size 1 already
     prices, feasible = np.zeros(len(scale)), True
     found: list[Priced] = []
     best = (-np.inf, np.zeros(0), prices)  # lower bound, values, multipliers

@@ -25,7 +25,8 @@ Gauss–Seidel                 discounted: a sweep uses the new values of the st
 The first two are slow along a few smooth directions. Every `PERIOD` sweeps they take the combination of the last images
 F(V) of a period whose residual F(V) − V is least (Anderson mixing), unless that made matters worse before.
 
-Bounds are exact up to rounding: about 10⁻¹⁵ times the largest |V|.
+Rounding counts: a computed D is off by at most about ε = `ROUNDING`·2⁻⁵³·(outcomes + 4)·max|V|, and the bounds are
+those of D ∓ ε. So values that have run away give wide bounds, never wrong ones.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ from dualplan.types import Floats, Ints, Json
 
 DAMPING = 0.98  # τ, before laziness is taken into account
 INNER = 20  # sweeps of modified policy iteration between two of L
+ROUNDING = 4.0
 PERIOD, DEPTH = 30, 2  # sweeps between mixings, and how far these look back
+PROGRESS, FARTHEST = 0.95, 1e3  # mixing must narrow the bounds by this factor, and not extrapolate farther than that
 RESTART, RESTARTS, REDUCTION = 30, 20, 1e-3  # GMRES in policy iteration: correction until the residual fell so far
 WARM_UP = 20  # sweeps of value iteration before policy iteration
 STALL, STALLED = 500, 0.9  # look for several recurrent classes if the width fell by less than this in so many sweeps
@@ -137,6 +140,11 @@ def peak_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
+def rounding(largest: float, outcomes: int) -> float:
+    """How far a computed entry of L V − V may be off, for values up to `largest`."""
+    return ROUNDING * 2.0**-53 * (outcomes + 4) * largest
+
+
 @dataclass(eq=False)
 class Search:
     """What all methods share: the operator, the bounds so far, and when to stop."""
@@ -175,22 +183,38 @@ class Search:
 
     def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
         """Take the bounds of a sweep of L; whether to stop."""
-        low, high = sweep.low, sweep.high
+        slack = self.rounding(values)
+        low, high = sweep.low - slack, sweep.high + slack
         if not self.average:
             here = values[self._starts]
             following = float((here + (sweep.values[self._starts] - here) / damping) @ self._weights)
             factor = self.gamma / (1 - self.gamma)
-            low, high = following + factor * low, following + factor * high
+            low, high = following + factor * low - slack, following + factor * high + slack
         return self._note(low, high, values)
 
     def bounded_in_place(self, sweep: Sweep) -> bool:
         """The same for a Gauss–Seidel sweep."""
+        slack = self.rounding(sweep.values)
         following, factor = float(sweep.values[self._starts] @ self._weights), self.gamma / (1 - self.gamma)
-        return self._note(following + factor * min(sweep.low, 0.0), following + factor * max(sweep.high, 0.0))
+        low, high = min(sweep.low - slack, 0.0), max(sweep.high + slack, 0.0)
+        return self._note(following + factor * low - slack, following + factor * high + slack)
+
+    def rounding(self, values: Floats) -> float:
+        """How far a computed entry of D may be off."""
+        largest = max(float(values.max()), -float(values.min()))
+        return rounding(largest, self.sweeper.model.code.max_outcomes)
+
+    def require_one_cost(self, values: Floats) -> None:
+        """Raise if the values prove that the average cost depends on the start."""
+        if self.average:
+            everywhere, greedy, difference = self.sweeper.graphs(values)
+            require_one_cost(self.sweeper.model, everywhere, greedy, difference, values)
 
     def _note(self, low: float, high: float, values: Floats | None = None) -> bool:
         self.sweeps += 1
+        # lower bounds of all sweeps hold, so one above the last upper bound differs from it by rounding only
         self.lower, self.upper = max(self.lower, low), high
+        self.lower = min(self.lower, self.upper)
         if self.progress is not None:
             self.progress(self.sweeps, self.lower, self.upper)
         if self.width <= self.tol or self.sweeps >= self.max_sweeps:
@@ -198,7 +222,7 @@ class Search:
         sweeps, width = self._stall
         if self.average and values is not None and self.sweeps >= sweeps:
             if self.width > STALLED * width:
-                require_one_cost(self.sweeper, values)
+                self.require_one_cost(values)
             self._stall = self.sweeps + STALL, self.width
         return False
 
@@ -237,7 +261,7 @@ class Mixing:
 
     def next(self, start: Floats, image: Floats, width: float) -> Floats:
         """Where the next period starts, given how this one went; takes both arrays over."""
-        if self.mixed and width > self.width:  # the bounds were closer before: go on without for a while, longer each
+        if self.mixed and width > PROGRESS * self.width:  # no good: go on without for a while, longer each time
             self.failures += 1
             self.pause = 2**self.failures
             self.images.clear()
@@ -251,8 +275,11 @@ class Mixing:
         self.residuals.append(np.subtract(image, start, out=start))
         if len(self.images) == 1:
             return image.copy()
+        weights = self._weights()
+        if np.abs(weights).max() > FARTHEST:
+            return image.copy()
         self.mixed = True
-        return self._combine(self._weights())
+        return self._combine(weights)
 
     def _weights(self) -> Floats:
         """w with Σw = 1 and the least ‖Σ w_j r_j‖."""
@@ -276,15 +303,22 @@ def _modified_policy_iteration(search: Search) -> tuple[Floats, Floats]:
 
 def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
     sweeper, best = search.sweeper, np.zeros(search.sweeper.states, np.int64)
-    values = np.zeros(sweeper.states)
-    for _ in range(WARM_UP):  # the greedy policy of V = 0 may be absurd
-        values = sweeper.optimal(values, search.gamma, damping=search.damping).values
-        search.sweeps += 1
+    values, good, width = np.zeros(sweeper.states), np.zeros(sweeper.states), np.inf
+    warm_up = WARM_UP  # the greedy policy of V = 0 may be absurd
     while True:
+        for _ in range(warm_up):
+            values = sweeper.optimal(values, search.gamma, damping=search.damping).values
+            search.sweeps += 1
         sweep = sweeper.optimal(values, search.gamma, best=best)
         if search.bounded(values, sweep, 1.0):
             return values, sweep.values
-        values = _corrected(search, TablePolicy(sweeper.model, best), sweep.values)
+        image = sweep.values - (sweep.values[0] if search.average else 0.0)
+        if warm_up == 0 and not search.width < width:  # equations that have no solution: several recurrent classes
+            search.require_one_cost(good)
+            values, warm_up = good, 2 * WARM_UP
+            continue
+        good, width, warm_up = image, search.width, 0
+        values = _corrected(search, TablePolicy(sweeper.model, best), image)
 
 
 def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:

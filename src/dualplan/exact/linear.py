@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
+from dualplan.errors import ModelError
 from dualplan.types import Floats
 
 DIRECT = 3_000  # equations up to which systems are factorised
@@ -27,9 +28,17 @@ class Solver:
         self.size = int(self.system.shape[0])
         self.direct = self.size <= DIRECT
         if self.size:
-            self.factors: Any = (
-                linear.splu(self.system) if self.direct else linear.spilu(self.system, drop_tol=1e-3, fill_factor=10.0)
-            )
+            try:
+                self.factors: Any = (
+                    linear.splu(self.system)
+                    if self.direct
+                    else linear.spilu(self.system, drop_tol=1e-3, fill_factor=10.0)
+                )
+            except RuntimeError as error:
+                raise ModelError(
+                    "the equations of the chain are singular in floating point: parts of it hardly ever meet; use the "
+                    "discounted criterion, or simulate."
+                ) from error
 
     def solve(self, right: Floats, *, transposed: bool = False) -> Floats:
         """x with A x = right, or Aᵀ x = right."""

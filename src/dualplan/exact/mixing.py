@@ -29,7 +29,10 @@ MOST_DOUBLINGS = 40
 
 @dataclass(frozen=True)
 class Mixing:
-    """`tau` and `constant` hold for all k (infinite if not found); `one_step` is δ(P); the last is a limit only."""
+    """`tau` and `constant` hold for all k (infinite if not found); `one_step` is δ(P).
+
+    `relaxation` is a limit only, and not a number if its computation did not converge.
+    """
 
     tau: float
     constant: float
@@ -42,19 +45,27 @@ def mixing(chain: Any, stationary: Floats) -> Mixing:
     """Measure a chain with one recurrent class."""
     size = chain.shape[0]
     if size > FULL:
-        return Mixing(math.inf, math.inf, 0, None, _relaxation(np.abs(linear.eigs(chain, k=2, which="LM")[0])))
+        return Mixing(math.inf, math.inf, 0, None, _sparse_relaxation(chain))
     power: Floats = chain.toarray()
     one_step = float(cdist(power, power, "cityblock").max()) / 2
-    relaxation = _relaxation(np.abs(np.linalg.eigvals(power)))
+    # similar, and for reversible chains symmetric: eigenvalues of one-sided chains are hard to compute otherwise
+    root = np.sqrt(np.maximum(stationary, 1e-280))
+    relaxation = _relaxation(np.abs(np.linalg.eigvals(power * root[:, None] / root)))
     steps = 1
     for _ in range(MOST_DOUBLINGS):
         contraction = one_step if steps == 1 else min(1.0, float(np.abs(power - stationary).sum(axis=1).max()))
         if contraction <= math.exp(-1):
-            if contraction == 0:  # forgotten at once
-                return Mixing(0.0, 1.0, steps, one_step, relaxation)
+            contraction = max(contraction, 1e-16)  # forgotten altogether: any number will do
             return Mixing(-steps / math.log(contraction), 1 / contraction, steps, one_step, relaxation)
         power, steps = power @ power, 2 * steps
     return Mixing(math.inf, math.inf, steps, one_step, relaxation)
+
+
+def _sparse_relaxation(chain: Any) -> float:
+    try:
+        return _relaxation(np.abs(linear.eigs(chain, k=2, which="LM")[0]))
+    except linear.ArpackNoConvergence:
+        return math.nan
 
 
 def _relaxation(moduli: Floats) -> float:

@@ -16,11 +16,13 @@ import scipy.sparse as sp
 from dualplan._kernels import law_sweep, network_sweep
 from dualplan._kernels import sweep as kernels
 from dualplan._kernels.compiler import Kernel
-from dualplan.errors import MissingError, ModelError, PolicyError
+from dualplan.errors import MissingError, ModelError
 from dualplan.exact.laws import Laws, laws_of
 from dualplan.models.contract import Model, vector
+from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.tables import TablePolicy, random_policy
 from dualplan.simulation import in_parallel
 from dualplan.types import Floats, Ints
 
@@ -141,7 +143,7 @@ class Sweeper:
         """V + τ·(L_π V − V), in `out` if it is given, and the ends of L_π V − V."""
         code, rule = self.model.code, _compiled(policy)
         out = np.empty(self.states) if out is None else out
-        head = (rule.act, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
+        head = (rule.act, code.allowed, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
         return self._sweep(partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy)
 
     def _sweep(
@@ -161,10 +163,7 @@ class Sweeper:
         faults = in_parallel([partial(loop, *piece) for piece in ranges], self.threads)
         for index in faults:
             if index >= 0:
-                x = self.model.box.state(int(index))
-                if policy is not None:
-                    _blame(policy, x)
-                raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={vector(x)}.")
+                _blame(self.model, int(index), policy)
         return Sweep(out, float(ends[:, 0].min()), float(ends[:, 1].max()))
 
     @cached_property
@@ -181,10 +180,18 @@ class Sweeper:
         ends, states, actions, losses = np.zeros(most + 1, np.int64), *np.empty((2, most), np.int64), np.empty(most)
         head = (code.allowed, code.loss, code.forward, *self._data, *self._shape)
         count = kernels.pair_rows(*head, columns, entries, ends[1:], states, actions, losses, 0, self.states)
+        if count < 0:
+            _blame(self.model, -1 - int(count))
         size = int(ends[count])
         matrix = sp.csr_array((entries[:size], columns[:size], ends[: count + 1]), shape=(count, self.states))
         matrix.sum_duplicates()
         return Pairs(self.model, states[:count], actions[:count], matrix, losses[:count])
+
+    def graphs(self, values: Floats) -> tuple[Any, Any, Floats]:
+        """A chain that takes every action, the greedy policy's, and L V − V: what `require_one_cost` asks for."""
+        best = np.zeros(self.states, np.int64)
+        difference = self.optimal(values, best=best).values - values
+        return self.chain(random_policy(self.model))[0], self.chain(TablePolicy(self.model, best))[0], difference
 
     def sums(self, policy: Policy, states: Ints, weights: Floats) -> Floats:
         """What a policy adds to each of the model's `columns` in states of given weights, in expectation."""
@@ -200,14 +207,14 @@ class Sweeper:
         width = code.max_outcomes * len(self.model.actions)
         rows_at_once = max(1, min(self.states, CHAIN_ENTRIES // width))
         columns, entries = np.empty(rows_at_once * width, np.int64), np.empty(rows_at_once * width)
-        head = (rule.act, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
+        head = (rule.act, code.allowed, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
         blocks = []
         for first in range(0, self.states, rows_at_once):
             last = min(first + rows_at_once, self.states)
             ends = np.zeros(last - first + 1, np.int64)
             fault = kernels.chain_rows(*head, columns, entries, ends[1:], losses[first:last], first, last)
             if fault >= 0:
-                _blame(policy, self.model.box.state(int(fault)))
+                _blame(self.model, int(fault), policy)
             size = int(ends[-1])
             block = sp.csr_array(
                 (entries[:size].copy(), columns[:size].copy(), ends), shape=(last - first, self.states)
@@ -230,10 +237,22 @@ def _counts(model: Model) -> Kernel:
     return kernels.no_counts
 
 
-def _blame(policy: Policy, x: Ints) -> NoReturn:
-    """Raise for a policy that is no distribution in x."""
-    policy(x)
-    raise PolicyError(f"policy {policy.name!r} at state {vector(x)} is no distribution.")
+def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:
+    """Raise for the state at which a sweep stopped: what the policy or the model did wrong there."""
+    x = model.box.state(index)
+    may = model.allowed(x)
+    if not may.any():
+        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(x)}.")
+    if policy is not None:
+        policy(x)  # raises, if it is the policy
+    for a in np.flatnonzero(may).tolist():
+        if isinstance(model, EventModel):
+            model.diagnose(x, a)
+        if not np.isfinite(model.loss(x, a)):
+            raise ModelError(f"model {model.name!r}: the loss at x={vector(x)}, a={a} is no finite number.")
+    raise ModelError(
+        f"model {model.name!r}: values at x={vector(x)} are beyond the range of numbers; scale the losses."
+    )
 
 
 def _compiled(policy: Policy) -> PolicyCode:

@@ -23,6 +23,7 @@ import scipy.sparse.csgraph as graph
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import ModelError
 from dualplan.exact.classes import closed_classes
+from dualplan.exact.iteration import rounding
 from dualplan.exact.linear import Solver
 from dualplan.exact.mixing import Mixing, mixing
 from dualplan.exact.operators import Sweeper
@@ -133,10 +134,11 @@ def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
     following = cost + gamma * (chain @ values)
     difference = following - values
     at_start, factor = float(start @ following), gamma / (1 - gamma)
+    slack = _rounding(chain, values) * (1 + 1 / factor)
     residual = float(np.abs(occupancy - start - gamma * (chain.T @ occupancy)).sum())
     return (
-        at_start + factor * float(difference.min()),
-        at_start + factor * float(difference.max()),
+        at_start + factor * (float(difference.min()) - slack),
+        at_start + factor * (float(difference.max()) + slack),
         values,
         occupancy,
         residual,
@@ -157,7 +159,13 @@ def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
     occupancy /= occupancy.sum()
     difference = cost + chain @ values - values
     residual = float(np.abs(chain.T @ occupancy - occupancy).sum())
-    return float(difference.min()), float(difference.max()), values, occupancy, residual
+    slack = _rounding(chain, values)
+    return float(difference.min()) - slack, float(difference.max()) + slack, values, occupancy, residual
+
+
+def _rounding(chain: Any, values: Floats) -> float:
+    """How far ℓ + P V − V may be off, as computed."""
+    return rounding(float(np.abs(values).max()), int(np.diff(chain.indptr).max()))
 
 
 def _start_vector(model: Model, criterion: Criterion, size: int) -> Floats:

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from dualplan.criteria import Criterion, Discounted
 from dualplan.errors import InputError, unknown
 from dualplan.exact.decomposition import Answer, best_response, decompose
-from dualplan.exact.iteration import DAMPING, peak_mb
+from dualplan.exact.iteration import DAMPING, peak_mb, rounding
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.highs import Optimum, minimise
@@ -42,23 +42,23 @@ from dualplan.types import Floats, Json
 FORMS = ("dual", "primal")
 LIGHT = 1e-6  # of the total mass: states below it take their action from the values
 WHOLE = 8_000  # pairs up to which a program is solved whole; beyond, it is decomposed
+RATIOS = 20  # steps towards the least ratio
 POLISHING = 20_000  # sweeps of the values at most
 SLACK = 1e-6  # of a limit, that the evaluated policy may use up
 
 
 @dataclass(frozen=True, eq=False)
 class LimitReport:
-    """What became of a limit: the policy's exact measure, and what relaxing the limit by one would save."""
+    """What became of a limit: the policy's exact measure, the price of the limit, and whether the policy keeps it.
+
+    It does if Σ(n − limit·d)·u is at most `SLACK` times the greatest |n − limit·d| times Σu: rounding in the solver.
+    """
 
     name: str
     at_most: float
     value: float
     multiplier: float
-
-    @property
-    def met(self) -> bool:
-        """Whether the evaluated policy keeps the limit, up to rounding in the solver."""
-        return self.value <= self.at_most + SLACK * max(1.0, abs(self.at_most))
+    met: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,20 +115,22 @@ def solve_lp(
     """The optimum under side constraints, over all pairs of a model that can be enumerated."""
     if form not in FORMS:
         raise unknown("form of the linear program", form, FORMS)
+    if not tol > 0:
+        raise InputError(f"tol must be positive, got {tol!r}.")
     started = time.monotonic()
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
     whole = program.losses.size <= WHOLE
-    answer = program.solve(form, tol) if whole else decompose(program, criterion, tol / 2)
+    answer = program.solve(form, tol) if whole else None
+    if answer is None:  # large, or HiGHS sees no solution: its word is not proof
+        whole, answer = False, decompose(program, criterion, tol / 2)
     if answer is None:
         raise InputError(_which_is_infeasible(program, criterion))
     u, values, multipliers, lower = answer
     policy = program.policy(u, values, multipliers, LIGHT if whole else 0.0)
     evaluation = evaluate_exact(model, policy, criterion, threads=threads)
-    reports = tuple(
-        LimitReport(limit.name, limit.at_most, program.measured(i, evaluation.reached, evaluation.occupancy, policy), w)
-        for i, (limit, w) in enumerate(zip(limits, multipliers.tolist(), strict=True))
-    )
-    upper = max(evaluation.upper, lower)  # a policy that uses up rounding in a limit may cost less
+    reports = program.reports(evaluation.reached, evaluation.occupancy, policy, multipliers)
+    # a policy that uses up rounding in a limit may cost less than the bound; one that breaks a limit bounds nothing
+    upper = max(evaluation.upper, lower) if all(r.met for r in reports) else np.inf
     good = upper - lower <= tol and all(r.met for r in reports)
     status, seconds = Status.SOLVED if good else Status.WIDE, time.monotonic() - started
     return LinearSolution(
@@ -159,7 +161,12 @@ class Program:
         )
         sums = pairs.sums if any(isinstance(limit.measure, str) for limit in limits) else np.zeros((0, 0))
         self.measures = [limit.weights(model, states, pairs.actions, sums) for limit in limits]
-        self.rows = [n - limit.at_most * d for limit, (n, d) in zip(limits, self.measures, strict=True)]
+        for limit, (_, d) in zip(limits, self.measures, strict=True):
+            if d.min() < 0:
+                raise InputError(f"the denominator of the limit on {limit.name!r} is negative somewhere.")
+        rows = [n - limit.at_most * d for limit, (n, d) in zip(limits, self.measures, strict=True)]
+        self.scales = np.array([max(float(np.abs(row).max()), 1e-300) for row in rows])
+        self.rows = [row / scale for row, scale in zip(rows, self.scales, strict=True)]
         self._left_out = int(np.argmax(self.start)) if self.average else -1
 
     @cached_property
@@ -180,12 +187,10 @@ class Program:
         return matrix, np.append(np.zeros(size - 1), 1.0), np.reshape(self.rows, (-1, count))
 
     def solve(self, form: str, tol: float) -> Answer | None:
-        """By HiGHS; None if no occupancy keeps the limits."""
+        """By HiGHS; None if it finds no solution."""
         found, u, y = self._dual() if form == "dual" else self._primal()
-        if not found.found and self._dual()[0].word == "Infeasible":
-            return None
         if not found.found:
-            raise InputError(f"HiGHS stopped without a solution ({found.word}); try losses of another scale.")
+            return None
         values, multipliers = self._potential(y)
         values = self._polished(values, multipliers, tol)
         return u, values, multipliers, self._lower_bound(values, multipliers)
@@ -223,7 +228,9 @@ class Program:
 
     def _lower_bound(self, values: Floats, multipliers: Floats) -> float:
         """Valid for any values and any multipliers that are not negative."""
+        largest = float(np.abs(values).max(initial=0.0))
         least = float(self.shaped(values, multipliers).min())
+        least -= rounding(largest, self.pairs.model.code.max_outcomes)
         return least if self.average else float(self.start @ values) + least / (1 - self.gamma)
 
     def _polished(self, values: Floats, multipliers: Floats, tol: float) -> Floats:
@@ -254,13 +261,25 @@ class Program:
         _choose(table, pairs, ~heavy, self.shaped(values, multipliers))
         return TablePolicy(pairs.model, table, name="optimal")
 
-    def measured(self, i: int, reached: Any, occupancy: Floats, policy: TablePolicy) -> float:
-        """The i-th limited measure of a policy, from its exact occupancy."""
+    def reports(
+        self, reached: Any, occupancy: Floats, policy: TablePolicy, multipliers: Floats
+    ) -> tuple[LimitReport, ...]:
+        """What became of the limits under a policy, from its exact occupancy."""
         mu = np.zeros(self.start.size)
         mu[reached] = occupancy
         u = mu[self.pairs.states] * policy.table[self.pairs.states, self.pairs.actions]
-        n, d = self.measures[i]
-        return float(n @ u) / float(d @ u)
+        met = [float(row @ u) <= SLACK * float(u.sum()) for row in self.rows]
+        values = [_ratio(n, d, u) for n, d in self.measures]
+        prices = (multipliers / self.scales).tolist()
+        return tuple(
+            LimitReport(limit.name, limit.at_most, *rest)
+            for limit, *rest in zip(self.limits, values, prices, met, strict=True)
+        )
+
+
+def _ratio(n: Floats, d: Floats, u: Floats) -> float:
+    bottom = float(d @ u)
+    return float(n @ u) / bottom if bottom != 0 else float("nan")
 
 
 def _choose(table: Floats, pairs: Pairs, where: Any, scores: Floats) -> None:
@@ -275,11 +294,22 @@ def _which_is_infeasible(program: Program, criterion: Criterion | None) -> str:
     """Say which limit cannot be kept, and how far its measure can be brought down."""
     name = program.pairs.model.name
     for limit, row, (n, d) in zip(program.limits, program.rows, program.measures, strict=True):
-        priced = best_response(program.pairs, row, criterion, SLACK * max(1e-300, float(np.abs(row).max())))
-        if priced.lower > 0:
-            least = float(n @ priced.occupancy) / float(d @ priced.occupancy)
+        if best_response(program.pairs, row, criterion, SLACK).lower > 0:
             return (
-                f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the nearest has {least:.6g}."
+                f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the nearest has "
+                f"{_least(program.pairs, criterion, n, d):.6g}."
             )
     names = ", ".join(f"{limit.name} <= {limit.at_most:g}" for limit in program.limits)
     return f"no policy of {name!r} keeps all of these limits together: {names}; relax one of them."
+
+
+def _least(pairs: Pairs, criterion: Criterion | None, n: Floats, d: Floats) -> float:
+    """The least ratio of n to d that a policy can have: minimise n − ratio·d, take the ratio it has (Dinkelbach)."""
+    scale, ratio = max(float(np.abs(n).max()), 1e-300), float("nan")
+    u = best_response(pairs, n / scale, criterion, SLACK).occupancy
+    for _ in range(RATIOS):
+        before, ratio = ratio, _ratio(n, d, u)
+        if not np.isfinite(ratio) or abs(ratio - before) <= SLACK * abs(ratio):
+            break
+        u = best_response(pairs, (n - ratio * d) / scale, criterion, SLACK).occupancy
+    return ratio
