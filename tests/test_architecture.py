@@ -18,6 +18,7 @@ ALLOWED = {
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
     "features": {"_kernels", "criteria", "exact", "features", "models", "policies"},
     "surrogate": {"_kernels", "criteria", "features", "simulation"},
+    "solvers": {"_kernels", "features", "highs", "policies", "solvers", "surrogate"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},

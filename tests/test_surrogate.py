@@ -7,11 +7,20 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 import dualplan as dp
 from bank import matrix
 from dualplan import features as families
+from dualplan.solvers import (
+    MixturePolicy,
+    solve_adaptive,
+    solve_by_theory,
+    solve_listed,
+    solve_sampled,
+    solve_subgradient,
+    theory,
+)
 from dualplan.surrogate import DualALP
 
 CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]
@@ -212,6 +221,132 @@ def test_projection_is_the_nearest_point(seed, scale, stretch):
     for _ in range(20):
         other = problem.project(rng.normal(size=len(features)) * 10 ** rng.uniform(-2, 2))
         assert (theta - near) @ (other - near) <= 1e-9 * scale
+
+
+@pytest.mark.parametrize("penalty", [4.0, (30.0, 60.0), 300.0])
+@pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
+def test_the_program_over_all_constraints_is_the_one_written_out(net, mixed, criterion, penalty):
+    """Against the primal form in dense matrices, by SciPy; the potential is capped by H and prices the flow."""
+    problem, phi = DualALP(net, mixed, criterion, radius=500.0), dense(mixed)
+    flow, alpha = dense_flow(net, criterion, phi)
+    on_negative, on_flow = penalty if isinstance(penalty, tuple) else (penalty, penalty)
+    d, pairs, states = len(mixed), len(phi), len(flow)
+    # θ, s >= −Φθ, p − n = Fθ − α
+    costs = np.concatenate([phi.T @ matrix(net)[1].ravel(), np.full(pairs, on_negative), np.full(2 * states, on_flow)])
+    upper = np.hstack([-phi, -np.eye(pairs), np.zeros((pairs, 2 * states))])
+    equal = np.block([
+        [flow, np.zeros((states, pairs)), -np.eye(states), np.eye(states)],
+        [np.ones((1, d)), np.zeros((1, pairs + 2 * states))],
+    ])  # fmt: skip
+    bounds = [(-500, 500)] * d + [(0, None)] * (pairs + 2 * states)
+    right = np.append(alpha, problem.mass)
+    truth = optimize.linprog(costs, upper, np.zeros(pairs), equal, right, bounds).fun
+    found = solve_listed(problem, penalty)
+    assert found.value == pytest.approx(truth, rel=1e-6, abs=1e-6)
+    if found.status is dp.Status.SOLVED:
+        assert found.parts.total == pytest.approx(truth, rel=1e-5, abs=1e-5)
+        assert found.theta.sum() == pytest.approx(problem.mass, abs=1e-6)
+    assert np.abs(found.potential).max() <= on_flow * (1 + 1e-9)
+
+
+def test_a_sampled_program_comes_close(net, mixed):
+    problem = DualALP(net, mixed, dp.Discounted(0.9), radius=500.0)
+    listed, best = problem.enumerate(), solve_listed(problem, 50.0)
+    assert best.value < 0.98 * min(problem.value(problem.mass * row, 50.0, listed).total for row in np.eye(len(mixed)))
+    sampled = solve_sampled(problem, 50.0, samples=20_000, seed=1)
+    assert best.value - 1e-6 <= problem.value(sampled.theta, 50.0, listed).total <= 1.01 * best.value
+
+
+@pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
+def test_the_papers_steps_are_those_of_a_plain_loop(net, mixed, criterion):
+    """Fifty steps of batches of three, with a schedule, against NumPy on the same constraints."""
+    problem = DualALP(net, mixed, criterion, radius=1.5 * (1 if criterion == dp.Average() else 10))
+    found = solve_subgradient(problem, (2.0, 3.0), steps=50, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8)
+    theta, total = problem.project(np.zeros(len(mixed))), np.zeros(len(mixed))
+    for t in range(50):
+        total += theta
+        batch = problem.draw(3, seed=8, first=3 * t)
+        theta = problem.project(theta - 0.02 / (1 + t) * problem.subgradient(theta, (2.0, 3.0), batch))
+    assert found.theta == pytest.approx(total / 50, abs=1e-10)
+    assert found.samples == 150
+
+
+@pytest.mark.parametrize(("criterion", "penalty"), [(dp.Average(), 8.0), (dp.Discounted(0.9), 15.0)], ids=str)
+def test_the_adaptive_method_comes_within_five_percent(net, mixed, criterion, penalty):
+    problem = DualALP(net, mixed, criterion, radius=500.0)
+    listed, best = problem.enumerate(), solve_listed(problem, penalty)
+    assert best.status is dp.Status.SOLVED
+    found = solve_adaptive(problem, penalty, samples=1_000_000, seed=2)
+    total = problem.value(found.theta, penalty, listed).total
+    assert best.value - 1e-6 <= total <= best.value + 0.05 * abs(best.value)
+    assert abs(found.parts.flow - problem.value(found.theta, penalty, listed).flow) <= 5 * found.parts.flow_error + 1e-9
+    again = solve_adaptive(problem, penalty, samples=40_000, seed=2, threads=1)
+    assert (again.theta == solve_adaptive(problem, penalty, samples=40_000, seed=2, threads=2).theta).all()
+
+
+def test_the_theorems_bound_holds_where_it_can_be_run():
+    """Two states, two features: T and η of the corrected theorem, 20 seeds; each within ε of the minimum (δ = 1e-4)."""
+    model = dp.TabularModel([np.array([[0.5, 0.5], [0.5, 0.5]])], [[0.0], [1.0]])
+    features = families.table(model, np.array([[1.0, 0.2], [0.0, 0.8]]))
+    problem = DualALP(model, features, radius=1.5)
+    asked = theory(problem, 0.5, epsilon=2.0, delta=1e-4)
+    assert asked.gradient == pytest.approx(np.hypot(0.0, 0.8) + 0.5 * 2 + 0.5 * 4)
+    assert asked.steps == pytest.approx((1.5 * asked.gradient / 2.0 * (1 + 4 * np.sqrt(2 * np.log(1e4)))) ** 2)
+    assert asked.step_size == pytest.approx(1.5 / (asked.gradient * np.sqrt(asked.steps)))
+    best, listed = solve_listed(problem, 0.5), problem.enumerate()
+    for seed in range(20):
+        found = solve_by_theory(problem, 0.5, epsilon=2.0, delta=1e-4, seed=seed)
+        assert problem.value(found.theta, 0.5, listed).total <= best.value + 2.0
+    with pytest.raises(dp.InputError, match=r"asks for .* steps .*more than the budget of 1,000; use solve_adaptive"):
+        solve_by_theory(problem, 0.5, epsilon=0.01, delta=0.05, budget=1_000)
+    with pytest.raises(dp.InputError, match="epsilon must be positive and delta between 0 and 1"):
+        theory(problem, 0.5, epsilon=0.1, delta=1.5)
+
+
+def test_the_policy_of_weights_is_the_positive_part_of_the_mixture(net, mixed):
+    """In every state, against the dense matrix; and the fallback where there is no positive part."""
+    rng = np.random.default_rng(7)
+    theta = rng.normal(size=len(mixed)) * (rng.random(len(mixed)) < 0.3)
+    theta[:2] = 0.0
+    u = np.maximum(dense(mixed) @ theta, 0.0).reshape(-1, 4)
+    policy = MixturePolicy(mixed, theta, fallback=net.policy("lbfs"))
+    empty = u.sum(axis=1) == 0
+    assert 0 < empty.sum() < len(u)
+    for i in range(net.box.count):
+        x = net.box.state(i)
+        expected = net.policy("lbfs")(x) if empty[i] else u[i] / u[i].sum()
+        assert policy(x) == pytest.approx(expected, abs=1e-12)
+    uniform = MixturePolicy(mixed, theta)
+    assert uniform(net.box.state(int(np.flatnonzero(empty)[0]))) == pytest.approx(0.25)
+    alone = MixturePolicy(mixed, np.eye(len(mixed))[1])  # the occupancy of LBFS is that of LBFS
+    assert dp.evaluate_exact(net, alone).cost == pytest.approx(
+        dp.evaluate_exact(net, net.policy("lbfs")).cost, abs=1e-9
+    )
+    assert policy.digest != uniform.digest != alone.digest
+
+
+def test_an_exact_penalty_is_never_worse_than_the_better_part(net):
+    """Policy-switch tiles of LONGER and LBFS; H above half the span of the biases. Both occupancies are mixtures.
+
+    A smaller H need not be safe: at H = 20 the policy costs 3.08, LBFS 2.71.
+    """
+    lbfs, longer = net.policy("lbfs"), net.policy("longer")
+    cuts = [[(0, 0), (1, 2)]] * 4
+    switch = families.concat(*(families.tiles(net, p, cuts, choices=[lbfs, longer]) for p in (lbfs, longer)))
+    parts = [dp.evaluate_exact(net, p) for p in (lbfs, longer)]
+    problem = DualALP(net, switch, radius=50.0)
+    solution = solve_listed(problem, max(p.span for p in parts))
+    better = min(p.cost for p in parts)
+    assert solution.value <= better + 1e-6
+    cost = dp.evaluate_exact(net, MixturePolicy(switch, solution.theta, fallback=lbfs)).cost
+    assert dp.solve_exact(net, tol=1e-6).lower <= cost <= better + 1e-5
+
+
+def test_a_minimum_that_runs_away_says_so(net, mixed):
+    """H = .1 pays for leaving the simplex: the cube of radius S stops it, and the ball would sooner."""
+    found = solve_listed(DualALP(net, mixed, radius=10.0), 0.1)
+    assert found.status is dp.Status.RADIUS
+    assert np.linalg.norm(found.theta) > 10.0
 
 
 def test_the_papers_features_have_their_count():

@@ -3,7 +3,7 @@
 The flow, one plain object an arrow: model -> policy -> evaluation.
 """
 
-from dualplan import policies
+from dualplan import features, policies
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
@@ -21,6 +21,7 @@ from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
 from dualplan.status import Status
+from dualplan.surrogate import DualALP
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "CheckReport",
     "Comparison",
     "Discounted",
+    "DualALP",
     "DualplanError",
     "Evaluation",
     "EventModel",
@@ -55,6 +57,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_exact",
+    "features",
     "load",
     "policies",
     "solve_exact",

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.compiler import helper
+from dualplan._kernels.compiler import allocating_helper, helper
 from dualplan._kernels.philox import uniform
 
 TABLE, BOXES, BANDS = range(3)
@@ -191,3 +191,21 @@ def draw_of(ints, floats, j, rng, x):
     if kind == BOXES:
         return boxes_draw(ints, o, j - first, rng, x)
     return bands_draw(ints, floats, o, f, j - first, rng, x)
+
+
+@allocating_helper
+def mixture_at(ints, floats, theta, x, out):
+    """Write [u(x,·)]₊ with u = Φθ, normalised, to out; whether there is any."""
+    indices, values = np.empty(theta.size, np.int64), np.empty(theta.size, np.float64)
+    total = 0.0
+    for a in range(out.size):
+        u = 0.0
+        for k in range(row_of(ints, floats, x, a, indices, values)):
+            u += values[k] * theta[indices[k]]
+        out[a] = max(u, 0.0)
+        total += out[a]
+    if not total > 0.0:
+        return False
+    for a in range(out.size):
+        out[a] /= total
+    return True

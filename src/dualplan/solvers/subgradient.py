@@ -1,0 +1,188 @@
+"""Projected stochastic subgradient methods on the surrogate.
+
+*The paper's*: θ ← Π_Θ(θ − η·g) from the projection of 0, and the average of the iterates. With G = ‖Φᵀℓ‖ + H_neg·C1 +
+H_flow·C2, which bounds every subgradient estimate, and the constant step η = S/(G√T), with probability 1 − δ
+
+    c(θ̂) − min c  <=  (S·G/√T)·(1 + 4√(2 ln(1/δ))),        so        T = (S·G/ε)²·(1 + 4√(2 ln(1/δ)))²
+
+steps suffice for ε. (The paper prints η = G·S/√T, which its proof does not use, and a deviation term without G, which
+is false: by Azuma's inequality the noise enters through its bound.) This T is astronomical for most problems of any
+interest; it is computed, and refused when it exceeds the budget.
+
+*Adaptive*: a step size for each weight, as far as it has come over the root of the sum of its squared subgradients (in
+the manner of AdaGrad with distances over gradients), from the best single feature, and the average of the second half.
+Nothing need be tuned.
+
+Constraints are drawn on all cores, chunk by chunk; the steps then follow one another in one compiled loop. The value of
+a solution is estimated on fresh constraints, never on those it was found with.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualplan._kernels import subgradient as kernels
+from dualplan.errors import InputError
+from dualplan.status import Status
+from dualplan.surrogate import Constraints, DualALP, Value, penalties
+from dualplan.types import Floats
+
+CHUNK = 200_000  # samples drawn at once
+FRESH = 200_000  # samples that judge the result
+FIRST_REACH = 1e-3  # of M/√d, the distance each weight counts as having come at the start
+
+Penalty = float | tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Theory:
+    """What the corrected theorem asks for: the bound G on subgradients, the number of steps T and the step size."""
+
+    gradient: float
+    steps: float
+    step_size: float
+
+
+@dataclass(frozen=True, eq=False)
+class SubgradientSolution:
+    """Weights, and the surrogate at them on fresh constraints."""
+
+    theta: Floats
+    parts: Value
+    status: Status
+    samples: int
+    seed: int
+    seconds: float
+
+
+def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) -> Theory:
+    """The steps after which the paper's method is within ε of the minimum with probability 1 − δ."""
+    if not epsilon > 0 or not 0 < delta < 1:
+        raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+    on_negative, on_flow = penalties(penalty)
+    c1, c2 = problem.constants
+    gradient = float(np.linalg.norm(problem.losses)) + on_negative * c1 + on_flow * c2
+    steps = (problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))) ** 2
+    return Theory(gradient, steps, problem.radius / (gradient * math.sqrt(steps)))
+
+
+def solve_by_theory(
+    problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float, budget: int = 10_000_000, seed: int = 0
+) -> SubgradientSolution:
+    """The paper's method with the step and the number of steps of the theorem, if they are within the budget."""
+    asked = theory(problem, penalty, epsilon=epsilon, delta=delta)
+    if asked.steps > budget:
+        raise InputError(
+            f"the theorem asks for {asked.steps:.3g} steps (G = {asked.gradient:.3g}, S = {problem.radius:.3g}), more "
+            f"than the budget of {budget:,}; use solve_adaptive, or solve_subgradient with a step size of your own."
+        )
+    return solve_subgradient(problem, penalty, steps=math.ceil(asked.steps), step_size=asked.step_size, seed=seed)
+
+
+def solve_subgradient(
+    problem: DualALP,
+    penalty: Penalty,
+    *,
+    steps: int,
+    step_size: float | Callable[[int], float],
+    batch: int = 1,
+    seed: int = 0,
+    threads: int | None = None,
+) -> SubgradientSolution:
+    """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own."""
+    if steps < 1 or batch < 1:
+        raise InputError(f"steps and batch must be positive, got {steps!r} and {batch!r}.")
+    started = time.monotonic()
+    theta = problem.project(np.zeros(len(problem.features)))
+    total, gradient, done = np.zeros_like(theta), np.empty_like(theta), 0
+    while done < steps:
+        count = min(max(CHUNK // batch, 1), steps - done)
+        sizes = np.array([step_size(t) if callable(step_size) else step_size for t in range(done, done + count)])
+        rows = problem.draw(count * batch, seed=seed, first=done * batch, threads=threads)
+        kernels.plain(
+            *_arrays(problem, rows),
+            *penalties(penalty),
+            batch,
+            problem.mass,
+            problem.radius,
+            sizes,
+            theta,
+            total,
+            gradient,
+        )
+        done += count
+    return _judged(problem, penalty, total / steps, steps * batch, seed, started, threads)
+
+
+def solve_adaptive(
+    problem: DualALP,
+    penalty: Penalty,
+    *,
+    samples: int = 2_000_000,
+    batch: int = 10,
+    seed: int = 0,
+    threads: int | None = None,
+) -> SubgradientSolution:
+    """The adaptive method; `samples` of each kind of constraint are its budget."""
+    if samples < 2 * batch or batch < 1:
+        raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
+    started, d = time.monotonic(), len(problem.features)
+    chunk = max(batch, min(CHUNK, samples // 2) // batch * batch)
+    rows = problem.draw(chunk, seed=seed, threads=threads)
+    origin = _best_single(problem, penalty, rows)
+    theta, squares, gradient = origin.copy(), np.zeros(d), np.empty(d)
+    reach = np.full(d, FIRST_REACH * problem.mass / np.sqrt(d))
+    total, weights, done = np.zeros(d), np.zeros(1), 0
+    while done < samples:
+        if done >= samples // 2 > done - chunk:  # the average forgets the first half
+            total, weights = np.zeros(d), np.zeros(1)
+        kernels.adaptive(
+            *_arrays(problem, rows), *penalties(penalty), batch, rows.masses.size // batch, problem.mass,
+            problem.radius, theta, origin, reach, squares, total, weights, gradient,
+        )  # fmt: skip
+        done += chunk
+        if done < samples:
+            rows = problem.draw(chunk, seed=seed, first=done, threads=threads)
+    return _judged(problem, penalty, total / weights[0], done, seed, started, threads)
+
+
+def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
+    count = rows.masses.size
+    return (
+        problem.losses,
+        rows.pairs.indptr.astype(np.int64), rows.pairs.indices.astype(np.int64), rows.pairs.data,
+        rows.pair_weights * count,
+        rows.flows.indptr.astype(np.int64), rows.flows.indices.astype(np.int64), rows.flows.data,
+        rows.flow_weights * count,
+        rows.masses,
+    )  # fmt: skip
+
+
+def _best_single(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
+    """All mass on the feature with the least surrogate, as estimated; a single feature is nowhere negative."""
+    flows = rows.flows.tocsc()
+    base = float(np.abs(rows.masses) @ rows.flow_weights)  # |0 − α| of the rows that a feature does not touch
+    values = np.empty(len(problem.features))
+    for j in range(values.size):
+        entries = slice(flows.indptr[j], flows.indptr[j + 1])
+        touched = flows.indices[entries]
+        with_it = np.abs(problem.mass * flows.data[entries] - rows.masses[touched]) - np.abs(rows.masses[touched])
+        values[j] = base + float(with_it @ rows.flow_weights[touched])
+    best = int(np.argmin(problem.mass * problem.losses + penalties(penalty)[1] * values))
+    theta = np.zeros(values.size)
+    theta[best] = problem.mass
+    return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
+
+
+def _judged(
+    problem: DualALP, penalty: Penalty, theta: Floats, samples: int, seed: int, started: float, threads: int | None
+) -> SubgradientSolution:
+    fresh = problem.draw(FRESH, seed=seed, first=samples, threads=threads)
+    parts = problem.value(theta, penalty, fresh)
+    return SubgradientSolution(theta, parts, Status.COMPLETED, samples, seed, time.monotonic() - started)
