@@ -287,3 +287,20 @@ def test_the_installed_command_runs():
     done = subprocess.run([command, "check", "no-such-model"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("dualplan: unknown model 'no-such-model'")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("evaluate forest -p random --method exact --steps 5", "no steps and no interval"),
+        ("evaluate forest -p random --method exact --out runs", "no run to save"),
+        ("evaluate forest -p random --mixing", "--mixing needs --method exact"),
+        ("exact forest --method dual-lp --max-sweeps 9", "not for linear programs"),
+        ("exact forest --method value-iteration --limit loss<=1", "--limit works with --method dual-lp or primal-lp"),
+        ("exact forest --method simplex", "unknown exact method 'simplex'"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(command, words, run):
+    status, _, err = run(*command.split())
+    assert status == 2
+    assert words in err

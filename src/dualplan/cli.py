@@ -44,6 +44,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Mark
 err = Console(stderr=True)
 LINEAR = tuple(f"{form}-lp" for form in FORMS)
 EXACT_METHODS = (*ITERATIONS, *LINEAR)
+STEPS, SWEEPS = 20_000_000, 200_000  # budgets, unless others are given
 PROGRESS_AFTER = 2.0  # seconds
 
 ModelArgument = Annotated[str, typer.Argument(help="an instance name, FILE.toml, or FILE.py:OBJECT", metavar="MODEL")]
@@ -103,7 +104,7 @@ def evaluate(
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
     method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = 20_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = STEPS,
     half_width: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
     relative: Annotated[float | None, typer.Option(help="the same, as a fraction of the cost")] = None,
     confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
@@ -122,8 +123,9 @@ def evaluate(
     loaded = _load(model, settings)
     chosen = [_policy(loaded, name) for name in policy]
     if method == "exact":
-        if out is not None or resume or half_width is not None or relative is not None or confidence != 0.95:
-            raise InputError("--method exact has no run to save and no interval to choose; leave such options out.")
+        changed = (out, resume, half_width, relative, confidence, steps) != (None, False, None, None, 0.95, STEPS)
+        if changed:
+            raise InputError("--method exact has no run to save, no steps and no interval; leave such options out.")
         _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, mixing, as_json)
         return
     if mixing:
@@ -157,7 +159,7 @@ def exact(
         typer.Option(help="a side constraint on a measure (linear programs)", metavar="MEASURE<=NUMBER"),
     ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
-    max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = 200_000,
+    max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = SWEEPS,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -166,6 +168,8 @@ def exact(
     if method is not None and method not in EXACT_METHODS:
         raise unknown("exact method", method, EXACT_METHODS)
     if method in LINEAR or (limit and method is None):
+        if max_sweeps != SWEEPS:
+            raise InputError("--max-sweeps is for the methods that sweep, not for linear programs.")
         form, limits = (method or LINEAR[0]).removesuffix("-lp"), [Limit.parse(text) for text in limit or []]
         result = solve_lp(loaded, chosen, limits=limits, form=form, tol=tol, threads=threads).to_json()
     elif limit:

@@ -4,7 +4,7 @@ The occupancies are the convex hull of those of deterministic policies. A *maste
 far, min Σ θ_k ℓᵀu_k subject to the limits on Σ θ_k u_k; its multipliers w price the limits, and value iteration finds
 the best policy for ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i), which enters the mixture. Its certified lower bound is one for the
 limited problem as well, whatever w >= 0 is, and the mixture is an upper bound: when they meet, it is done. If no
-mixture keeps the limits yet, the master minimises the sum of the excesses, each in units of its own size, instead of
+mixture keeps the limits yet, the master minimises the sum of the excesses, each of them scaled to size 1, instead of
 the cost; a positive lower bound on that proves that nothing can.
 """
 
@@ -78,8 +78,7 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
     """By mixing policies; None if no policy keeps the limits."""
     losses = program.losses
     rows = np.reshape(program.rows, (len(program.limits), losses.size))
-    scale = np.ones(len(rows))  # the rows have size 1 already
-    prices, feasible = np.zeros(len(scale)), True
+    prices, feasible = np.zeros(len(rows)), True
     found: list[Priced] = []
     best = (-np.inf, np.zeros(0), prices)  # lower bound, values, multipliers
     for _ in range(MOST_POLICIES):
@@ -93,7 +92,7 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
             return None
         costs = np.array([losses @ p.occupancy for p in found])
         excess = np.array([rows @ p.occupancy for p in found]).T
-        mixture, prices, feasible = _master(costs, excess, scale)
+        mixture, prices, feasible = _master(costs, excess)
         upper = float(costs @ mixture)
         if feasible and upper - best[0] <= tol:
             u = np.sum([t * p.occupancy for t, p in zip(mixture, found, strict=True)], axis=0)
@@ -120,16 +119,16 @@ def _occupancy(pairs: Pairs, model: Model, actions: Ints, criterion: Criterion |
     return np.where(actions[pairs.states] == pairs.actions, mu[pairs.states], 0.0)
 
 
-def _master(costs: Floats, excess: Floats, scale: Floats) -> tuple[Floats, Floats, bool]:
+def _master(costs: Floats, excess: Floats) -> tuple[Floats, Floats, bool]:
     """The best mixture, the prices of the limits, and whether it keeps them."""
-    count, limits = costs.size, scale.size
+    count, limits = costs.size, excess.shape[0]
     once = np.append(np.ones(count), np.zeros(limits))
-    matrix = np.vstack([once, np.hstack([excess / scale[:, None], -np.eye(limits)])])
+    matrix = np.vstack([once, np.hstack([excess, -np.eye(limits)])])
     rows = np.append(1.0, np.full(limits, -np.inf)), np.append(1.0, np.zeros(limits))
     # first with excess at no price but forbidden, then with the excess as the goal
     for goal, most in ((np.append(costs, np.zeros(limits)), 0.0), (1 - once, np.inf)):
         columns = np.zeros(count + limits), np.append(np.full(count, np.inf), np.full(limits, most))
         answer = minimise(goal, matrix, rows, columns)
         if answer.found:
-            return answer.x[:count], np.maximum(-answer.y[1:], 0.0) / scale, most == 0.0
+            return answer.x[:count], np.maximum(-answer.y[1:], 0.0), most == 0.0
     raise InputError(f"HiGHS stopped without a mixture ({answer.word}); try limits of another scale.")
