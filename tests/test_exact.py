@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import splu
 
 import dualplan as dp
 from bank import (
@@ -479,3 +480,35 @@ def test_mistakes(call, words):
     with pytest.raises(dp.InputError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_a_large_chain_has_its_product_form():
+    """Two queues that do not know of each other, loads .95 and 1.05, 40,401 states: truncated geometric laws.
+
+    Too large to be factorised, and so slow to mix that a bad preconditioner would not do.
+    """
+    lengths = []
+    classes = [dp.QueueClass(str(i), f"S{i}", 0.2, 0.2 * rho, 200) for i, rho in enumerate((0.95, 1.05))]
+    net = dp.QueueingNetwork(classes)
+    result = dp.evaluate_exact(net, net.policy("longer"))
+    joint = np.ones(1)
+    for rho in (0.95, 1.05):
+        law = rho ** np.arange(201)
+        law /= law.sum()
+        lengths.append(law @ np.arange(201))
+        joint = np.outer(joint, law).ravel()
+    assert result.status is dp.Status.SOLVED
+    assert result.lower <= sum(lengths) <= result.upper
+    assert result.occupancy == pytest.approx(joint, abs=1e-12)
+    assert [result.measures["length 0"], result.measures["length 1"]] == pytest.approx(lengths, abs=1e-8)
+
+
+def test_discounted_values_of_a_large_chain_solve_their_equation():
+    net = dp.load("four-queue", buffers=8)
+    result = dp.evaluate_exact(net, net.policy("longer"), dp.Discounted(0.999))
+    transition, losses = Sweeper(net).chain(net.policy("longer"))
+    inside, cost = transition[result.reached][:, result.reached], losses[result.reached]
+    exact = splu(sp.csc_array(sp.eye_array(cost.size) - 0.999 * inside)).solve(cost)
+    assert result.reached.size > 3_000
+    assert result.values == pytest.approx(exact, rel=1e-9)
+    assert result.lower - 1e-9 <= exact[0] <= result.upper + 1e-9

@@ -300,6 +300,26 @@ def policy_sums(act, loss, counts, mi, mf, pi, pf, lower, upper, actions, states
                     out[i] += weights[k] * row[a] * sums[i]
 
 
+@kernel(types.void(_ACT, INTS, FLOATS, INTS, INTS, INTS, ROWS), allocates=True)
+def policy_rows(act, pi, pf, lower, upper, states_of, out):
+    """π(·|x) of each state, in a row of its own."""
+    x = np.empty(lower.size, np.int64)
+    for k in range(states_of.size):
+        first_state(lower, upper, states_of[k], x)
+        act(pi, pf, x, out[k])
+
+
+@kernel(types.void(_ALLOWED, _LOSS, INTS, FLOATS, INTS, INTS, ROWS), allocates=True)
+def all_losses(allowed, loss, mi, mf, lower, upper, out):
+    """ℓ(x, a) of all states, one a row; not a number where the action is not allowed."""
+    x = np.empty(lower.size, np.int64)
+    first_state(lower, upper, np.int64(0), x)
+    for k in range(out.shape[0]):
+        for a in range(out.shape[1]):
+            out[k, a] = loss(mi, mf, x, a) if allowed(mi, mf, x, a) else np.nan
+        next_state(lower, upper, x)
+
+
 @kernel(COUNTS)
 def no_counts(mi, mf, x, a, out):
     return

@@ -1,6 +1,6 @@
 """Linear systems of chains: I − γP, or I − P without the row and column of a recurrent state, both M-matrices.
 
-Small systems are factorised. Large ones are solved by GMRES, preconditioned with an incomplete factorisation. A
+Small systems are factorised. Large ones are solved by GMRES, preconditioned with a multigrid (`multigrid.py`). A
 solution need not be perfect: the bounds that are computed from it hold whatever it is.
 """
 
@@ -13,26 +13,28 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
 from dualplan.errors import ModelError
+from dualplan.exact.multigrid import SMALL, Multigrid
 from dualplan.types import Floats
 
-DIRECT = 3_000  # equations up to which systems are factorised
 TOLERANCE = 1e-12
-RESTART, RESTARTS = 60, 60
+RESTART, RESTARTS = 60, 10
+ROUGH, ROUNDS = 15, 4  # steps with one estimate of the weights, and how often they are renewed
+FLOOR = 1e-12  # of the largest weight
 
 
 class Solver:
     """Solves A x = b and Aᵀ x = b for one sparse matrix A."""
 
     def __init__(self, system: Any) -> None:
-        self.system = sp.csc_array(system)
+        self.system = sp.csr_array(system)
         self.size = int(self.system.shape[0])
-        self.direct = self.size <= DIRECT
+        self.direct = self.size <= SMALL
         if self.size:
             try:
                 self.factors: Any = (
-                    linear.splu(self.system)
+                    linear.splu(sp.csc_array(self.system))
                     if self.direct
-                    else linear.spilu(self.system, drop_tol=1e-3, fill_factor=10.0)
+                    else Multigrid(self.system, np.ones(self.size))
                 )
             except RuntimeError as error:
                 raise ModelError(
@@ -44,11 +46,24 @@ class Solver:
         """x with A x = right, or Aᵀ x = right."""
         if self.size == 0:
             return np.zeros(0)
-        way = "T" if transposed else "N"
         if self.direct:
-            return np.asarray(self.factors.solve(right, way))
+            return np.asarray(self.factors.solve(right, "T" if transposed else "N"))
+        return self._gmres(right, transposed, np.zeros(self.size), RESTART, RESTARTS)
+
+    def occupancy(self, right: Floats) -> Floats:
+        """x with Aᵀ x = right >= 0, how often states are visited; from then on it serves to solve other systems."""
+        if self.direct:
+            return self.solve(right, transposed=True)
+        x = np.zeros(self.size)
+        for _ in range(ROUNDS):
+            x = self._gmres(right, True, x, ROUGH, 1)
+            self.factors = Multigrid(self.system, np.maximum(np.abs(x), FLOOR * float(np.abs(x).max())))
+        return self._gmres(right, True, x, RESTART, RESTARTS)
+
+    def _gmres(self, right: Floats, transposed: bool, start: Floats, restart: int, restarts: int) -> Floats:
         shape = (self.size, self.size)
-        guess = linear.LinearOperator(shape, matvec=lambda b: self.factors.solve(b, way), dtype=np.float64)
+        cycle = self.factors.apply_transposed if transposed else self.factors.apply
+        guess = linear.LinearOperator(shape, matvec=cycle, dtype=np.float64)
         matrix = self.system.T if transposed else self.system
-        x, _ = linear.gmres(matrix, right, M=guess, rtol=TOLERANCE, restart=RESTART, maxiter=RESTARTS)
+        x, _ = linear.gmres(matrix, right, x0=start, M=guess, rtol=TOLERANCE, restart=restart, maxiter=restarts)
         return np.asarray(x)

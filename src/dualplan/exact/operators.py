@@ -201,6 +201,19 @@ class Sweeper:
         kernels.policy_sums(*head, len(self.model.actions), states, weights, out)
         return out
 
+    def probabilities(self, policy: Policy, states: Ints) -> Floats:
+        """π(·|x) of states by number, one a row."""
+        rule, box, out = _compiled(policy), self.model.box, np.empty((states.size, len(self.model.actions)))
+        kernels.policy_rows(rule.act, rule.ints, rule.floats, box.lower, box.upper, states, out)
+        return out
+
+    @cached_property
+    def losses(self) -> Floats:
+        """ℓ(x, a), one state a row; not a number where an action is not allowed."""
+        code, box, out = self.model.code, self.model.box, np.empty((self.states, len(self.model.actions)))
+        kernels.all_losses(code.allowed, code.loss, *self._data, box.lower, box.upper, out)
+        return out
+
     def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
         """P_π as a sparse matrix, and the losses ℓ_π."""
         code, rule, losses = self.model.code, _compiled(policy), np.empty(self.states)

@@ -151,12 +151,11 @@ def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
     others = np.delete(np.arange(cost.size), o)
     row = chain[[o]][:, others].toarray().ravel()
     solver = Solver(sp.eye_array(others.size, format="csr") - chain[others][:, others])
-    x, y = solver.solve(cost[others]), solver.solve(np.ones(others.size))
-    average = (cost[o] + row @ x) / (1 + row @ y)
     values, occupancy = np.zeros(cost.size), np.ones(cost.size)
-    values[others] = x - average * y
-    occupancy[others] = solver.solve(row, transposed=True)
+    occupancy[others] = np.maximum(solver.occupancy(row), 0.0)
     occupancy /= occupancy.sum()
+    average = float(occupancy @ cost)
+    values[others] = solver.solve(cost[others] - average)
     difference = cost + chain @ values - values
     residual = float(np.abs(chain.T @ occupancy - occupancy).sum())
     slack = _rounding(chain, values)

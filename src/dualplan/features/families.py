@@ -41,14 +41,12 @@ PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
 def table(model: Model, matrix: Any, names: Sequence[str] | None = None) -> Features:
     """One column for each feature, one row for each pair x·A + a in the order of `Box.index`."""
-    pairs = Sweeper(model).pairs
+    losses = Sweeper(model).losses.ravel()
     columns = sp.csc_array(matrix)
     count, actions = int(model.box.count or 0), len(model.actions)
     if columns.shape[0] != count * actions or columns.shape[1] == 0:
         raise InputError(f"a table of features has {count * actions} rows, got the shape {columns.shape}.")
-    _check_columns(model, columns, pairs.states * actions + pairs.actions)
-    losses = np.zeros(count * actions)
-    losses[pairs.states * actions + pairs.actions] = pairs.losses
+    _check_columns(model, columns, ~np.isnan(losses))
     columns.sort_indices()
     columns.eliminate_zeros()
     rows = sp.csr_array(columns)
@@ -59,21 +57,19 @@ def table(model: Model, matrix: Any, names: Sequence[str] | None = None) -> Feat
     ints = np.concatenate([head, rows.indptr, rows.indices, columns.indptr, columns.indices]).astype(np.int64)
     labels = tuple(names or (f"feature {j}" for j in range(columns.shape[1])))
     widest = int(np.diff(rows.indptr).max())
-    expected = np.asarray(columns.T @ losses)
+    expected = np.asarray(columns.T @ np.nan_to_num(losses))
     block = Block(TABLE, ints, np.concatenate([rows.data, cumulative]), labels, widest, expected, np.zeros(len(labels)))
     return Features(model, [block])
 
 
-def _check_columns(model: Model, columns: Any, allowed: Ints) -> None:
+def _check_columns(model: Model, columns: Any, allowed: Any) -> None:
     sums = np.asarray(columns.sum(axis=0)).ravel()
     bad = np.flatnonzero((np.abs(sums - 1) > 1e-9) | ~np.isfinite(sums))
     if bad.size:
         raise InputError(f"feature {bad[0]} sums to {sums[bad[0]]:.9g}, not 1; features are distributions on pairs.")
     if columns.nnz and columns.data.min() < 0:
         raise InputError("features are distributions on pairs; an entry is negative.")
-    forbidden = np.ones(columns.shape[0], bool)
-    forbidden[allowed] = False
-    if forbidden[columns.indices[columns.data > 0]].any():
+    if not allowed[columns.indices[columns.data > 0]].all():
         raise InputError(f"a feature gives weight to an action that {model.name!r} does not allow.")
 
 
@@ -116,22 +112,19 @@ def tiles(
 
 
 def _actions(model: Model) -> list[tuple[str, Floats]]:
-    pairs = Sweeper(model).pairs
-    allowed = np.zeros((pairs.matrix.shape[1], len(model.actions)))
-    allowed[pairs.states, pairs.actions] = 1.0
+    allowed = ~np.isnan(Sweeper(model).losses)
     return [(name, allowed * (np.arange(allowed.shape[1]) == a)) for a, name in enumerate(model.actions)]
 
 
 def _table_of(model: Model, policy: Policy) -> Floats:
-    return np.array([policy.probabilities(model.box.state(i)) for i in range(int(model.box.count or 0))])
+    return Sweeper(model).probabilities(policy, np.arange(int(model.box.count or 0)))
 
 
 def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Floats:
     """μ(x)·π(a|x) as a table of states and actions, which sums to 1."""
     result = evaluate_exact(model, policy, criterion or Average())
     full = np.zeros((int(model.box.count or 0), len(model.actions)))
-    rows = np.array([policy.probabilities(model.box.state(int(i))) for i in result.reached])
-    full[result.reached] = result.occupancy[:, None] * rows
+    full[result.reached] = result.occupancy[:, None] * Sweeper(model).probabilities(policy, result.reached)
     return np.asarray(full / full.sum())
 
 
