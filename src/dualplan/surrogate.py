@@ -145,13 +145,13 @@ class DualALP:
         )
 
     def _draw_pairs(self, seed: int, first: int, last: int) -> tuple[sp.csr_array, Floats]:
-        size, width, f = last - first, self.features.widest, self.features
+        size, width, f = last - first, self.features.widest, self.features.code
         indices, values = np.empty((size, width), np.int64), np.empty((size, width))
         states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
         counts, densities = np.zeros(size, np.int64), np.zeros(size)
         rng = generator(seed, NEGATIVE, 0)
         fault = kernels.draw_pairs(
-            f.ints, f.floats, rng, states, actions, indices, values, counts, densities, first, last
+            f.row, f.draw, f.ints, f.floats, rng, states, actions, indices, values, counts, densities, first, last
         )
         if fault >= 0:
             raise InputError(
@@ -160,16 +160,16 @@ class DualALP:
         return self._compact(indices, values, counts), densities
 
     def _draw_flows(self, seed: int, first: int, last: int) -> tuple[sp.csr_array, Floats, Floats]:
-        size, width, f, code = last - first, self._row_width, self.features, self.model.code
+        size, width, f, code = last - first, self._row_width, self.features.code, self.model.code
         indices, values = np.empty((size, width), np.int64), np.empty((size, width))
         states, counts = np.empty((size, self.model.box.dim), np.int64), np.zeros(size, np.int64)
         masses, densities = np.zeros(size), np.zeros(size)
         on_b, on_p = self._signs
         fault = kernels.draw_flows(
-            code.allowed, code.step, code.predecessors, code.ints, code.floats, f.ints, f.floats,
-            len(self.model.actions), code.max_predecessors, f.widest, on_b, on_p, 0.5 if self.alpha.size else 0.0,
-            self.starts, self.alpha, generator(seed, FLOW, 0), states, indices, values, counts, masses, densities,
-            first, last,
+            code.allowed, code.step, code.predecessors, f.row, f.draw, code.ints, code.floats, f.ints, f.floats,
+            len(self.model.actions), code.max_predecessors, self.features.widest, on_b, on_p,
+            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), states, indices, values,
+            counts, masses, densities, first, last,
         )  # fmt: skip
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
@@ -195,9 +195,9 @@ class DualALP:
         return Constraints(rows, np.ones(rows.shape[0]), flows, np.ones(flows.shape[0]), masses, False)
 
     def _all_rows(self, first: int, last: int) -> tuple[sp.csr_array, sp.csr_array, Floats]:
-        size, f, code, box = last - first, self.features, self.model.code, self.model.box
-        actions = len(self.model.actions)
-        pair_size, flow_size = size * actions * f.widest + f.widest, (size + 1) * self._row_width
+        size, f, code, box = last - first, self.features.code, self.model.code, self.model.box
+        actions, widest = len(self.model.actions), self.features.widest
+        pair_size, flow_size = size * actions * widest + widest, (size + 1) * self._row_width
         pair_indices, pair_values = np.empty(pair_size, np.int64), np.empty(pair_size)
         flow_indices, flow_values = np.empty(flow_size, np.int64), np.empty(flow_size)
         pair_ends, flow_ends, masses = (
@@ -207,13 +207,13 @@ class DualALP:
         )
         on_b, on_p = self._signs
         fault = kernels.all_rows(
-            code.allowed, code.predecessors, code.ints, code.floats, f.ints, f.floats, box.lower, box.upper, actions,
-            code.max_predecessors, f.widest, on_b, on_p, self.starts, self.alpha, pair_indices, pair_values,
+            code.allowed, code.predecessors, f.row, code.ints, code.floats, f.ints, f.floats, box.lower, box.upper,
+            actions, code.max_predecessors, widest, on_b, on_p, self.starts, self.alpha, pair_indices, pair_values,
             pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
         )  # fmt: skip
         if fault >= 0:
             self.model.predecessors(box.state(int(fault)))
-        d = len(f)
+        d = len(self.features)
         pairs = sp.csr_array((pair_values[: pair_ends[-1]], pair_indices[: pair_ends[-1]], pair_ends),
                              shape=(size * actions, d))  # fmt: skip
         flows = sp.csr_array((flow_values[: flow_ends[-1]], flow_indices[: flow_ends[-1]], flow_ends), shape=(size, d))

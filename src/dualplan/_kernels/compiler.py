@@ -26,6 +26,9 @@ PREDECESSORS = INT(INTS, FLOATS, INTS, STATES, INTS, FLOATS)
 COUNTS = types.void(INTS, FLOATS, INTS, INT, FLOATS)
 # The compiled contract of a policy: writes one probability for each action.
 ACT = types.void(INTS, FLOATS, INTS, FLOATS)
+# The compiled contract of a feature set: the features positive at a pair and their values; a pair of one feature.
+ROW = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
+DRAW = INT(INTS, FLOATS, INT, RNG, INTS)
 
 
 class Kernel:

@@ -18,6 +18,7 @@ from numba import types
 
 from dualplan._kernels.compiler import (
     ALLOWED,
+    DRAW,
     FLOAT,
     FLOATS,
     INT,
@@ -25,6 +26,7 @@ from dualplan._kernels.compiler import (
     LOSS,
     PREDECESSORS,
     RNG,
+    ROW,
     ROWS,
     STATES,
     STEP,
@@ -32,11 +34,11 @@ from dualplan._kernels.compiler import (
     helper,
     kernel,
 )
-from dualplan._kernels.features import draw_of, feature_count, row_of
+from dualplan._kernels.features import feature_count
 from dualplan._kernels.philox import seek, uniform
 from dualplan._kernels.sweep import first_state, next_state
 
-_ALLOWED, _STEP, _PREDECESSORS = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS))
+_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, ROW, DRAW))
 
 
 @helper
@@ -52,16 +54,11 @@ def total(values, count):
     return result
 
 
-@kernel(INT(INTS, FLOATS, INTS, INT, INTS, FLOATS))
-def one_row(fi, ff, x, a, indices, values):
-    return row_of(fi, ff, x, a, indices, values)
-
-
-@kernel(types.void(INTS, FLOATS, INT, RNG, STATES, INTS))
-def draw_feature(fi, ff, j, rng, states, actions):
+@kernel(types.void(_DRAW, INTS, FLOATS, INT, RNG, STATES, INTS))
+def draw_feature(draw, fi, ff, j, rng, states, actions):
     for k in range(actions.size):
         seek(rng, k)
-        actions[k] = draw_of(fi, ff, j, rng, states[k])
+        actions[k] = draw(fi, ff, j, rng, states[k])
 
 
 @kernel(types.void(function_type(LOSS), INTS, FLOATS, STATES, INTS, FLOATS))
@@ -70,15 +67,15 @@ def losses_at(loss, mi, mf, states, actions, out):
         out[k] = loss(mi, mf, states[k], actions[k])
 
 
-@kernel(INT(INTS, FLOATS, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
-def draw_pairs(fi, ff, rng, states, actions, indices, values, counts, densities, first, last):
+@kernel(INT(_ROW, _DRAW, INTS, FLOATS, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
+def draw_pairs(row, draw, fi, ff, rng, states, actions, indices, values, counts, densities, first, last):
     """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample without a density."""
     d = feature_count(fi)
     for k in range(first, last):
         r = k - first
         seek(rng, k)
-        actions[r] = draw_of(fi, ff, one_of(rng, d), rng, states[r])
-        counts[r] = row_of(fi, ff, states[r], actions[r], indices[r], values[r])
+        actions[r] = draw(fi, ff, one_of(rng, d), rng, states[r])
+        counts[r] = row(fi, ff, states[r], actions[r], indices[r], values[r])
         densities[r] = total(values[r], counts[r]) / d
         if not densities[r] > 0.0:
             return k
@@ -86,9 +83,9 @@ def draw_pairs(fi, ff, rng, states, actions, indices, values, counts, densities,
 
 
 @helper
-def add_row(fi, ff, x, a, weight, indices, values, sums, touched, number):
+def add_row(row, fi, ff, x, a, weight, indices, values, sums, touched, number):
     """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the sum of the row."""
-    count = row_of(fi, ff, x, a, indices, values)
+    count = row(fi, ff, x, a, indices, values)
     for k in range(count):
         j = indices[k]
         if sums[j] == 0.0:
@@ -102,20 +99,22 @@ def add_row(fi, ff, x, a, weight, indices, values, sums, touched, number):
 
 @helper
 def flow_row(
-    allowed, predecessors, mi, mf, fi, ff, actions, y, on_b, on_p, before, acted, chances, indices, values, sums,
+    allowed, predecessors, row, mi, mf, fi, ff, actions, y, on_b, on_p, before, acted, chances, indices, values, sums,
     touched, out_indices, out_values,
 ):  # fmt: skip
     """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y)."""
     number, here, there = 0, 0.0, 0.0
     for a in range(actions):
         if allowed(mi, mf, y, a):
-            number, mass = add_row(fi, ff, y, a, on_b, indices, values, sums, touched, number)
+            number, mass = add_row(row, fi, ff, y, a, on_b, indices, values, sums, touched, number)
             here += mass
     count = predecessors(mi, mf, y, before, acted, chances)
     if count < 0:
         return np.int64(-1), here, there
     for k in range(count):
-        number, mass = add_row(fi, ff, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number)
+        number, mass = add_row(
+            row, fi, ff, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number
+        )
         there += chances[k] * mass
     for k in range(number):
         j = touched[k]
@@ -140,7 +139,7 @@ def start_mass(starts, alpha, y):
 
 
 @helper
-def draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, counts, y):
+def draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, counts, y):
     """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y."""
     if uniform(rng) < from_start:
         u, s = uniform(rng), 0
@@ -150,7 +149,7 @@ def draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x,
         for i in range(y.size):
             y[i] = starts[s, i]
         return
-    a = draw_of(fi, ff, one_of(rng, d), rng, x)
+    a = draw(fi, ff, one_of(rng, d), rng, x)
     if uniform(rng) < stay:
         for i in range(y.size):
             y[i] = x[i]
@@ -158,11 +157,12 @@ def draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x,
     step(mi, mf, x, a, rng, y, counts)
 
 
-@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, FLOAT, FLOAT, FLOAT, STATES,
-            FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, FLOAT, FLOAT,
+            FLOAT, STATES, FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT),
+        allocates=True)  # fmt: skip
 def draw_flows(
-    allowed, step, predecessors, mi, mf, fi, ff, actions, most, widest, on_b, on_p, from_start, starts, alpha, rng,
-    states, indices, values, counts, masses, densities, first, last,
+    allowed, step, predecessors, row, draw, mi, mf, fi, ff, actions, most, widest, on_b, on_p, from_start, starts,
+    alpha, rng, states, indices, values, counts, masses, densities, first, last,
 ):  # fmt: skip
     """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density; −1, or a sample at fault."""
     d, dim = feature_count(fi), states.shape[1]
@@ -174,10 +174,10 @@ def draw_flows(
     for k in range(first, last):
         r = k - first
         seek(rng, k)
-        draw_state(step, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, nothing, states[r])
+        draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, nothing, states[r])
         counts[r], here, there = flow_row(
-            allowed, predecessors, mi, mf, fi, ff, actions, states[r], on_b, on_p, before, acted, chances, row_indices,
-            row_values, sums, touched, indices[r], values[r],
+            allowed, predecessors, row, mi, mf, fi, ff, actions, states[r], on_b, on_p, before, acted, chances,
+            row_indices, row_values, sums, touched, indices[r], values[r],
         )  # fmt: skip
         masses[r] = start_mass(starts, alpha, states[r])
         densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / d
@@ -186,10 +186,10 @@ def draw_flows(
     return np.int64(-1)
 
 
-@kernel(INT(_ALLOWED, _PREDECESSORS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, INT, FLOAT, FLOAT, STATES,
+@kernel(INT(_ALLOWED, _PREDECESSORS, _ROW, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, INT, FLOAT, FLOAT, STATES,
             FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)  # fmt: skip
 def all_rows(
-    allowed, predecessors, mi, mf, fi, ff, lower, upper, actions, most, widest, on_b, on_p, starts, alpha,
+    allowed, predecessors, row, mi, mf, fi, ff, lower, upper, actions, most, widest, on_b, on_p, starts, alpha,
     pair_indices, pair_values, pair_ends, flow_indices, flow_values, flow_ends, masses, first, last,
 ):  # fmt: skip
     """Write the rows of all pairs and of the flow of the states first, ..., last − 1; −1, or a state at fault."""
@@ -203,10 +203,10 @@ def all_rows(
         r = index - first
         for a in range(actions):
             if allowed(mi, mf, x, a):
-                pair_end += row_of(fi, ff, x, a, pair_indices[pair_end:], pair_values[pair_end:])
+                pair_end += row(fi, ff, x, a, pair_indices[pair_end:], pair_values[pair_end:])
             pair_ends[r * actions + a] = pair_end
         count, _, _ = flow_row(
-            allowed, predecessors, mi, mf, fi, ff, actions, x, on_b, on_p, before, acted, chances, row_indices,
+            allowed, predecessors, row, mi, mf, fi, ff, actions, x, on_b, on_p, before, acted, chances, row_indices,
             row_values, sums, touched, flow_indices[flow_end:], flow_values[flow_end:],
         )  # fmt: skip
         if count < 0:

@@ -7,7 +7,7 @@ A feature is a probability distribution on pairs (x, a). Features come in blocks
 
 Blocks of all kinds lie one after the other in two flat arrays. The header of `ints` is the number of blocks, then for
 each block its kind, the number of its first feature, and where its fields start in `ints` and `floats`; last the number
-of features.
+of features and the places that a row needs.
 
 TABLE   any distributions on the pairs of a bounded box, from a sparse matrix
         ints: dim, actions, pairs, features, lower[dim], strides[dim], row starts, features by row, column starts,
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.compiler import allocating_helper, helper
+from dualplan._kernels.compiler import DRAW, ROW, helper, kernel
 from dualplan._kernels.philox import uniform
 
 TABLE, BOXES, BANDS = range(3)
@@ -35,6 +35,11 @@ RECORD = 4  # numbers a block has in the header
 @helper
 def feature_count(ints):
     return ints[1 + RECORD * ints[0]]
+
+
+@helper
+def row_places(ints):
+    return ints[2 + RECORD * ints[0]]
 
 
 @helper
@@ -162,7 +167,7 @@ def bands_draw(ints, floats, o, f, j, rng, x):
     return j % actions
 
 
-@helper
+@kernel(ROW)
 def row_of(ints, floats, x, a, indices, values):
     """Write the features that are positive at (x, a) and their values; their number."""
     count = np.int64(0)
@@ -178,7 +183,7 @@ def row_of(ints, floats, x, a, indices, values):
     return count
 
 
-@helper
+@kernel(DRAW)
 def draw_of(ints, floats, j, rng, x):
     """Write a state drawn from feature j to x; its action."""
     b = ints[0] - 1
@@ -191,21 +196,3 @@ def draw_of(ints, floats, j, rng, x):
     if kind == BOXES:
         return boxes_draw(ints, o, j - first, rng, x)
     return bands_draw(ints, floats, o, f, j - first, rng, x)
-
-
-@allocating_helper
-def mixture_at(ints, floats, theta, x, out):
-    """Write [u(x,·)]₊ with u = Φθ, normalised, to out; whether there is any."""
-    indices, values = np.empty(theta.size, np.int64), np.empty(theta.size, np.float64)
-    total = 0.0
-    for a in range(out.size):
-        u = 0.0
-        for k in range(row_of(ints, floats, x, a, indices, values)):
-            u += values[k] * theta[indices[k]]
-        out[a] = max(u, 0.0)
-        total += out[a]
-    if not total > 0.0:
-        return False
-    for a in range(out.size):
-        out[a] /= total
-    return True

@@ -6,7 +6,7 @@ Each feature φ_j is a probability distribution on the pairs (x, a) of a model. 
     draw(j, ...)  pairs drawn from one feature
     losses        ℓᵀφ_j, exactly or as an estimate with its standard error
 
-Sets are made of blocks of one kind (`families.py`) and can be put together (`concat`). The compiled form is in
+Sets are made of blocks of one kind (`families.py`) and can be put together (`concat`). The compiled form (`Code`) is in
 `_kernels/features.py`.
 """
 
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualplan._kernels import constraints as kernels
-from dualplan._kernels.features import RECORD
+from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.features import RECORD, draw_of, row_of
 from dualplan._kernels.philox import generator
 from dualplan.errors import InputError
 from dualplan.models.contract import Model
@@ -44,6 +45,16 @@ class Block:
     errors: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Code:
+    """The compiled functions of a feature set and the arrays they read."""
+
+    ints: Ints
+    floats: Floats
+    row: Kernel
+    draw: Kernel
+
+
 class Features:
     """A set of features of one model."""
 
@@ -56,16 +67,16 @@ class Features:
         self.widest = sum(block.widest for block in blocks)
         self.losses = np.concatenate([block.losses for block in blocks])
         self.errors = np.concatenate([block.errors for block in blocks])
-        self.ints, self.floats = _flat(self.blocks)
+        self.code = Code(*_flat(self.blocks), row_of, draw_of)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def row(self, x: ArrayLike, a: int) -> tuple[Ints, Floats]:
         """The features that are positive at (x, a), and their values there."""
-        state, action = self.model.pair(x, a)
+        (state, action), code = self.model.pair(x, a), self.code
         indices, values = np.empty(self.widest, np.int64), np.empty(self.widest)
-        count = kernels.one_row(self.ints, self.floats, state, action, indices, values)
+        count = code.row(code.ints, code.floats, state, action, indices, values)
         return indices[:count], values[:count]
 
     def draw(self, j: int, count: int, seed: int = 0) -> tuple[Ints, Ints]:
@@ -73,7 +84,8 @@ class Features:
         if not 0 <= j < len(self):
             raise InputError(f"features are numbered 0 to {len(self) - 1}, got {j!r}.")
         states, actions = np.empty((count, self.model.box.dim), np.int64), np.empty(count, np.int64)
-        kernels.draw_feature(self.ints, self.floats, j, generator(seed, STREAM, j), states, actions)
+        code, rng = self.code, generator(seed, STREAM, j)
+        kernels.draw_feature(code.draw, code.ints, code.floats, j, rng, states, actions)
         return states, actions
 
 
@@ -97,11 +109,11 @@ def estimated_losses(model: Model, block: Block) -> Block:
 
 
 def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
-    header = 2 + RECORD * len(blocks)
+    header = 3 + RECORD * len(blocks)
     ints_at = header + np.cumsum([0, *(b.ints.size for b in blocks)])
     floats_at = np.cumsum([0, *(b.floats.size for b in blocks)])
     first = np.cumsum([0, *(len(b.names) for b in blocks)])
     records = [(b.kind, first[i], ints_at[i], floats_at[i]) for i, b in enumerate(blocks)]
-    head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1]]])
+    head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks)]])
     ints = np.concatenate([head, *(b.ints for b in blocks)]).astype(np.int64)
     return ints, np.concatenate([b.floats for b in blocks]).astype(np.float64)

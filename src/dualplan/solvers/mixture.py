@@ -6,19 +6,19 @@ paper. Features are looked up by the compiled code, so the policy works on a sta
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+import numba
 import numpy as np
 
 from dualplan._kernels.compiler import ACT, Kernel, user_kernel
-from dualplan._kernels.features import feature_count, mixture_at
+from dualplan._kernels.features import feature_count, row_places
 from dualplan.errors import InputError, PolicyError
 from dualplan.features.contract import Features
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import random_policy
 from dualplan.types import ArrayLike
-
-_rules: dict[int, tuple[Kernel, Kernel]] = {}  # by the fallback's function, which is part of the compiled rule
 
 
 class MixturePolicy(Policy):
@@ -35,26 +35,49 @@ class MixturePolicy(Policy):
         other = self.fallback.code
         if other is None:
             raise PolicyError(f"the fallback policy {self.fallback.name!r} cannot be compiled; choose another one.")
-        ints = np.concatenate([[features.ints.size, features.floats.size], features.ints, other.ints])
-        floats = np.concatenate([weights, features.floats, other.floats])
-        super().__init__(features.model, name, PolicyCode(ints.astype(np.int64), floats, _rule(other.act)))
+        code = features.code
+        ints = np.concatenate([[code.ints.size, code.floats.size], code.ints, other.ints]).astype(np.int64)
+        floats = np.concatenate([weights, code.floats, other.floats])
+        super().__init__(features.model, name, PolicyCode(ints, floats, _rule(code.row, other.act)))
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        return (self.features.ints, self.features.floats, self.theta, self.fallback.digest)
+        return (self.features.code.ints, self.features.code.floats, self.theta, self.fallback.digest)
 
 
-def _rule(fallback: Kernel) -> Kernel:
-    """The compiled rule around a fallback's function: one for each, whatever the weights."""
-    if id(fallback) not in _rules:
-        other = fallback.compiled
+@lru_cache(maxsize=256)
+def _rule(row: Kernel, fallback: Kernel) -> Kernel:
+    """The compiled rule around the functions of a feature set and a fallback, whatever the weights."""
+    positive, other = _positive_part(row.compiled), fallback.compiled
 
-        @user_kernel(ACT)
-        def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
-            # ints: sizes of the features' two arrays, their ints, the fallback's; floats: θ, theirs, the fallback's
-            first = 2 + ints[0]
-            d = feature_count(ints[2:first])
-            if not mixture_at(ints[2:first], floats[d : d + ints[1]], floats[:d], x, out):
-                other(ints[first:], floats[d + ints[1] :], x, out)
+    @user_kernel(ACT)
+    def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
+        # ints: sizes of the features' two arrays, their ints, the fallback's; floats: θ, theirs, the fallback's
+        first = 2 + ints[0]
+        d = feature_count(ints[2:first])
+        if not positive(ints[2:first], floats[d : d + ints[1]], floats[:d], x, out):
+            other(ints[first:], floats[d + ints[1] :], x, out)
 
-        _rules[id(fallback)] = (fallback, rule)  # kept together, so that the key stays its own
-    return _rules[id(fallback)][1]
+    return rule
+
+
+def _positive_part(row: Any) -> Any:
+    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any."""
+
+    @numba.njit(nogil=True, error_model="numpy")
+    def positive(ints, floats, theta, x, out):  # type: ignore[no-untyped-def]
+        places = row_places(ints)
+        indices, values = np.empty(places, np.int64), np.empty(places, np.float64)
+        total = 0.0
+        for a in range(out.size):
+            u = 0.0
+            for k in range(row(ints, floats, x, a, indices, values)):
+                u += values[k] * theta[indices[k]]
+            out[a] = max(u, 0.0)
+            total += out[a]
+        if not total > 0.0:
+            return False
+        for a in range(out.size):
+            out[a] /= total
+        return True
+
+    return positive
