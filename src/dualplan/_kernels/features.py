@@ -19,6 +19,10 @@ BANDS   uniform on the states whose weighted sum of coordinates lies in an inter
         ints: dim, actions, bands, largest sum V, weights[dim], tops[dim], band of each sum 0..V or -1, lows, highs
         floats: the number of ways in which the coordinates i, ..., dim − 1 make each sum 0..V, for i = 0..dim; the
         number of states of each band
+PRODUCTS  one law for each coordinate, times an action
+        ints: dim, actions, products, where the law of each coordinate of each product starts, from here; a law: low,
+        high (below low: geometric), where its numbers start in `floats`
+        floats: of a geometric law its ratio, of others the probabilities of low..high and their cumulative sums
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import numpy as np
 from dualplan._kernels.compiler import DRAW, ROW, helper, kernel
 from dualplan._kernels.philox import uniform
 
-TABLE, BOXES, BANDS = range(3)
+TABLE, BOXES, BANDS, PRODUCTS = range(4)
 RECORD = 4  # numbers a block has in the header
 
 
@@ -40,6 +44,18 @@ def feature_count(ints):
 @helper
 def row_places(ints):
     return ints[2 + RECORD * ints[0]]
+
+
+@helper
+def first_above(sums, low, high, u):
+    """The first place from low to high whose cumulative sum exceeds u."""
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @helper
@@ -65,14 +81,9 @@ def table_draw(ints, floats, o, f, j, rng, x):
     entries = ints[starts + pairs]
     columns = starts + pairs + 1 + entries
     low, high = ints[columns + j], ints[columns + j + 1] - 1
-    u = uniform(rng) * floats[f + entries + high]
-    while low < high:  # the first entry whose cumulative sum exceeds u
-        middle = (low + high) // 2
-        if floats[f + entries + middle] > u:
-            high = middle
-        else:
-            low = middle + 1
-    pair = ints[columns + size + 1 + low]
+    sums = f + entries
+    place = first_above(floats, sums + low, sums + high, uniform(rng) * floats[sums + high]) - sums
+    pair = ints[columns + size + 1 + place]
     state = pair // actions
     for i in range(dim):
         x[i] = ints[o + 4 + i] + state // ints[o + 4 + dim + i]
@@ -167,6 +178,49 @@ def bands_draw(ints, floats, o, f, j, rng, x):
     return j % actions
 
 
+@helper
+def law_density(ints, floats, law, f, value):
+    low, high, at = ints[law], ints[law + 1], f + ints[law + 2]
+    if value < low:
+        return 0.0
+    if high < low:
+        return (1.0 - floats[at]) * floats[at] ** np.float64(value - low)
+    return floats[at + value - low] if value <= high else 0.0
+
+
+@helper
+def law_draw(ints, floats, law, f, rng):
+    low, high, at = ints[law], ints[law + 1], f + ints[law + 2]
+    u = uniform(rng)
+    if high < low:
+        return low + np.int64(np.log(1.0 - u) / np.log(floats[at]))
+    at += high - low + 1
+    return low + first_above(floats, at, at + high - low, u * floats[at + high - low]) - at
+
+
+@helper
+def products_row(ints, floats, o, f, first, x, a, indices, values, count):
+    dim, actions, products = ints[o], ints[o + 1], ints[o + 2]
+    for p in range(products):
+        density = 1.0
+        for i in range(dim):
+            density *= law_density(ints, floats, o + ints[o + 3 + p * dim + i], f, x[i])
+            if density == 0.0:
+                break
+        if density > 0.0:
+            indices[count], values[count] = first + p * actions + a, density
+            count += 1
+    return count
+
+
+@helper
+def products_draw(ints, floats, o, f, j, rng, x):
+    dim, actions = ints[o], ints[o + 1]
+    for i in range(dim):
+        x[i] = law_draw(ints, floats, o + ints[o + 3 + j // actions * dim + i], f, rng)
+    return j % actions
+
+
 @kernel(ROW)
 def row_of(ints, floats, x, a, indices, values):
     """Write the features that are positive at (x, a) and their values; their number."""
@@ -178,8 +232,10 @@ def row_of(ints, floats, x, a, indices, values):
             count = table_row(ints, floats, o, f, first, x, a, indices, values, count)
         elif kind == BOXES:
             count = boxes_row(ints, o, first, x, a, indices, values, count)
-        else:
+        elif kind == BANDS:
             count = bands_row(ints, floats, o, f, first, x, a, indices, values, count)
+        else:
+            count = products_row(ints, floats, o, f, first, x, a, indices, values, count)
     return count
 
 
@@ -195,4 +251,6 @@ def draw_of(ints, floats, j, rng, x):
         return table_draw(ints, floats, o, f, j - first, rng, x)
     if kind == BOXES:
         return boxes_draw(ints, o, j - first, rng, x)
-    return bands_draw(ints, floats, o, f, j - first, rng, x)
+    if kind == BANDS:
+        return bands_draw(ints, floats, o, f, j - first, rng, x)
+    return products_draw(ints, floats, o, f, j - first, rng, x)

@@ -2,16 +2,21 @@
 
 from dualplan.features.contract import Features, concat
 from dualplan.features.families import PAPER_BANDS, PAPER_INTERVALS, bands, boxes, occupancies, paper, table, tiles
+from dualplan.features.products import Empirical, Geometric, Truncated, products
 
 __all__ = [
     "PAPER_BANDS",
     "PAPER_INTERVALS",
+    "Empirical",
     "Features",
+    "Geometric",
+    "Truncated",
     "bands",
     "boxes",
     "concat",
     "occupancies",
     "paper",
+    "products",
     "table",
     "tiles",
 ]

@@ -13,7 +13,7 @@ Sets are made of blocks of one kind (`families.py`) and can be put together (`co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def estimated_losses(model: Model, block: Block) -> Block:
         losses = np.empty(DRAWS)
         kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
         means[j], errors[j] = losses.mean(), losses.std() / np.sqrt(DRAWS)
-    return Block(block.kind, block.ints, block.floats, block.names, block.widest, means, errors)
+    return replace(block, losses=means, errors=errors)
 
 
 def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:

@@ -8,12 +8,15 @@ boxes        uniform on products of intervals, times an action
 bands        uniform on the states whose weighted sum of coordinates lies in an interval, times an action; such states
              are counted and drawn by dynamic programming over the coordinates:  N_i(v) = Σ_k N_{i+1}(v − w_i·k)
 paper        the 366 or 372 features of the paper's experiment
+
+Products of laws are in `products.py`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +153,7 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]]) -> Features:
         [(np.arange(low, high + 1), np.full(high - low + 1, 1 / (high - low + 1))) for low, high in product]
         for product in products
     )
-    return _closed_form(model, BOXES, ints, np.zeros(0), names, laws)
+    return closed_form(model, BOXES, ints, np.zeros(0), names, laws)
 
 
 def bands(model: Model, intervals: Sequence[Interval], weights: Sequence[int] | None = None) -> Features:
@@ -175,7 +178,7 @@ def bands(model: Model, intervals: Sequence[Interval], weights: Sequence[int] | 
     ints = np.array([*head, *(low for low, _ in intervals), *(high for _, high in intervals)], np.int64)
     names = tuple(f"band {interval}, {action}" for interval in intervals for action in model.actions)
     laws = (_band_marginals(w, top, most, interval) for interval in intervals)
-    return _closed_form(model, BANDS, ints, np.concatenate([ways.ravel(), sizes]), names, laws)
+    return closed_form(model, BANDS, ints, np.concatenate([ways.ravel(), sizes]), names, laws)
 
 
 def _ways(weights: Ints, top: Ints, most: int) -> Floats:
@@ -203,17 +206,22 @@ def _band_marginals(weights: Ints, top: Ints, most: int, interval: Interval) -> 
     return laws
 
 
-def _closed_form(model: Model, kind: int, ints: Ints, floats: Floats, names: tuple[str, ...], laws: Any) -> Features:
-    """A block of laws that say nothing of the action; losses that are sums over the coordinates are exact."""
+def closed_form(
+    model: Model, kind: int, ints: Ints, floats: Floats, names: tuple[str, ...], laws: Any, widest: int = 1
+) -> Features:
+    """A block of laws that say nothing of the action; losses that are sums over the coordinates are exact.
+
+    `laws` are the values and probabilities of each coordinate for each law, or None if they are too many to sum.
+    """
     actions, unknown = len(model.actions), np.full(len(names), np.nan)
-    block = Block(kind, ints, floats, names, 1, unknown, unknown)
+    block = Block(kind, ints, floats, names, widest, unknown, unknown)
     _check_allowed(Features(model, [block]))
     parts = _separable(model)
-    if parts is None:
+    if parts is None or laws is None:
         return Features(model, [estimated_losses(model, block)])
     means = [sum(p @ part(v) for part, (v, p) in zip(parts, law, strict=True)) for law in laws]
     exact = np.repeat(np.array(means, np.float64), actions)
-    return Features(model, [Block(kind, ints, floats, names, 1, exact, np.zeros(exact.size))])
+    return Features(model, [replace(block, losses=exact, errors=np.zeros(exact.size))])
 
 
 def _separable(model: Model) -> list[Callable[[Ints], Floats]] | None:
