@@ -1,4 +1,4 @@
-"""Products of laws, against dense sums, closed forms and counts."""
+"""Products of laws and mixtures, against dense sums, closed forms and counts."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ import dualplan as dp
 from bank import matrix, mm1
 from dualplan import features as families
 from dualplan.features import Empirical, Geometric, Truncated
+from dualplan.solvers import MixturePolicy
 from dualplan.surrogate import DualALP
-from test_surrogate import CRITERIA, dense
+from test_surrogate import CRITERIA, dense, mixed_features
 
 DRAWS = 4_000
 
@@ -154,4 +155,83 @@ def test_sampled_violations_with_products_are_unbiased(net, criterion):
 def test_mistakes_in_products(net, call, words):
     with pytest.raises(dp.InputError, match=words) as caught:
         call(net)
+    assert "\n" not in str(caught.value)
+
+
+# -- mixtures ---------------------------------------------------------------------------------------------------------
+
+
+def weights_of(count, features, seed, density=0.3):
+    rng = np.random.default_rng(seed)
+    weights = rng.random((count, len(features))) * (rng.random((count, len(features))) < density)
+    weights[:, seed] += 0.1
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def every(net):
+    return families.concat(mixed_features(net), families.products(net, product_laws()))
+
+
+@pytest.mark.parametrize("density", [0.05, 0.3, 1.0])
+def test_mixtures_are_the_product_of_matrices(every, density):
+    weights = weights_of(6, every, 1, density)
+    mixtures = families.mixtures(every, weights, list("abcdef"))
+    phi = dense(mixtures)
+    assert phi == pytest.approx(dense(every) @ weights.T, abs=1e-14)
+    assert mixtures.names == tuple("abcdef")
+    assert_distributions(mixtures, phi)
+    assert_drawn_as_dense(mixtures, phi)
+    indices, values = mixtures.row([1, 1, 1, 1], 2)
+    assert (np.diff(indices) > 0).all()
+    assert (values > 0).all()
+
+
+def test_mixtures_of_mixtures_beside_other_features(net, every):
+    """Two levels in blocks of several kinds; a mixture is a feature like any other."""
+    inner = families.mixtures(every, weights_of(5, every, 1))
+    beside = families.concat(families.bands(net, [(0, 3)]), inner, families.products(net, product_laws()))
+    weights = weights_of(4, beside, 3)
+    outer = families.mixtures(beside, weights)
+    assert dense(outer) == pytest.approx(dense(beside) @ weights.T, abs=1e-14)
+    assert all(block.mixed is None for block in outer.blocks[0].mixed.blocks)
+    whole = families.concat(outer, every, inner)
+    phi = np.hstack([dense(outer), dense(every), dense(inner)])
+    assert dense(whole) == pytest.approx(phi, abs=0)
+    assert_distributions(whole, phi)
+    assert_drawn_as_dense(whole, phi)
+    assert_unbiased(DualALP(net, whole), samples=150)
+
+
+def test_errors_of_mixtures_are_those_of_the_parts_at_most():
+    boxes = families.boxes(dp.load("four-queue", buffers=2, penalty=4.0), [[(0, 2)], [(0, 1)], [(0, 2)], [(1, 2)]])
+    weights = weights_of(3, boxes, 0)
+    mixtures = families.mixtures(boxes, weights)
+    assert mixtures.losses == pytest.approx(weights @ boxes.losses)
+    assert mixtures.errors == pytest.approx(weights @ boxes.errors)
+    assert (np.abs(mixtures.losses - dense(mixtures).T @ matrix(boxes.model)[1].ravel()) <= 5 * mixtures.errors).all()
+
+
+def test_the_policy_of_mixtures_is_that_of_their_weights(net, every):
+    """θ on mixtures and Wᵀθ on their parts are the same candidate."""
+    weights = weights_of(6, every, 1)
+    theta = np.array([0.5, -1.0, 0.3, 0.9, -0.4, 0.7])
+    one, two = MixturePolicy(families.mixtures(every, weights), theta), MixturePolicy(every, weights.T @ theta)
+    for i in range(net.box.count):
+        assert one(net.box.state(i)) == pytest.approx(two(net.box.state(i)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("weights", "names", "words"),
+    [
+        (np.ones((1, 3)) / 3, None, r"need 8 columns, got the shape \(1, 3\)"),
+        (np.ones((2, 8)) / 4, None, "mixture 0 sum to 2, not 1"),
+        ([[2.0, -1.0, 0, 0, 0, 0, 0, 0]], None, "must not be negative"),
+        ([[np.nan, 1.0, 0, 0, 0, 0, 0, 0]], None, "mixture 0 sum to nan, not 1"),
+        (np.eye(8), ["a"], "8 mixtures need as many names, got 1"),
+    ],
+)
+def test_mistakes_in_mixtures(net, weights, names, words):
+    with pytest.raises(dp.InputError, match=words) as caught:
+        families.mixtures(families.bands(net, [(0, 3), (4, 8)]), weights, names)
     assert "\n" not in str(caught.value)

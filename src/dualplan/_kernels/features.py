@@ -23,6 +23,11 @@ PRODUCTS  one law for each coordinate, times an action
         ints: dim, actions, products, where the law of each coordinate of each product starts, from here; a law: low,
         high (below low: geometric), where its numbers start in `floats`
         floats: of a geometric law its ratio, of others the probabilities of low..high and their cumulative sums
+MIXTURES  mixtures of the features of another set, which has no mixtures itself: W of K mixtures and d features, sparse
+        ints: K, d, entries of W, most mixtures positive at a pair, column starts, mixtures by column, row starts,
+        features by row, the ints of the other set
+        floats: values by column, cumulative sums by row, the floats of the other set
+        A row of the other set is written behind the places of the block's own, which are merged from it.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import numpy as np
 from dualplan._kernels.compiler import DRAW, ROW, helper, kernel
 from dualplan._kernels.philox import uniform
 
-TABLE, BOXES, BANDS, PRODUCTS = range(4)
+TABLE, BOXES, BANDS, PRODUCTS, MIXTURES = range(5)
 RECORD = 4  # numbers a block has in the header
 
 
@@ -221,36 +226,135 @@ def products_draw(ints, floats, o, f, j, rng, x):
     return j % actions
 
 
+@helper
+def add_column(ints, floats, rows, f, low, high, first, factor, indices, values, begin, end):
+    """Merge the entries low..high − 1 of a column, times a factor, into sorted places begin..end − 1; the new end."""
+    fresh, i = 0, begin
+    for p in range(low, high):
+        while i < end and indices[i] < first + ints[rows + p]:
+            i += 1
+        if i == end or indices[i] != first + ints[rows + p]:
+            fresh += 1
+    i, place = end - 1, end + fresh - 1
+    for p in range(high - 1, low - 1, -1):
+        k, value = first + ints[rows + p], factor * floats[f + p]
+        while i >= begin and indices[i] > k:
+            indices[place], values[place] = indices[i], values[i]
+            i, place = i - 1, place - 1
+        if i >= begin and indices[i] == k:
+            value += values[i]
+            i -= 1
+        indices[place], values[place] = k, value
+        place -= 1
+    return end + fresh
+
+
+@helper
+def mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number):
+    """Mix the row of the other set that lies in the places from `spare` on."""
+    starts = o + 4
+    rows, end = starts + ints[o + 1] + 1, count
+    for k in range(spare, spare + number):
+        low, high = ints[starts + indices[k]], ints[starts + indices[k] + 1]
+        end = add_column(ints, floats, rows, f, low, high, first, values[k], indices, values, count, end)
+    return end
+
+
+@helper
+def mixtures_part(ints, floats, o, f, j, rng):
+    """The feature of the other set that a draw of mixture j is from."""
+    entries = ints[o + 2]
+    starts = o + 4 + ints[o + 1] + 1 + entries
+    low, high = ints[starts + j], ints[starts + j + 1] - 1
+    sums = f + entries
+    place = first_above(floats, sums + low, sums + high, uniform(rng) * floats[sums + high]) - sums
+    return ints[starts + ints[o] + 1 + place]
+
+
+@helper
+def mixed_set(ints, o, f):
+    """Where the arrays of the other set start."""
+    return o + 4 + ints[o + 1] + 1 + ints[o] + 1 + 2 * ints[o + 2], f + 2 * ints[o + 2]
+
+
+@helper
+def block_row(kind, ints, floats, o, f, first, x, a, indices, values, count):
+    """Write behind `count` places; their new number."""
+    if kind == TABLE:
+        return table_row(ints, floats, o, f, first, x, a, indices, values, count)
+    if kind == BOXES:
+        return boxes_row(ints, o, first, x, a, indices, values, count)
+    if kind == BANDS:
+        return bands_row(ints, floats, o, f, first, x, a, indices, values, count)
+    return products_row(ints, floats, o, f, first, x, a, indices, values, count)
+
+
+@helper
+def block_draw(kind, ints, floats, o, f, j, rng, x):
+    if kind == TABLE:
+        return table_draw(ints, floats, o, f, j, rng, x)
+    if kind == BOXES:
+        return boxes_draw(ints, o, j, rng, x)
+    if kind == BANDS:
+        return bands_draw(ints, floats, o, f, j, rng, x)
+    return products_draw(ints, floats, o, f, j, rng, x)
+
+
+@helper
+def record(ints, b):
+    """Kind, first feature and places of a block."""
+    h = 1 + RECORD * b
+    return ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
+
+
+@helper
+def block_of(ints, j):
+    """The block that has feature j."""
+    b = ints[0] - 1
+    while ints[1 + RECORD * b + 1] > j:
+        b -= 1
+    return b
+
+
+@helper
+def unmixed_row(ints, floats, x, a, indices, values):
+    """`row_of` for a set that has no mixtures."""
+    count = np.int64(0)
+    for b in range(ints[0]):
+        kind, first, o, f = record(ints, b)
+        count = block_row(kind, ints, floats, o, f, first, x, a, indices, values, count)
+    return count
+
+
+@helper
+def unmixed_draw(ints, floats, j, rng, x):
+    """`draw_of` for a set that has no mixtures."""
+    kind, first, o, f = record(ints, block_of(ints, j))
+    return block_draw(kind, ints, floats, o, f, j - first, rng, x)
+
+
 @kernel(ROW)
 def row_of(ints, floats, x, a, indices, values):
     """Write the features that are positive at (x, a) and their values; their number."""
     count = np.int64(0)
     for b in range(ints[0]):
-        h = 1 + RECORD * b
-        kind, first, o, f = ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
-        if kind == TABLE:
-            count = table_row(ints, floats, o, f, first, x, a, indices, values, count)
-        elif kind == BOXES:
-            count = boxes_row(ints, o, first, x, a, indices, values, count)
-        elif kind == BANDS:
-            count = bands_row(ints, floats, o, f, first, x, a, indices, values, count)
+        kind, first, o, f = record(ints, b)
+        if kind == MIXTURES:
+            spare = count + ints[o + 3]
+            inner_ints, inner_floats = mixed_set(ints, o, f)
+            number = unmixed_row(ints[inner_ints:], floats[inner_floats:], x, a, indices[spare:], values[spare:])
+            count = mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number)
         else:
-            count = products_row(ints, floats, o, f, first, x, a, indices, values, count)
+            count = block_row(kind, ints, floats, o, f, first, x, a, indices, values, count)
     return count
 
 
 @kernel(DRAW)
 def draw_of(ints, floats, j, rng, x):
     """Write a state drawn from feature j to x; its action."""
-    b = ints[0] - 1
-    while ints[1 + RECORD * b + 1] > j:
-        b -= 1
-    h = 1 + RECORD * b
-    kind, first, o, f = ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
-    if kind == TABLE:
-        return table_draw(ints, floats, o, f, j - first, rng, x)
-    if kind == BOXES:
-        return boxes_draw(ints, o, j - first, rng, x)
-    if kind == BANDS:
-        return bands_draw(ints, floats, o, f, j - first, rng, x)
-    return products_draw(ints, floats, o, f, j - first, rng, x)
+    kind, first, o, f = record(ints, block_of(ints, j))
+    if kind == MIXTURES:
+        part = mixtures_part(ints, floats, o, f, j - first, rng)
+        inner_ints, inner_floats = mixed_set(ints, o, f)
+        return unmixed_draw(ints[inner_ints:], floats[inner_floats:], part, rng, x)
+    return block_draw(kind, ints, floats, o, f, j - first, rng, x)

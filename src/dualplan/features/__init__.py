@@ -2,6 +2,7 @@
 
 from dualplan.features.contract import Features, concat
 from dualplan.features.families import PAPER_BANDS, PAPER_INTERVALS, bands, boxes, occupancies, paper, table, tiles
+from dualplan.features.mixtures import mixtures
 from dualplan.features.products import Empirical, Geometric, Truncated, products
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "bands",
     "boxes",
     "concat",
+    "mixtures",
     "occupancies",
     "paper",
     "products",

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Kernel
@@ -33,7 +34,8 @@ DRAWS = 20_000
 class Block:
     """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the expected losses.
 
-    `errors` are the standard errors of the losses: 0 where they are exact.
+    `errors` are the standard errors of the losses: 0 where they are exact. `widest` counts places that a row needs in
+    between. Mixtures have the set that they mix, and their weights.
     """
 
     kind: int
@@ -43,6 +45,8 @@ class Block:
     widest: int
     losses: Floats
     errors: Floats
+    mixed: Features | None = None
+    weights: sp.csr_array | None = None
 
 
 @dataclass(frozen=True, eq=False)
