@@ -188,12 +188,12 @@ def test_sampling_constants_hold_at_every_pair_and_state(net, mixed, criterion):
     else:
         q = (b.T @ mean + rows.T @ mean) / 2
     assert q.sum() == pytest.approx(1.0)
-    assert (np.linalg.norm(phi, axis=1)[mean > 0] / mean[mean > 0]).max() <= problem.constants[0] + 1e-9
-    assert (np.linalg.norm(flow, axis=1)[q > 0] / q[q > 0]).max() <= problem.constants[1] + 1e-9
+    assert (np.linalg.norm(phi, axis=1)[mean > 0] / mean[mean > 0]).max() <= problem.constants.negative + 1e-9
+    assert (np.linalg.norm(flow, axis=1)[q > 0] / q[q > 0]).max() <= problem.constants.flow + 1e-9
     drawn = problem.draw(500, seed=1)
     assert np.abs(drawn.flows).sum(axis=1).max() > 0
     sizes = np.sqrt((drawn.flows**2).sum(axis=1)) * drawn.flow_weights * 500
-    assert sizes.max() <= problem.constants[1] + 1e-9  # the weights are those of this q
+    assert sizes.max() <= problem.constants.flow + 1e-9  # the weights are those of this q
     states = np.bincount([np.abs(flow - row).sum(axis=1).argmin() for row in drawn.flows.toarray()], minlength=len(q))
     assert not states[q == 0].any()
 

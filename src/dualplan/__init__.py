@@ -3,7 +3,7 @@
 The flow, one plain object an arrow: model -> policy -> evaluation.
 """
 
-from dualplan import features, policies
+from dualplan import features, policies, solvers
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
@@ -62,4 +62,5 @@ __all__ = [
     "policies",
     "solve_exact",
     "solve_lp",
+    "solvers",
 ]

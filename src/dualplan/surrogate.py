@@ -1,67 +1,85 @@
 """The surrogate of the dual linear program: a convex function of a few weights, as a sum over constraints.
 
-Candidates are u = Φθ, mixtures of d features with weights of any sign. With the flow residual
+Candidates are u = μ0 + Φθ: mixtures of d features with weights of any sign, on top of a base measure μ0 = M·φ_0 if one
+is given. u must sum to M = 1 (average) or 1/(1−γ) (discounted), so θ sums to M without a base and to 0 with one. With
+the flow residual
 
     f = (P − B)ᵀu                 (average),        f = (B − γP)ᵀu − α        (discounted)
 
 and the violations V_neg = ‖[u]₋‖₁ = Σ max(−u, 0) and V_flow = ‖f‖₁ (the paper's V1, V2 and V3, V4), the surrogate is
 
-    c(θ) = ℓᵀΦθ + H_neg·V_neg(θ) + H_flow·V_flow(θ).
+    c(θ) = ℓᵀu + H_neg·V_neg(θ) + H_flow·V_flow(θ),        θ in Θ = {1ᵀθ = M or 0, ‖θ‖ <= S}.
 
-H is in units of loss times mixing time: the flow penalty is exact from about half the span of the bias on. θ lies in
-Θ = {1ᵀθ = M, ‖θ‖ <= S}, since every feature sums to 1 and u must sum to M = 1 (average) or 1/(1−γ) (discounted).
+H is in units of loss times mixing time: the flow penalty is exact from about half the span of the bias on.
 
-Both violations are sums over constraints, of pairs and of states, of a function of a sparse row of Φ or of the flow:
+*Weights over states* w(x) > 0 replace |f(x)| by w(x)·|f(x)|, and [u(x,a)]₋ likewise: the right weight of a flow
+violation at x is about |h(x)|, which grows fast in a queueing network.
 
-    V_neg = Σ_(x,a) max(−Φ_(x,a)θ, 0),        V_flow = Σ_y |F_yθ − α(y)|.
+*A potential* h replaces ℓ by ℓ_h = ℓ + Ph − Bh (discounted: ℓ + γPh − Bh, and αᵀh is added), which changes nothing
+where f = 0. Since uᵀ(P − B)h = fᵀh, this is a linear term of each flow row: with s = 1 (average) or −1 (discounted),
 
+    c(θ) = ℓᵀu + s·fᵀh + H_neg·V_neg + H_flow·V_flow.
+
+For u >= 0 and h the bias of π_u (discounted: its cost-to-go), ℓᵀu + s·fᵀh is the exact cost of π_u. In the dual of this
+program the multiplier of the flow at x is at most H from s·h(x): H is the radius of a trust region about h.
+
+*Limits* on measures, rows g with gᵀu <= 0 (`limits.py`), add ρ·max(gᵀu, 0) each, exact once ρ exceeds the multiplier.
+
+Both violations are sums over constraints, of pairs and of states, of a function of a sparse row (`constraints.py`).
 `Constraints` holds such rows with weights: all of them with weight 1 where states can be enumerated, or n rows drawn
-from a sampling distribution q with weights 1/(n·q), so that every sum is estimated without bias, and so are its
-subgradients. The default q needs no knowledge: with φ̄ = (1/d)Σφ_j,
-
-    q_neg = φ̄,        q_flow = ½(Bᵀφ̄ + Pᵀφ̄)        or        ½α + ½(Bᵀφ̄ + γPᵀφ̄)/(1+γ)
-
-and then ‖Φ_(x,a)‖/q_neg <= d and ‖F_y‖/q_flow <= 2d, or 2(1+γ)d, at every pair and state: a row's norm is at most the
-sum of its entries, Σ_j φ_j(x,a) = d·φ̄(x,a), and likewise |F_y| is at most d times (Bᵀφ̄ + γPᵀφ̄)(y) in sum.
+from a sampling distribution q (`sampling.py`) with weights 1/(n·q), so that every sum is estimated without bias, and so
+are its subgradients.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan._kernels import constraints as kernels
-from dualplan._kernels.philox import generator
+from dualplan.constraints import Rows
 from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, MissingError
-from dualplan.features.contract import Features
-from dualplan.simulation import in_parallel
+from dualplan.errors import InputError
+from dualplan.features.contract import Features, concat
+from dualplan.limits import Limit
+from dualplan.models.contract import Model
+from dualplan.sampling import Constants, Mixture, Sampling, table
 from dualplan.types import Floats, Ints
 
-CHUNK = 4_096  # rows drawn or listed at once
-NEGATIVE, FLOW = 21, 22  # streams of random numbers
+StateFunction = Callable[[Ints], Any]  # of states, one a row: a number for each
+Penalty = float | tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Rows of both kinds of constraints with weights; `sampled` says whether sums over them are estimates."""
+    """Rows of both kinds with weights; `sampled` says whether sums over them are estimates.
+
+    A pair's u is its row times θ plus `base`, a state's f its row times θ minus `masses`. `prices` are the weights over
+    states, and `tilts` are s·h at the states of the flow rows.
+    """
 
     pairs: sp.csr_array
     pair_weights: Floats
+    pair_prices: Floats
+    base: Floats
     flows: sp.csr_array
     flow_weights: Floats
-    masses: Floats  # α at the states of the flow rows
+    flow_prices: Floats
+    masses: Floats
+    tilts: Floats
     sampled: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """The parts of the surrogate at a point; standard errors are 0 where all constraints were listed."""
+    """The parts of the surrogate at a point: ℓᵀu, V_neg, V_flow, s·fᵀh, the limits' excess, and c.
+
+    The standard errors of what was estimated are 0 where all constraints were listed.
+    """
 
     objective: float
     negative: float
@@ -69,45 +87,93 @@ class Value:
     total: float
     negative_error: float
     flow_error: float
+    total_error: float
+    shaping: float
+    excess: tuple[float, ...]
 
 
 class DualALP:
     """The surrogate of a model, a feature set and a criterion."""
 
     def __init__(
-        self, model: Any, features: Features, criterion: Criterion | None = None, *, radius: float | None = None
+        self,
+        model: Model,
+        features: Features,
+        criterion: Criterion | None = None,
+        *,
+        base: Features | None = None,
+        sampling: str | Features = "features",
+        radius: float | None = None,
+        weights: StateFunction | None = None,
+        potential: StateFunction | None = None,
+        limits: Sequence[Limit] = (),
+        limit_penalty: float | None = None,
     ) -> None:
-        if features.model.digest != model.digest:
-            raise InputError(f"the features belong to {features.model.name!r}, not to {model.name!r}.")
-        if not model.has_predecessors:
-            raise MissingError(f"model {model.name!r} has no predecessors: {model.why_no_predecessors}.")
+        """`base` is a set of one feature; `sampling` a name (`sampling.py`) or a set of features to draw from.
+
+        `weights` and `potential` take states, one a row, and give a number for each. `radius` is S, by default 10·M.
+        `limit_penalty` is ρ, by default a hundred times the largest expected loss over the size of a limit's row.
+        """
+        others = [given for given in (base, sampling) if isinstance(given, Features)]
+        for given in (features, *others):
+            if given.model.digest != model.digest:
+                raise InputError(f"the features belong to {given.model.name!r}, not to {model.name!r}.")
+        if base is not None and len(base) != 1:
+            raise InputError(f"the base measure is a single feature, got {len(base)}.")
         self.model, self.features, self.criterion = model, features, criterion or Average()
-        discounted = isinstance(self.criterion, Discounted)
-        self.gamma = self.criterion.gamma if isinstance(self.criterion, Discounted) else 1.0
-        self.mass = 1 / (1 - self.gamma) if discounted else 1.0
-        self.starts: Ints = np.zeros((0, model.box.dim), np.int64)
-        self.alpha: Floats = np.zeros(0)
-        if isinstance(self.criterion, Discounted):
-            self.starts, self.alpha = self.criterion.start_distribution(model)
-        least = self.mass / np.sqrt(len(features))
-        self.radius = 10.0 * self.mass if radius is None else float(radius)
-        if not self.radius >= least:
-            raise InputError(
-                f"no θ has norm at most {self.radius:g} and sum {self.mass:g}; radius must be >= {least:.6g}."
-            )
+        self.base, self._scheme = base, sampling
+        self.rows = Rows(model, concat(features, *others), self.criterion)
+        self.gamma, self.starts, self.alpha = self.rows.gamma, self.rows.starts, self.rows.alpha
+        self.total = 1 / (1 - self.gamma) if isinstance(self.criterion, Discounted) else 1.0
+        self.mass = self.total if base is None else 0.0
+        self.radius = self._radius(radius)
+        self.weights, self.potential = weights, potential
+        self.limits = tuple(limits)
+        self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
+        self.limit_penalty = self._limit_penalty(limit_penalty)
+        if not isinstance(sampling, Features) and sampling != "features":
+            self.sampling  # noqa: B018 - whatever is wrong with it is said before any work
+
+    def _radius(self, radius: float | None) -> float:
+        least = self.mass / np.sqrt(len(self.features))
+        value = 10.0 * self.total if radius is None else float(radius)
+        if not value >= least or value <= 0:
+            raise InputError(f"no θ has norm at most {value:g} and sum {self.mass:g}; radius must be >= {least:.6g}.")
+        return value
 
     @property
     def losses(self) -> Floats:
         """ℓᵀφ_j."""
         return self.features.losses
 
-    @cached_property
-    def constants(self) -> tuple[float, float]:
-        """Proved bounds on ‖row‖/q for the default sampling distributions: (C1, C2) or (C3, C4)."""
-        d = len(self.features)
-        return float(d), 2.0 * (1 + self.gamma) * d if self.alpha.size else 2.0 * d
+    @property
+    def base_loss(self) -> float:
+        """ℓᵀμ0."""
+        return 0.0 if self.base is None else self.total * float(self.base.losses[0])
 
-    # -- Θ ----------------------------------------------------------------------------------------------------------
+    @property
+    def sign(self) -> float:
+        """s: of a potential in the objective."""
+        return -1.0 if self.alpha.size else 1.0
+
+    # -- sampling -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Where constraints are drawn from."""
+        own = len(self.features) + (self.base is not None)
+        if isinstance(self._scheme, Features):
+            return Mixture(self.rows, own, own + len(self._scheme), own)
+        if self._scheme == "features":
+            return Mixture(self.rows, 0, own, own)
+        return table(self.rows, self._scheme)
+
+    @property
+    def constants(self) -> Constants:
+        """(C1, C2) or (C3, C4)."""
+        return self.sampling.constants
+
+    # -- Θ ------------------------------------------------------------------------------------------------------------
 
     def project(self, theta: Floats) -> Floats:
         """The point of Θ nearest to θ: onto the plane, then towards its point nearest to 0, which is exact."""
@@ -116,135 +182,120 @@ class DualALP:
         room, length = np.sqrt(max(self.radius**2 - theta.size * centre**2, 0.0)), float(np.linalg.norm(offset))
         return np.asarray(centre + offset * (min(1.0, room / length) if length > 0 else 1.0))
 
-    # -- constraints ------------------------------------------------------------------------------------------------
-
-    @property
-    def _signs(self) -> tuple[float, float]:
-        return (1.0, -self.gamma) if self.alpha.size else (-1.0, 1.0)
-
-    @property
-    def _row_width(self) -> int:
-        reach = self.model.code.max_predecessors + len(self.model.actions)
-        return int(min(len(self.features), reach * self.features.widest))
+    # -- constraints --------------------------------------------------------------------------------------------------
 
     def draw(self, count: int, *, seed: int = 0, first: int = 0, threads: int | None = None) -> Constraints:
         """`count` constraints of each kind, numbered from `first`; a number always gives the same constraint."""
         if count < 1:
             raise InputError(f"the number of constraints must be positive, got {count!r}.")
-        edges = [*range(first, first + count, CHUNK), first + count]
-        ranges = list(itertools.pairwise(edges))
-        pairs = in_parallel([partial(self._draw_pairs, seed, a, b) for a, b in ranges], threads)
-        flows = in_parallel([partial(self._draw_flows, seed, a, b) for a, b in ranges], threads)
-        return Constraints(
-            sp.csr_array(sp.vstack([rows for rows, _ in pairs])),
-            1 / (count * np.concatenate([q for _, q in pairs])),
-            sp.csr_array(sp.vstack([rows for rows, _, _ in flows])),
-            1 / (count * np.concatenate([q for _, q, _ in flows])),
-            np.concatenate([mass for _, _, mass in flows]),
-            True,
-        )
-
-    def _draw_pairs(self, seed: int, first: int, last: int) -> tuple[sp.csr_array, Floats]:
-        size, width, f = last - first, self.features.widest, self.features.code
-        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
-        states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
-        counts, densities = np.zeros(size, np.int64), np.zeros(size)
-        rng = generator(seed, NEGATIVE, 0)
-        fault = kernels.draw_pairs(
-            f.row, f.draw, f.ints, f.floats, rng, states, actions, indices, values, counts, densities, first, last
-        )
-        if fault >= 0:
-            raise InputError(
-                "a pair was drawn at which all features are 0: sampling does not overlap with the features."
-            )
-        return self._compact(indices, values, counts), densities
-
-    def _draw_flows(self, seed: int, first: int, last: int) -> tuple[sp.csr_array, Floats, Floats]:
-        size, width, f, code = last - first, self._row_width, self.features.code, self.model.code
-        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
-        states, counts = np.empty((size, self.model.box.dim), np.int64), np.zeros(size, np.int64)
-        masses, densities = np.zeros(size), np.zeros(size)
-        on_b, on_p = self._signs
-        fault = kernels.draw_flows(
-            code.allowed, code.step, code.predecessors, f.row, f.draw, code.ints, code.floats, f.ints, f.floats,
-            len(self.model.actions), code.max_predecessors, self.features.widest, on_b, on_p,
-            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), states, indices, values,
-            counts, masses, densities, first, last,
-        )  # fmt: skip
-        if fault >= 0:
-            self.model.predecessors(states[fault - first])  # raises, if there are too many
-            raise InputError("a state was drawn at which sampling does not overlap with the features.")
-        return self._compact(indices, values, counts), densities, masses
-
-    def _compact(self, indices: Ints, values: Floats, counts: Ints) -> sp.csr_array:
-        used = np.arange(indices.shape[1]) < counts[:, None]
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        return sp.csr_array((values[used], indices[used], ends), shape=(counts.size, len(self.features)))
+        drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads)
+        weights = 1 / (count * drawn.pair_densities), 1 / (count * drawn.flow_densities)
+        states = drawn.pair_states, drawn.flow_states
+        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, states, sampled=True)
 
     def enumerate(self, threads: int | None = None) -> Constraints:
         """All constraints of a model whose states can be enumerated."""
-        self.model.box.strides  # noqa: B018 - raises if they cannot
-        count = int(self.model.box.count or 0)
-        edges = [*range(0, count, CHUNK), count]
-        parts = in_parallel([partial(self._all_rows, a, b) for a, b in itertools.pairwise(edges)], threads)
-        pairs = sp.csr_array(sp.vstack([rows for rows, _, _ in parts]))
-        flows = sp.csr_array(sp.vstack([rows for _, rows, _ in parts]))
-        kept = np.diff(pairs.indptr) > 0  # other pairs cannot be negative
-        masses = np.concatenate([mass for _, _, mass in parts])
-        rows = sp.csr_array(pairs[kept])
-        return Constraints(rows, np.ones(rows.shape[0]), flows, np.ones(flows.shape[0]), masses, False)
+        every = self.rows.every(threads=threads)
+        kept = np.flatnonzero(np.diff(every.pairs.indptr))  # other pairs cannot be negative
+        pairs, count = sp.csr_array(every.pairs[kept]), every.masses.size
+        numbers = kept // len(self.model.actions), np.arange(count)
+        states = (np.zeros((0, 0), np.int64),) * 2
+        if self.weights is not None or self.potential is not None:
+            states = self.rows.states(numbers[0]), self.rows.states(numbers[1])
+        weights = np.ones(kept.size), np.ones(count)
+        return self._constraints(pairs, every.flows, every.masses, weights, states, sampled=False)
 
-    def _all_rows(self, first: int, last: int) -> tuple[sp.csr_array, sp.csr_array, Floats]:
-        size, f, code, box = last - first, self.features.code, self.model.code, self.model.box
-        actions, widest = len(self.model.actions), self.features.widest
-        pair_size, flow_size = size * actions * widest + widest, (size + 1) * self._row_width
-        pair_indices, pair_values = np.empty(pair_size, np.int64), np.empty(pair_size)
-        flow_indices, flow_values = np.empty(flow_size, np.int64), np.empty(flow_size)
-        pair_ends, flow_ends, masses = (
-            np.zeros(size * actions + 1, np.int64),
-            np.zeros(size + 1, np.int64),
-            np.zeros(size),
-        )
-        on_b, on_p = self._signs
-        fault = kernels.all_rows(
-            code.allowed, code.predecessors, f.row, code.ints, code.floats, f.ints, f.floats, box.lower, box.upper,
-            actions, code.max_predecessors, widest, on_b, on_p, self.starts, self.alpha, pair_indices, pair_values,
-            pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
-        )  # fmt: skip
-        if fault >= 0:
-            self.model.predecessors(box.state(int(fault)))
+    def _constraints(
+        self,
+        pairs: sp.csr_array,
+        flows: sp.csr_array,
+        masses: Floats,
+        weights: tuple[Floats, Floats],
+        states: tuple[Ints, Ints],
+        *,
+        sampled: bool,
+    ) -> Constraints:
+        """The rows of the features themselves, with what the base measure, weights and potential make of them."""
+        d, base = len(self.features), np.zeros(weights[0].size)
+        if self.base is not None:
+            base = self.total * pairs[:, [d]].toarray().ravel()
+            masses = masses - self.total * flows[:, [d]].toarray().ravel()
+        prices = [np.ones(w.size) for w in weights]
+        if self.weights is not None:
+            prices = [_values(self.weights, x, "weights") for x in states]
+            if any((p <= 0).any() for p in prices):
+                raise InputError("the weights over states must be positive.")
+        tilts = np.zeros(weights[1].size)
+        if self.potential is not None:
+            tilts = self.sign * _values(self.potential, states[1], "potential")
+        if pairs.shape[1] > d:
+            pairs, flows = sp.csr_array(pairs[:, :d]), sp.csr_array(flows[:, :d])
+        return Constraints(pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, tilts, sampled)
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    def _limit_rows(self) -> tuple[Floats, Floats, Floats]:
+        """gᵀφ_j a limit and a feature, gᵀμ0, and the standard errors of the former."""
+        rows, errors = self.rows.limits(self.limits)
         d = len(self.features)
-        pairs = sp.csr_array((pair_values[: pair_ends[-1]], pair_indices[: pair_ends[-1]], pair_ends),
-                             shape=(size * actions, d))  # fmt: skip
-        flows = sp.csr_array((flow_values[: flow_ends[-1]], flow_indices[: flow_ends[-1]], flow_ends), shape=(size, d))
-        return pairs, flows, masses
+        base = np.zeros(len(self.limits)) if self.base is None else self.total * rows[:, d]
+        return rows[:, :d], base, errors[:, :d]
+
+    def _limit_penalty(self, given: float | None) -> Floats:
+        if given is not None and not (np.isfinite(given) and given > 0):
+            raise InputError(f"limit_penalty must be positive, got {given!r}.")
+        sizes = np.abs(self.limit_rows).max(axis=1, initial=0.0)
+        automatic = 100 * max(1.0, float(np.abs(self.losses).max())) / np.where(sizes > 0, sizes, 1.0)
+        return automatic if given is None else np.full(len(self.limits), float(given))
 
     # -- c(θ) ---------------------------------------------------------------------------------------------------------
 
-    def value(self, theta: Floats, penalty: float | tuple[float, float], constraints: Constraints) -> Value:
+    def value(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Value:
         """c(θ) and its parts, over all constraints or estimated from a sample."""
         on_negative, on_flow = penalties(penalty)
-        negative = np.maximum(-(constraints.pairs @ theta), 0.0) * constraints.pair_weights
-        flow = np.abs(constraints.flows @ theta - constraints.masses) * constraints.flow_weights
-        errors = [
-            float(terms.std() * np.sqrt(terms.size)) if constraints.sampled else 0.0 for terms in (negative, flow)
-        ]
-        objective, v, w = float(self.losses @ theta), float(negative.sum()), float(flow.sum())
-        return Value(objective, v, w, objective + on_negative * v + on_flow * w, *errors)
+        c = constraints
+        negative = np.maximum(-(c.pairs @ theta + c.base), 0.0) * c.pair_weights
+        residual = (c.flows @ theta - c.masses) * c.flow_weights
+        flow, shaping = np.abs(residual), residual * c.tilts
+        priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices + shaping
+        errors = [float(terms.std() * np.sqrt(terms.size)) if c.sampled else 0.0 for terms in (negative, flow, *priced)]
+        objective = float(self.losses @ theta) + self.base_loss
+        excess = np.maximum(self.limit_rows @ theta + self.limit_base, 0.0)
+        total = objective + float(priced[0].sum() + priced[1].sum() + self.limit_penalty @ excess)
+        return Value(
+            objective, float(negative.sum()), float(flow.sum()), total, errors[0], errors[1],
+            float(np.hypot(errors[2], errors[3])), float(shaping.sum()), tuple(excess.tolist()),
+        )  # fmt: skip
 
-    def subgradient(self, theta: Floats, penalty: float | tuple[float, float], constraints: Constraints) -> Floats:
+    def subgradient(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Floats:
         """A subgradient of c at θ, or an unbiased estimate of one (0 where a term has a kink)."""
         on_negative, on_flow = penalties(penalty)
-        below = (constraints.pairs @ theta < 0) * constraints.pair_weights
-        signs = np.sign(constraints.flows @ theta - constraints.masses) * constraints.flow_weights
+        c = constraints
+        below = (c.pairs @ theta + c.base < 0) * c.pair_weights * c.pair_prices
+        slopes = (on_flow * np.sign(c.flows @ theta - c.masses) * c.flow_prices + c.tilts) * c.flow_weights
+        over = (self.limit_rows @ theta + self.limit_base > 0) * self.limit_penalty
         return np.asarray(
-            self.losses - on_negative * (constraints.pairs.T @ below) + on_flow * (constraints.flows.T @ signs)
+            self.losses - on_negative * (c.pairs.T @ below) + c.flows.T @ slopes + self.limit_rows.T @ over
         )
 
 
-def penalties(penalty: float | tuple[float, float]) -> tuple[float, float]:
+def state_function(model: Model, values: Floats) -> StateFunction:
+    """Values over all states of an enumerable model as a function of states."""
+    if values.shape != (model.box.count,):
+        raise InputError(f"values over all states are {model.box.count} numbers, got the shape {values.shape}.")
+    return lambda states: values[(states - model.box.lower) @ model.box.strides]
+
+
+def penalties(penalty: Penalty) -> tuple[float, float]:
     """H of the negative part and of the flow."""
     pair = penalty if isinstance(penalty, tuple) else (penalty, penalty)
     if len(pair) != 2 or not all(np.isfinite(h) and h > 0 for h in pair):
         raise InputError(f"the penalty H must be positive, got {penalty!r}.")
     return float(pair[0]), float(pair[1])
+
+
+def _values(function: StateFunction, states: Ints, what: str) -> Floats:
+    values = np.asarray(function(states), np.float64)
+    if values.shape != (len(states),) or not np.isfinite(values).all():
+        raise InputError(f"the {what} must give one finite number for each row of states.")
+    return values

@@ -4,9 +4,9 @@ A pair (x, a) gives the row Φ_(x,a). A state y gives the row of the flow residu
 
     F_y = s_B·Σ_a Φ_(y,a) + s_P·Σ_(x,a) P(y|x,a)·Φ_(x,a),
 
-with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted criterion. With φ̄ the mean of the d features,
-the sampling distributions are q1 = φ̄ and the mixture of α (weight `from_start`), Bᵀφ̄ and Pᵀφ̄ in the ratio 1 : |s_P|.
-Their values come with the rows: φ̄(x,a) is the sum of a row's entries over d.
+with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted criterion. With φ̄ the mean of
+the features low, ..., high − 1, the sampling distributions are q1 = φ̄ and the mixture of α (weight `from_start`), Bᵀφ̄
+and Pᵀφ̄ in the ratio 1 : |s_P|. Their values come with the rows: φ̄(x,a) is the sum of a row's entries over their number.
 
 Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use stays unused.
 """
@@ -18,6 +18,7 @@ from numba import types
 
 from dualplan._kernels.compiler import (
     ALLOWED,
+    COUNTS,
     DRAW,
     FLOAT,
     FLOATS,
@@ -36,21 +37,23 @@ from dualplan._kernels.compiler import (
 )
 from dualplan._kernels.features import feature_count
 from dualplan._kernels.philox import seek, uniform
-from dualplan._kernels.sweep import first_state, next_state
+from dualplan._kernels.sweep import first_state, next_state, sums_of
 
 _ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, ROW, DRAW))
 
 
 @helper
-def one_of(rng, count):
-    return min(np.int64(uniform(rng) * count), count - 1)
+def one_of(rng, low, high):
+    return min(low + np.int64(uniform(rng) * (high - low)), high - 1)
 
 
 @helper
-def total(values, count):
+def total(indices, values, count, low, high):
+    """The sum of a row over the features low, ..., high − 1."""
     result = 0.0
     for k in range(count):
-        result += values[k]
+        if low <= indices[k] < high:
+            result += values[k]
     return result
 
 
@@ -67,24 +70,38 @@ def losses_at(loss, mi, mf, states, actions, out):
         out[k] = loss(mi, mf, states[k], actions[k])
 
 
-@kernel(INT(_ROW, _DRAW, INTS, FLOATS, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
-def draw_pairs(row, draw, fi, ff, rng, states, actions, indices, values, counts, densities, first, last):
+@kernel(types.void(function_type(LOSS), function_type(COUNTS), INTS, FLOATS, STATES, INTS, ROWS))
+def sums_at(loss, counts, mi, mf, states, actions, out):
+    """What a step from each of the given pairs adds to the model's columns, in expectation."""
+    for k in range(actions.size):
+        sums_of(loss, counts, mi, mf, states[k], actions[k], out[k])
+
+
+@kernel(types.void(RNG, INT, FLOATS))
+def uniforms(rng, first, out):
+    """The first number of each of the samples first, first + 1, ..."""
+    for k in range(out.size):
+        seek(rng, first + k)
+        out[k] = uniform(rng)
+
+
+@kernel(INT(_ROW, _DRAW, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
+def draw_pairs(row, draw, fi, ff, low, high, rng, states, actions, indices, values, counts, densities, first, last):
     """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample without a density."""
-    d = feature_count(fi)
     for k in range(first, last):
         r = k - first
         seek(rng, k)
-        actions[r] = draw(fi, ff, one_of(rng, d), rng, states[r])
+        actions[r] = draw(fi, ff, one_of(rng, low, high), rng, states[r])
         counts[r] = row(fi, ff, states[r], actions[r], indices[r], values[r])
-        densities[r] = total(values[r], counts[r]) / d
+        densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
         if not densities[r] > 0.0:
             return k
     return np.int64(-1)
 
 
 @helper
-def add_row(row, fi, ff, x, a, weight, indices, values, sums, touched, number):
-    """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the sum of the row."""
+def add_row(row, fi, ff, low, high, x, a, weight, indices, values, sums, touched, number):
+    """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the row's sum."""
     count = row(fi, ff, x, a, indices, values)
     for k in range(count):
         j = indices[k]
@@ -94,26 +111,26 @@ def add_row(row, fi, ff, x, a, weight, indices, values, sums, touched, number):
         sums[j] += weight * values[k]
         if sums[j] == 0.0:  # a cancellation must not be noted twice
             sums[j] = 1e-300
-    return number, total(values, count)
+    return number, total(indices, values, count, low, high)
 
 
 @helper
 def flow_row(
-    allowed, predecessors, row, mi, mf, fi, ff, actions, y, on_b, on_p, before, acted, chances, indices, values, sums,
-    touched, out_indices, out_values,
+    allowed, predecessors, row, mi, mf, fi, ff, low, high, actions, y, on_b, on_p, before, acted, chances, indices,
+    values, sums, touched, out_indices, out_values,
 ):  # fmt: skip
-    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y)."""
+    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low <= j < high."""
     number, here, there = 0, 0.0, 0.0
     for a in range(actions):
         if allowed(mi, mf, y, a):
-            number, mass = add_row(row, fi, ff, y, a, on_b, indices, values, sums, touched, number)
+            number, mass = add_row(row, fi, ff, low, high, y, a, on_b, indices, values, sums, touched, number)
             here += mass
     count = predecessors(mi, mf, y, before, acted, chances)
     if count < 0:
         return np.int64(-1), here, there
     for k in range(count):
         number, mass = add_row(
-            row, fi, ff, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number
+            row, fi, ff, low, high, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number
         )
         there += chances[k] * mass
     for k in range(number):
@@ -139,7 +156,7 @@ def start_mass(starts, alpha, y):
 
 
 @helper
-def draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, counts, y):
+def draw_state(step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y):
     """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y."""
     if uniform(rng) < from_start:
         u, s = uniform(rng), 0
@@ -149,7 +166,7 @@ def draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, r
         for i in range(y.size):
             y[i] = starts[s, i]
         return
-    a = draw(fi, ff, one_of(rng, d), rng, x)
+    a = draw(fi, ff, one_of(rng, low, high), rng, x)
     if uniform(rng) < stay:
         for i in range(y.size):
             y[i] = x[i]
@@ -157,12 +174,12 @@ def draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, r
     step(mi, mf, x, a, rng, y, counts)
 
 
-@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, FLOAT, FLOAT,
-            FLOAT, STATES, FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT),
+@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, INT, INT, FLOAT,
+            FLOAT, FLOAT, STATES, FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT),
         allocates=True)  # fmt: skip
 def draw_flows(
-    allowed, step, predecessors, row, draw, mi, mf, fi, ff, actions, most, widest, on_b, on_p, from_start, starts,
-    alpha, rng, states, indices, values, counts, masses, densities, first, last,
+    allowed, step, predecessors, row, draw, mi, mf, fi, ff, low, high, actions, most, widest, on_b, on_p, from_start,
+    starts, alpha, rng, states, indices, values, counts, masses, densities, first, last,
 ):  # fmt: skip
     """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density; −1, or a sample at fault."""
     d, dim = feature_count(fi), states.shape[1]
@@ -174,13 +191,13 @@ def draw_flows(
     for k in range(first, last):
         r = k - first
         seek(rng, k)
-        draw_state(step, draw, mi, mf, fi, ff, d, starts, alpha, from_start, stay, rng, x, nothing, states[r])
+        draw_state(step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, nothing, states[r])
         counts[r], here, there = flow_row(
-            allowed, predecessors, row, mi, mf, fi, ff, actions, states[r], on_b, on_p, before, acted, chances,
-            row_indices, row_values, sums, touched, indices[r], values[r],
+            allowed, predecessors, row, mi, mf, fi, ff, low, high, actions, states[r], on_b, on_p, before, acted,
+            chances, row_indices, row_values, sums, touched, indices[r], values[r],
         )  # fmt: skip
         masses[r] = start_mass(starts, alpha, states[r])
-        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / d
+        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / (high - low)
         if counts[r] < 0 or not densities[r] > 0.0:
             return k
     return np.int64(-1)
@@ -206,8 +223,8 @@ def all_rows(
                 pair_end += row(fi, ff, x, a, pair_indices[pair_end:], pair_values[pair_end:])
             pair_ends[r * actions + a] = pair_end
         count, _, _ = flow_row(
-            allowed, predecessors, row, mi, mf, fi, ff, actions, x, on_b, on_p, before, acted, chances, row_indices,
-            row_values, sums, touched, flow_indices[flow_end:], flow_values[flow_end:],
+            allowed, predecessors, row, mi, mf, fi, ff, np.int64(0), d, actions, x, on_b, on_p, before, acted, chances,
+            row_indices, row_values, sums, touched, flow_indices[flow_end:], flow_values[flow_end:],
         )  # fmt: skip
         if count < 0:
             return index

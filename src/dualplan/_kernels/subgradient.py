@@ -1,8 +1,11 @@
 """Projected stochastic subgradient steps over rows that were drawn before.
 
-A batch of b pairs and b flows gives, with weights 1/q,
+A batch of b pairs and b flows gives, with weights w = price/q of the violations and t of the flow itself (s·h/q),
 
-    g = ℓᵀΦ − (H_neg/b)·Σ Φ_i/q_i·1{Φ_iθ < 0} + (H_flow/b)·Σ F_i/q_i·sgn(F_iθ − α_i).
+    g = ℓᵀΦ − (H_neg/b)·Σ w_i·Φ_i·1{Φ_iθ + μ_i < 0} + (1/b)·Σ (H_flow·w_i·sgn(F_iθ − α_i) + t_i)·F_i
+        + Σ_k ρ_k·G_k·1{G_kθ + γ_k > 0},
+
+where the last sum is over limits.
 
 `plain` moves by the given step sizes and projects onto Θ. `adaptive` has a step size for each weight, the distance that
 the weight has come so far over the root of the sum of its squared subgradients, so that nothing need be tuned; it
@@ -14,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, copy, helper, kernel
+from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, ROWS, copy, helper, kernel
 
 
 @helper
@@ -26,19 +29,35 @@ def product(ptr, indices, values, row, theta):
 
 
 @helper
-def add_rows(pp, pi, pv, pw, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g):
+def add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g):
     """Add the subgradients of both violations over the rows first, ..., last − 1 to g."""
     batch = last - first
     for row in range(first, last):
-        if product(pp, pi, pv, row, theta) < 0.0:
+        if product(pp, pi, pv, row, theta) + base[row] < 0.0:
             weight = on_negative * pw[row] / batch
             for k in range(pp[row], pp[row + 1]):
                 g[pi[k]] -= weight * pv[k]
         f = product(fp, fi, fv, row, theta) - alpha[row]
-        if f != 0.0:
-            weight = (on_flow if f > 0.0 else -on_flow) * fw[row] / batch
+        weight = tilts[row] / batch
+        if f > 0.0:
+            weight += on_flow * fw[row] / batch
+        elif f < 0.0:
+            weight -= on_flow * fw[row] / batch
+        if weight != 0.0:
             for k in range(fp[row], fp[row + 1]):
                 g[fi[k]] += weight * fv[k]
+
+
+@helper
+def add_limits(rows, offsets, prices, theta, g):
+    """Add the subgradients of the limits' penalties to g."""
+    for k in range(prices.size):
+        value = offsets[k]
+        for j in range(theta.size):
+            value += rows[k, j] * theta[j]
+        if value > 0.0:
+            for j in range(theta.size):
+                g[j] += prices[k] * rows[k, j]
 
 
 @helper
@@ -54,18 +73,23 @@ def into_ball(theta, mass, radius):
             theta[j] = centre + factor * (theta[j] - centre)
 
 
-_ROWS = (INTS, INTS, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS)
+_ROWS = (
+    FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
+)  # fmt: skip
 
 
-@kernel(types.void(FLOATS, *_ROWS, FLOAT, FLOAT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS))
+@kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS))
 def plain(
-    losses, pp, pi, pv, pw, fp, fi, fv, fw, alpha, on_negative, on_flow, batch, mass, radius, steps, theta, total, g
-):
+    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, limits, offsets, prices, on_negative, on_flow, batch,
+    mass, radius, steps, theta, total, g,
+):  # fmt: skip
     """One step of each size in `steps`, each on its own batch; θ is moved, and the iterates added to `total`."""
     d = theta.size
     for t in range(steps.size):
         copy(g, losses)
-        add_rows(pp, pi, pv, pw, fp, fi, fv, fw, alpha, on_negative, on_flow, t * batch, (t + 1) * batch, theta, g)
+        first, last = t * batch, (t + 1) * batch
+        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g)
+        add_limits(limits, offsets, prices, theta, g)
         for j in range(d):
             total[j] += theta[j]
             theta[j] -= steps[t] * g[j]
@@ -75,17 +99,19 @@ def plain(
         into_ball(theta, mass, radius)
 
 
-@kernel(types.void(FLOATS, *_ROWS, FLOAT, FLOAT, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS,
+@kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS,
                    FLOATS))  # fmt: skip
 def adaptive(
-    losses, pp, pi, pv, pw, fp, fi, fv, fw, alpha, on_negative, on_flow, batch, batches, mass, radius, theta, origin,
-    reach, squares, total, weights, g,
+    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, limits, offsets, prices, on_negative, on_flow, batch,
+    batches, mass, radius, theta, origin, reach, squares, total, weights, g,
 ):  # fmt: skip
     """`batches` steps with a step size for each weight; `total` is a weighted sum of iterates, `weights` of weights."""
     d = theta.size
     for t in range(batches):
         copy(g, losses)
-        add_rows(pp, pi, pv, pw, fp, fi, fv, fw, alpha, on_negative, on_flow, t * batch, (t + 1) * batch, theta, g)
+        first, last = t * batch, (t + 1) * batch
+        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g)
+        add_limits(limits, offsets, prices, theta, g)
         mean = g.sum() / d  # along the plane
         importance = 0.0
         for j in range(d):

@@ -53,7 +53,7 @@ class Pairs:
     @cached_property
     def sums(self) -> Floats:
         """What a step from each pair adds to each of the model's `columns`, in expectation."""
-        code, box, counts = self.model.code, self.model.box, _counts(self.model)
+        code, box, counts = self.model.code, self.model.box, expected_counts(self.model)
         out = np.zeros((self.states.size, len(self.model.columns)))
         kernels.pair_sums(
             code.loss, counts, code.ints, code.floats, box.lower, box.upper, self.states, self.actions, out
@@ -195,7 +195,7 @@ class Sweeper:
 
     def sums(self, policy: Policy, states: Ints, weights: Floats) -> Floats:
         """What a policy adds to each of the model's `columns` in states of given weights, in expectation."""
-        code, rule, counts, box = self.model.code, _compiled(policy), _counts(self.model), self.model.box
+        code, rule, counts, box = self.model.code, _compiled(policy), expected_counts(self.model), self.model.box
         out = np.zeros(len(self.model.columns))
         head = (rule.act, code.loss, counts, *self._data, rule.ints, rule.floats, box.lower, box.upper)
         kernels.policy_sums(*head, len(self.model.actions), states, weights, out)
@@ -242,7 +242,8 @@ def _with_scratch(loop: Any, dim: int, size: int) -> Any:
     return lambda *piece: loop(np.zeros(dim, np.int64), np.empty(size), *piece)
 
 
-def _counts(model: Model) -> Kernel:
+def expected_counts(model: Model) -> Kernel:
+    """What counts the events of a step in expectation."""
     if model.code.counts is not None:
         return model.code.counts
     if model.code.counters:

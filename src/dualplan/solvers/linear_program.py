@@ -1,14 +1,16 @@
 """The surrogate over given constraints as a linear program, solved through its dual by HiGHS.
 
-With a_i = H_neg·w_i and b_i = H_flow·w_i, a[−r]₊ = max_{0<=z<=a} −z·r and b|f| = max_{|y|<=b} y·f, so
+With a_i = H_neg·w_i and b_i = H_flow·w_i, a[−r]₊ = max_{0<=z<=a} −z·r and b|f| + t·f = max_{|y−t|<=b} y·f, so
 
-    min_θ  Lᵀθ + Σ a_i·[−R_iθ]₊ + Σ b_i·|F_iθ − α_i|     subject to  1ᵀθ = M,  |θ_j| <= S
-  = max    λM − αᵀy − S·1ᵀ(p + n)     subject to  L − Rᵀz + Fᵀy − λ1 = p − n,  0 <= z <= a,  |y| <= b,  p, n >= 0,
+    min_θ  Lᵀθ + Σ a_i·[−R_iθ − μ_i]₊ + Σ b_i·|F_iθ − α_i| + t_i·(F_iθ − α_i) + Σ ρ_k·[G_kθ + g_k]₊
+           subject to  1ᵀθ = M,  |θ_j| <= S
+  = max    λM − αᵀy − μᵀz + gᵀv − S·1ᵀ(p + n)
+           subject to  L − Rᵀz + Fᵀy + Gᵀv − λ1 = p − n,  0 <= z <= a,  |y − t| <= b,  0 <= v <= ρ,  p, n >= 0,
 
 where L_j = ℓᵀφ_j. The dual has as many rows as there are features, however many constraints; θ are its multipliers. The
-multipliers y of the flow, divided by the weights, are a potential capped by H. The cube |θ_j| <= S contains the ball of
-Θ: if the solution lies in the ball it minimises c over Θ, otherwise `value` is a lower bound on that minimum, and the
-status says so.
+multipliers y of the flow, divided by the weights, are a potential no further than H from the given one. The cube
+|θ_j| <= S contains the ball of Θ: if the solution lies in the ball it minimises c over Θ, otherwise `value` is a lower
+bound on that minimum, and the status says so.
 
 Over all constraints the result is exact up to the solver's tolerances; over a sample it is the minimiser of the sampled
 surrogate, and `value` at it is biased downwards: judge it on fresh constraints.
@@ -25,13 +27,16 @@ import scipy.sparse as sp
 from dualplan.errors import InputError
 from dualplan.highs import minimise
 from dualplan.status import Status
-from dualplan.surrogate import Constraints, DualALP, Value, penalties
+from dualplan.surrogate import Constraints, DualALP, Penalty, Value, penalties
 from dualplan.types import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramSolution:
-    """Weights, the surrogate's minimum over the given constraints, and the potential at the states of the flow rows."""
+    """Weights, the surrogate's minimum over the given constraints, and the potential at the states of the flow rows.
+
+    The potential is signed as in the average criterion's Lagrangian; discounted values are its negative.
+    """
 
     theta: Floats
     value: float
@@ -41,14 +46,12 @@ class ProgramSolution:
     seconds: float
 
 
-def solve_listed(problem: DualALP, penalty: float | tuple[float, float]) -> ProgramSolution:
+def solve_listed(problem: DualALP, penalty: Penalty) -> ProgramSolution:
     """The minimum over all constraints of a model whose states can be enumerated."""
     return minimum(problem, penalty, problem.enumerate())
 
 
-def solve_sampled(
-    problem: DualALP, penalty: float | tuple[float, float], *, samples: int = 20_000, seed: int = 0
-) -> ProgramSolution:
+def solve_sampled(problem: DualALP, penalty: Penalty, *, samples: int = 20_000, seed: int = 0) -> ProgramSolution:
     """The minimiser over drawn constraints; `parts` are over as many fresh ones."""
     solution = minimum(problem, penalty, problem.draw(samples, seed=seed))
     fresh = problem.draw(samples, seed=seed, first=samples)
@@ -56,31 +59,36 @@ def solve_sampled(
     return ProgramSolution(solution.theta, solution.value, parts, solution.potential, solution.status, solution.seconds)
 
 
-def minimum(problem: DualALP, penalty: float | tuple[float, float], constraints: Constraints) -> ProgramSolution:
+def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> ProgramSolution:
     """Minimise the surrogate over given constraints."""
     started = time.monotonic()
     on_negative, on_flow = penalties(penalty)
     d, pairs, flows = len(problem.features), constraints.pairs, constraints.flows
-    a, b = on_negative * constraints.pair_weights, on_flow * constraints.flow_weights
+    c = constraints
+    a, b = on_negative * c.pair_weights * c.pair_prices, on_flow * c.flow_weights * c.flow_prices
+    tilts = c.tilts * c.flow_weights
     scale = max(1.0, float(np.abs(problem.losses).max()))  # of the rows, so that tolerances mean the same everywhere
-    # columns: λ, z, y, p, n; each in units that make its limits 1 or so
-    unit = sp.eye_array(d, format="csc")
+    # columns: λ, z, y − t, v, p, n; each in units that make its limits 1 or so
+    unit, prices = sp.eye_array(d, format="csc"), problem.limit_penalty
     matrix = sp.hstack([
-        sp.csc_array(np.ones((d, 1))), (pairs.T * a) / scale, -(flows.T * b) / scale, unit, -unit,
+        sp.csc_array(np.ones((d, 1))), (pairs.T * a) / scale, -(flows.T * b) / scale,
+        -sp.csc_array(problem.limit_rows.T * prices) / scale, unit, -unit,
     ])  # fmt: skip
     costs = np.concatenate([
-        [-problem.mass], np.zeros(a.size), constraints.masses * b / scale, np.full(2 * d, problem.radius),
+        [-problem.mass], c.base * a / scale, c.masses * b / scale, -problem.limit_base * prices / scale,
+        np.full(2 * d, problem.radius),
     ])  # fmt: skip
-    low = np.concatenate([[-np.inf], np.zeros(a.size), -np.ones(b.size), np.zeros(2 * d)])
-    high = np.concatenate([[np.inf], np.ones(a.size + b.size), np.full(2 * d, np.inf)])
-    right = problem.losses / scale
+    many, free = a.size + b.size + prices.size, np.full(2 * d, np.inf)
+    low = np.concatenate([[-np.inf], np.zeros(a.size), -np.ones(b.size), np.zeros(prices.size + 2 * d)])
+    high = np.concatenate([[np.inf], np.ones(many), free])
+    right = (problem.losses + flows.T @ tilts) / scale
     found = minimise(costs, sp.csc_array(matrix), (right, right), (low, high))
     if not found.found:
         raise InputError(f"HiGHS stopped without a solution ({found.word}); try a penalty of another size.")
     theta = -found.y
     parts = problem.value(theta, penalty, constraints)
     inside = np.linalg.norm(theta) <= problem.radius * (1 + 1e-9)
-    potential = found.x[1 + a.size : 1 + a.size + b.size] * on_flow
-    value = -float(costs @ found.x) * scale
+    potential = c.tilts + found.x[1 + a.size : 1 + a.size + b.size] * on_flow * c.flow_prices
+    value = problem.base_loss - float(c.masses @ tilts) - float(costs @ found.x) * scale
     status = Status.SOLVED if inside else Status.RADIUS
     return ProgramSolution(theta, value, parts, potential, status, time.monotonic() - started)

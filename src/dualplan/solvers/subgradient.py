@@ -30,14 +30,12 @@ import numpy as np
 from dualplan._kernels import subgradient as kernels
 from dualplan.errors import InputError
 from dualplan.status import Status
-from dualplan.surrogate import Constraints, DualALP, Value, penalties
+from dualplan.surrogate import Constraints, DualALP, Penalty, Value, penalties
 from dualplan.types import Floats
 
 CHUNK = 200_000  # samples drawn at once
 FRESH = 200_000  # samples that judge the result
 FIRST_REACH = 1e-3  # of M/√d, the distance each weight counts as having come at the start
-
-Penalty = float | tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +63,11 @@ def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) 
     """The steps after which the paper's method is within ε of the minimum with probability 1 − δ."""
     if not epsilon > 0 or not 0 < delta < 1:
         raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+    if problem.weights is not None or problem.potential is not None or problem.limits:
+        raise InputError("the theorem is about the plain surrogate, without weights, potential or limits.")
     on_negative, on_flow = penalties(penalty)
-    c1, c2 = problem.constants
-    gradient = float(np.linalg.norm(problem.losses)) + on_negative * c1 + on_flow * c2
+    c = problem.constants
+    gradient = float(np.linalg.norm(problem.losses)) + on_negative * c.negative + on_flow * c.flow
     steps = (problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))) ** 2
     return Theory(gradient, steps, problem.radius / (gradient * math.sqrt(steps)))
 
@@ -135,9 +135,9 @@ def solve_adaptive(
     started, d = time.monotonic(), len(problem.features)
     chunk = max(batch, min(CHUNK, samples // 2) // batch * batch)
     rows = problem.draw(chunk, seed=seed, threads=threads)
-    origin = _best_single(problem, penalty, rows)
+    origin = _first_point(problem, penalty, rows)
     theta, squares, gradient = origin.copy(), np.zeros(d), np.empty(d)
-    reach = np.full(d, FIRST_REACH * problem.mass / np.sqrt(d))
+    reach = np.full(d, FIRST_REACH * problem.total / np.sqrt(d))
     total, weights, done = np.zeros(d), np.zeros(1), 0
     while done < samples:
         if done >= samples // 2 > done - chunk:  # the average forgets the first half
@@ -154,29 +154,35 @@ def solve_adaptive(
 
 def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
     count = rows.masses.size
+    flow_weights = count * rows.flow_weights
     return (
         problem.losses,
         rows.pairs.indptr.astype(np.int64), rows.pairs.indices.astype(np.int64), rows.pairs.data,
-        rows.pair_weights * count,
+        count * rows.pair_weights * rows.pair_prices, rows.base,
         rows.flows.indptr.astype(np.int64), rows.flows.indices.astype(np.int64), rows.flows.data,
-        rows.flow_weights * count,
-        rows.masses,
+        flow_weights * rows.flow_prices, rows.masses, flow_weights * rows.tilts,
+        np.ascontiguousarray(problem.limit_rows), problem.limit_base, problem.limit_penalty,
     )  # fmt: skip
 
 
-def _best_single(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
-    """All mass on the feature with the least surrogate, as estimated; a single feature is nowhere negative."""
-    flows = rows.flows.tocsc()
-    base = float(np.abs(rows.masses) @ rows.flow_weights)  # |0 − α| of the rows that a feature does not touch
-    values = np.empty(len(problem.features))
-    for j in range(values.size):
+def _first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
+    """The base measure alone, or all mass on the feature with the least surrogate, as estimated.
+
+    A single feature is nowhere negative.
+    """
+    theta = np.zeros(len(problem.features))
+    if problem.base is not None:
+        return theta
+    on_flow, flows = penalties(penalty)[1], rows.flows.tocsc()
+    slopes, tilts = on_flow * rows.flow_prices * rows.flow_weights, rows.tilts * rows.flow_weights
+    values = problem.mass * problem.losses
+    for j in range(values.size):  # relative to all weights 0: what changes is in the rows that the feature touches
         entries = slice(flows.indptr[j], flows.indptr[j + 1])
-        touched = flows.indices[entries]
-        with_it = np.abs(problem.mass * flows.data[entries] - rows.masses[touched]) - np.abs(rows.masses[touched])
-        values[j] = base + float(with_it @ rows.flow_weights[touched])
-    best = int(np.argmin(problem.mass * problem.losses + penalties(penalty)[1] * values))
-    theta = np.zeros(values.size)
-    theta[best] = problem.mass
+        touched, change = flows.indices[entries], problem.mass * flows.data[entries]
+        alpha = rows.masses[touched]
+        values[j] += (np.abs(change - alpha) - np.abs(alpha)) @ slopes[touched] + change @ tilts[touched]
+    values += problem.limit_penalty @ np.maximum(problem.mass * problem.limit_rows, 0.0)
+    theta[int(np.argmin(values))] = problem.mass
     return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
 
 

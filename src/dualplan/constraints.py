@@ -1,0 +1,207 @@
+"""The constraints of the dual program as sparse rows: one for each pair, u(x,a) >= 0, and one for each state, the flow.
+
+    pair (x, a)     Φ_(x,a)
+    state y         F_y = Σ_(x,a) P(y|x,a)·Φ_(x,a) − Σ_a Φ_(y,a)            (average)
+                    F_y = Σ_a Φ_(y,a) − γ·Σ_(x,a) P(y|x,a)·Φ_(x,a)          (discounted)
+
+Rows are looked up through the predecessors of a state, never by listing. They can be drawn from the mean φ̄ of the
+features with the numbers low, ..., high − 1,
+
+    pairs from φ̄,    states from ½(Bᵀφ̄ + Pᵀφ̄)    or    ½α + ½(Bᵀφ̄ + γPᵀφ̄)/(1+γ),
+
+with the value of the density at each; or listed for all pairs and states where these can be enumerated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan._kernels import constraints as kernels
+from dualplan._kernels.philox import generator
+from dualplan.criteria import Criterion, Discounted
+from dualplan.errors import InputError, MissingError
+from dualplan.exact.operators import expected_counts
+from dualplan.features.contract import DRAWS, Features
+from dualplan.limits import Limit
+from dualplan.models.contract import Model
+from dualplan.simulation import in_parallel
+from dualplan.types import Floats, Ints
+
+CHUNK = 4_096  # rows drawn or listed at once
+LISTED = 200_000  # states up to which expectations are sums over all pairs
+NEGATIVE, FLOW = 21, 22  # streams of random numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Rows with where they belong and the densities they were drawn with; those of pairs and those of states."""
+
+    pairs: sp.csr_array
+    pair_states: Ints
+    pair_densities: Floats
+    flows: sp.csr_array
+    flow_states: Ints
+    flow_densities: Floats
+    masses: Floats  # α at the states of the flow rows
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """All rows: of the pairs x·A + a, and of the states."""
+
+    pairs: sp.csr_array
+    flows: sp.csr_array
+    masses: Floats
+
+
+class Rows:
+    """Rows of a model's constraints for a set of features."""
+
+    def __init__(self, model: Model, features: Features, criterion: Criterion) -> None:
+        if not model.has_predecessors:
+            raise MissingError(f"model {model.name!r} has no predecessors: {model.why_no_predecessors}.")
+        self.model, self.features = model, features
+        self.gamma = criterion.gamma if isinstance(criterion, Discounted) else 1.0
+        self.starts: Ints = np.zeros((0, model.box.dim), np.int64)
+        self.alpha: Floats = np.zeros(0)
+        if isinstance(criterion, Discounted):
+            self.starts, self.alpha = criterion.start_distribution(model)
+
+    @property
+    def signs(self) -> tuple[float, float]:
+        """The factors of B and P in the flow."""
+        return (1.0, -self.gamma) if self.alpha.size else (-1.0, 1.0)
+
+    @property
+    def _width(self) -> int:
+        reach = self.model.code.max_predecessors + len(self.model.actions)
+        return int(min(len(self.features), reach * self.features.widest))
+
+    # -- drawn --------------------------------------------------------------------------------------------------------
+
+    def draw(
+        self, count: int, low: int, high: int, *, seed: int = 0, first: int = 0, threads: int | None = None
+    ) -> Drawn:
+        """`count` rows of each kind, numbered from `first`; a number always gives the same row."""
+        edges = [*range(first, first + count, CHUNK), first + count]
+        ranges = list(itertools.pairwise(edges))
+        pairs = in_parallel([partial(self._draw_pairs, low, high, seed, a, b) for a, b in ranges], threads)
+        flows = in_parallel([partial(self._draw_flows, low, high, seed, a, b) for a, b in ranges], threads)
+        return Drawn(*map(_joined, zip(*pairs, strict=True)), *map(_joined, zip(*flows, strict=True)))
+
+    def _draw_pairs(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
+        size, width, f = last - first, self.features.widest, self.features.code
+        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
+        states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
+        counts, densities = np.zeros(size, np.int64), np.zeros(size)
+        rng = generator(seed, NEGATIVE, 0)
+        fault = kernels.draw_pairs(
+            f.row, f.draw, f.ints, f.floats, low, high, rng, states, actions, indices, values, counts, densities, first,
+            last,
+        )  # fmt: skip
+        if fault >= 0:
+            raise InputError(f"a pair was drawn where its feature is 0, at state {tuple(states[fault - first])}.")
+        return self._compact(indices, values, counts), states, densities
+
+    def _draw_flows(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
+        size, width, f, code = last - first, self._width, self.features.code, self.model.code
+        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
+        states, counts = np.empty((size, self.model.box.dim), np.int64), np.zeros(size, np.int64)
+        masses, densities = np.zeros(size), np.zeros(size)
+        on_b, on_p = self.signs
+        fault = kernels.draw_flows(
+            code.allowed, code.step, code.predecessors, f.row, f.draw, code.ints, code.floats, f.ints, f.floats,
+            low, high, len(self.model.actions), code.max_predecessors, self.features.widest, on_b, on_p,
+            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), states, indices, values,
+            counts, masses, densities, first, last,
+        )  # fmt: skip
+        if fault >= 0:
+            self.model.predecessors(states[fault - first])  # raises, if there are too many
+            raise InputError(f"a state was drawn where its density is 0: {tuple(states[fault - first])}.")
+        return self._compact(indices, values, counts), states, densities, masses
+
+    def _compact(self, indices: Ints, values: Floats, counts: Ints) -> sp.csr_array:
+        used = np.arange(indices.shape[1]) < counts[:, None]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        return sp.csr_array((values[used], indices[used], ends), shape=(counts.size, len(self.features)))
+
+    # -- listed -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def enumerable(self) -> bool:
+        """Whether the states can be numbered."""
+        return self.model.box.count is not None and self.model.box.count < 2**31
+
+    def every(self, *, signs: tuple[float, float] | None = None, threads: int | None = None) -> Listed:
+        """All rows of a model whose states can be enumerated; other signs of B and P in the flow may be asked for."""
+        self.model.box.strides  # noqa: B018 - raises if they cannot
+        count = int(self.model.box.count or 0)
+        edges = [*range(0, count, CHUNK), count]
+        work = [partial(self._every, signs or self.signs, a, b) for a, b in itertools.pairwise(edges)]
+        return Listed(*map(_joined, zip(*in_parallel(work, threads), strict=True)))
+
+    def _every(self, signs: tuple[float, float], first: int, last: int) -> tuple[Any, ...]:
+        size, f, code, box = last - first, self.features.code, self.model.code, self.model.box
+        actions, widest = len(self.model.actions), self.features.widest
+        pair_size, flow_size = size * actions * widest + widest, (size + 1) * self._width
+        pair_indices, pair_values = np.empty(pair_size, np.int64), np.empty(pair_size)
+        flow_indices, flow_values = np.empty(flow_size, np.int64), np.empty(flow_size)
+        pair_ends, flow_ends = np.zeros(size * actions + 1, np.int64), np.zeros(size + 1, np.int64)
+        masses = np.zeros(size)
+        fault = kernels.all_rows(
+            code.allowed, code.predecessors, f.row, code.ints, code.floats, f.ints, f.floats, box.lower, box.upper,
+            actions, code.max_predecessors, widest, *signs, self.starts, self.alpha, pair_indices, pair_values,
+            pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
+        )  # fmt: skip
+        if fault >= 0:
+            self.model.predecessors(box.state(int(fault)))
+        d, pair_end, flow_end = len(self.features), pair_ends[-1], flow_ends[-1]
+        return (
+            sp.csr_array((pair_values[:pair_end], pair_indices[:pair_end], pair_ends), shape=(size * actions, d)),
+            sp.csr_array((flow_values[:flow_end], flow_indices[:flow_end], flow_ends), shape=(size, d)),
+            masses,
+        )
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    def limits(self, limits: Sequence[Limit]) -> tuple[Floats, Floats]:
+        """gᵀφ_j with g = n − limit·d, a row for each limit and a column for each feature; and the standard errors.
+
+        Exact where the pairs can be listed, and otherwise means over draws.
+        """
+        shape = (len(limits), len(self.features))
+        if limits and self.enumerable and int(self.model.box.count or 0) <= LISTED:
+            pairs, actions = self.every().pairs, len(self.model.actions)
+            numbers = np.flatnonzero(np.diff(pairs.indptr))
+            weights = self._weights(limits, self.states(numbers // actions), numbers % actions)
+            return np.asarray(weights @ pairs[numbers]), np.zeros(shape)
+        values, errors = np.empty(shape), np.empty(shape)
+        for j in range(len(self.features) if limits else 0):
+            weights = self._weights(limits, *self.features.draw(j, DRAWS))
+            values[:, j], errors[:, j] = weights.mean(axis=1), weights.std(axis=1) / np.sqrt(DRAWS)
+        return values, errors
+
+    def _weights(self, limits: Sequence[Limit], states: Ints, actions: Ints) -> Floats:
+        """g of each limit at given pairs."""
+        code, sums = self.model.code, np.zeros((actions.size, len(self.model.columns)))
+        if any(isinstance(limit.measure, str) for limit in limits):
+            counts = expected_counts(self.model)
+            kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
+        rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
+        return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
+
+    def states(self, numbers: Ints) -> Ints:
+        """States by number, one a row."""
+        box = self.model.box
+        return np.asarray(box.lower + numbers[:, None] // box.strides % (box.upper - box.lower + 1))
+
+
+def _joined(parts: Any) -> Any:
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
