@@ -1,11 +1,13 @@
-"""Products of laws and mixtures, against dense sums, closed forms and counts."""
+"""Products of laws, mixtures and features of the user, against dense sums, closed forms and counts."""
+
+import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import dualplan as dp
-from bank import matrix, mm1
+from bank import admission_events, matrix, mm1
 from dualplan import features as families
 from dualplan.features import Empirical, Geometric, Truncated
 from dualplan.solvers import MixturePolicy
@@ -235,3 +237,287 @@ def test_mistakes_in_mixtures(net, weights, names, words):
     with pytest.raises(dp.InputError, match=words) as caught:
         families.mixtures(families.bands(net, [(0, 3), (4, 8)]), weights, names)
     assert "\n" not in str(caught.value)
+
+
+# -- features of the user ---------------------------------------------------------------------------------------------
+
+
+def slices(model):
+    """Uniform on the states with a given first coordinate, times an action: one is positive at a pair."""
+
+    def row(x, a, indices, values):
+        indices[0], values[0] = 4 * x[0] + a, 1 / 27
+        return 1
+
+    def draw(j, u, x):
+        x[0] = j // 4
+        for i in range(3):
+            x[1 + i] = int(3 * u[i])
+        return j % 4
+
+    return families.user_defined(model, row, draw, 12, widest=1, uniforms=3)
+
+
+CHANCES = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.0, 0.25, 0.75]])
+
+
+def independent(model):
+    """Three laws of independent coordinates, and an action that is the parity of their sum or its complement."""
+
+    def row(x, a, indices, values):
+        count = 0
+        for j in range(6):
+            parity = (x[0] + x[1] + x[2] + x[3] + j // 3) % 2
+            density = 1.0 if a == parity else 0.0
+            for i in range(4):
+                density *= CHANCES[j % 3, x[i]]
+            if density > 0:
+                indices[count], values[count] = j, density
+                count += 1
+        return count
+
+    def draw(j, u, x):
+        for i in range(4):
+            v, rest = 0, u[i]
+            while v < 2 and rest >= CHANCES[j % 3, v]:
+                rest -= CHANCES[j % 3, v]
+                v += 1
+            x[i] = v
+        return (x[0] + x[1] + x[2] + x[3] + j // 3) % 2
+
+    return families.user_defined(model, row, draw, 6, names=[f"law {j}" for j in range(6)])
+
+
+def as_table(features):
+    """The same laws as a matrix."""
+    return families.table(features.model, dense(features), features.names)
+
+
+@pytest.fixture(scope="module")
+def own(net):
+    return families.concat(slices(net), independent(net))
+
+
+def test_features_of_the_user_are_those_of_a_table(net, own):
+    phi = dense(own)
+    assert_distributions(own, phi)
+    assert_drawn_as_dense(own, phi)
+    uniform = np.zeros((3, 27, 4, 12))
+    for j in range(12):
+        uniform[j // 4, :, j % 4, j] = 1 / 27
+    assert phi[:, :12] == pytest.approx(uniform.reshape(324, 12), abs=1e-15)
+    same = as_table(own)
+    assert own.losses == pytest.approx(same.losses, abs=1e-12)
+    one, two = DualALP(net, own, dp.Discounted(0.9)).enumerate(), DualALP(net, same, dp.Discounted(0.9)).enumerate()
+    assert one.flows.toarray() == pytest.approx(two.flows.toarray(), abs=1e-14)
+    assert one.pairs.toarray() == pytest.approx(two.pairs.toarray(), abs=1e-14)
+
+
+@pytest.mark.slow
+def test_all_kinds_in_one_set(net, every, own):
+    """Built-in blocks around two of the user's, and mixtures of all of them beside mixtures of some."""
+    inner = families.concat(families.bands(net, [(0, 3)]), own, every)
+    weights, other = weights_of(5, inner, 2), weights_of(2, own, 0)
+    whole = families.concat(
+        families.mixtures(inner, weights), independent(net), every, families.mixtures(own, other), slices(net)
+    )
+    parts = [dense(inner) @ weights.T, dense(own)[:, 12:], dense(every), dense(own) @ other.T, dense(own)[:, :12]]
+    phi = dense(whole)
+    assert phi == pytest.approx(np.hstack(parts), abs=1e-14)
+    assert_distributions(whole, phi)
+    assert_drawn_as_dense(whole, phi)
+    assert_unbiased(DualALP(net, whole, dp.Discounted(0.9)), samples=150)
+    theta = np.random.default_rng(7).normal(size=len(whole))
+    u = np.maximum(phi @ theta, 0.0).reshape(-1, 4)
+    policy = MixturePolicy(whole, theta)
+    for i in range(net.box.count):
+        expected = u[i] / u[i].sum() if u[i].any() else np.full(4, 0.25)
+        assert policy(net.box.state(i)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=str)
+def test_sampled_violations_with_features_of_the_user_are_unbiased(net, own, criterion):
+    assert_unbiased(DualALP(net, own, criterion))
+
+
+def test_policies_of_different_functions_differ(net):
+    def made(density):
+        def row(x, a, indices, values):
+            indices[0], values[0] = 0, density[a]
+            return 1
+
+        def draw(j, u, x):
+            for i in range(4):
+                x[i] = int(3 * u[i])
+            return int(4 * u[4])
+
+        return MixturePolicy(families.user_defined(net, row, draw, 1), [1.0])
+
+    law = np.full(4, 1 / 324)
+    assert made(law).digest == made(law.copy()).digest != made(law * (1 + 1e-12)).digest
+
+
+def geometric_by_hand(ratio):
+    def row(x, a, indices, values):
+        indices[0], values[0] = a, (1 - ratio) * ratio ** x[0]
+        return 1
+
+    def draw(j, u, x):
+        x[0] = int(math.log(1 - u[0]) / math.log(ratio))
+        return j
+
+    return row, draw
+
+
+def test_features_of_the_user_without_limits():
+    """A geometric law written out, on an unbounded queue: estimated losses; rows and draws are those of a product."""
+    net = mm1()
+    count = len(net.actions)
+    own = families.user_defined(net, *geometric_by_hand(0.6), count, widest=1, uniforms=1)
+    built_in = families.products(net, [[Geometric(0.6)]])
+    assert (own.errors > 0).all()
+    assert (np.abs(own.losses - 1.5) <= 5 * own.errors).all()
+    assert own.row([9], 0)[1] == pytest.approx(built_in.row([9], 0)[1])
+    assert (own.draw(0, 1_000)[0] == built_in.draw(0, 1_000)[0]).all()
+    both = [DualALP(net, f).draw(500, seed=3) for f in (own, built_in)]
+    assert both[0].flows.toarray() == pytest.approx(both[1].flows.toarray(), abs=1e-15)
+
+
+@pytest.mark.slow
+def test_a_fault_that_the_check_did_not_meet_ends_the_work():
+    """One state of 10,000 has a density below 0, or none, or too many: nothing is computed from it."""
+    net = dp.load("four-queue", buffers=9)
+
+    def draw(j, u, x):
+        for i in range(4):
+            x[i] = int(10 * u[i])
+        return int(4 * u[4])
+
+    def made(fault, index=0, count=1):
+        def row(x, a, indices, values):
+            indices[0], values[0] = 0, 1 / 40_000
+            if x[0] == 9 and x[1] == 9 and x[2] == 9 and x[3] == 9:
+                indices[0], values[0] = index, fault
+                return count
+            return 1
+
+        return families.user_defined(net, row, draw, 1)
+
+    for features, words in [
+        (made(math.nan), "negative or not finite"),
+        (made(0.0, index=1), "not there"),
+        (made(0.0, count=2), "at most `widest`"),
+    ]:
+        with pytest.raises(dp.InputError, match=words):
+            DualALP(net, features).enumerate()
+    with pytest.raises(dp.InputError, match=words):
+        MixturePolicy(features, [1.0])([9, 9, 9, 9])
+
+    def astray(j, u, x):
+        for i in range(4):
+            x[i] = int(10 * u[i])
+        if u[0] > 0.9999:
+            x[0] = 10
+        return 0
+
+    def row(x, a, indices, values):
+        indices[0], values[0] = 0, 1 / 10_000 if a == 0 else 0.0
+        return 1
+
+    with pytest.raises(dp.InputError, match="a state or an action that the model does not have"):
+        families.user_defined(net, row, astray, 1).draw(0, 100_000)
+
+
+def gate(density=None, state=None, action=None, number=1, index=0):
+    """Uniform on the seven states of a queue where every customer must be admitted, or a mistake."""
+
+    def row(x, a, indices, values):
+        indices[0], values[0] = index, 1 / 7 if density is None else density
+        return number if a == 1 else 0
+
+    def draw(j, u, x):
+        x[0] = int(7 * u[0]) if state is None else state
+        return 1 if action is None else action
+
+    return row, draw
+
+
+def strict_gate():
+    model = admission_events()
+    return dp.EventModel(
+        lower=[0], upper=[6], actions=["reject", "admit"], events=3, jumps=[(1,), (-1,), (0,)],
+        **{k: model.functions[k] for k in ("probability", "move", "loss")}, allowed=lambda x, a: a == 1,
+    )  # fmt: skip
+
+
+def writes_too_far(x, a, indices, values):
+    indices[1], values[1] = 1, 0.5
+    return 2
+
+
+def says_nothing(x, a, indices, values):
+    return 0
+
+
+def forgets_the_action(x, a, indices, values):
+    indices[0], values[0] = 0, 1 / 7
+    return 1
+
+
+def forgets_the_value(x, a, indices, values):
+    indices[0] = 0
+    return 1
+
+
+def reads(x, a, indices, values):
+    return len(open("file").read())
+
+
+def gives_a_float(x, a, indices, values):
+    return 1.0
+
+
+def changes_the_state(x, a, indices, values):
+    x[0] = 1
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("functions", "options", "words"),
+    [
+        (gate(density=0.1), {}, "feature 'user 0' sums to 0.7 over all pairs, not 1"),
+        (gate(density=0.1), {"names": ["mine"]}, "feature 'mine' sums to 0.7"),
+        (gate(density=-1.0), {}, r"`row` at x=\(0\), a=1 gives feature 'user 0' the density -1"),
+        (gate(density=math.inf), {}, "the density inf"),
+        (gate(density=math.nan), {}, "the density nan"),
+        (gate(number=2), {}, "returns 2, not a number of features from 0 to 1"),
+        (gate(number=-1), {}, "returns -1, not a number"),
+        (gate(index=1), {}, r"must name features 0 to 0, each once; it names \(1\)"),
+        (gate(state=7), {}, "a state or an action that the model does not have"),
+        (gate(action=2), {}, "a state or an action that the model does not have"),
+        (gate(action=0), {}, "a=0, an action that 'events' does not allow there"),
+        (gate(state=3), {}, "`draw` of feature 'user 0' does not follow the densities"),
+        ((says_nothing, gate()[1]), {}, "all densities are 0"),
+        ((forgets_the_action, gate()[1]), {}, "a=0 gives weight to an action that 'events' does not allow there"),
+        ((forgets_the_value, gate()[1]), {}, "the density nan"),
+        ((writes_too_far, gate()[1]), {}, "raised IndexError: .*; rows have 1 places"),
+        ((reads, gate()[1]), {}, "`row` of user-defined features uses something that cannot be compiled"),
+        ((changes_the_state, gate()[1]), {}, "`row` of user-defined features uses something that cannot be compiled"),
+        ((gives_a_float, gate()[1]), {}, "`row` of user-defined features must return an integer; it returns float64"),
+        (gate(), {"widest": 2}, "1 <= widest <= count"),
+        (gate(), {"names": ["a", "b"]}, "need as many names, got 2"),
+    ],
+)
+def test_mistakes_in_features_of_the_user(functions, options, words):
+    with pytest.raises(dp.InputError, match=words) as caught:
+        families.user_defined(strict_gate(), *functions, 1, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_draw_where_the_density_is_0():
+    def row(x, a, indices, values):
+        indices[0], values[0] = 0, 0.25 if x[0] < 4 and a == 1 else 0.0
+        return 1
+
+    with pytest.raises(dp.InputError, match="where `row` says that its density is 0"):
+        families.user_defined(strict_gate(), row, gate()[1], 1)

@@ -81,6 +81,7 @@ def function_type(signature: Any) -> Any:
 # Functions that kernels call, compiled for the types they are called with; `helper` must not allocate.
 helper = numba.njit(**_LEAN)
 allocating_helper = numba.njit(cache=True, **_OPTIONS)
+inlined_helper = numba.njit(forceinline=True, **_LEAN)  # where a call costs as much as what it does
 
 
 @helper

@@ -6,8 +6,8 @@ A feature is a probability distribution on pairs (x, a). Features come in blocks
     draw   a pair from one of its features
 
 Blocks of all kinds lie one after the other in two flat arrays. The header of `ints` is the number of blocks, then for
-each block its kind, the number of its first feature, and where its fields start in `ints` and `floats`; last the number
-of features and the places that a row needs.
+each block its kind, the number of its first feature, where its fields start in `ints` and `floats`, and the number of
+its first function of the user; last the number of features and the places that a row needs.
 
 TABLE   any distributions on the pairs of a bounded box, from a sparse matrix
         ints: dim, actions, pairs, features, lower[dim], strides[dim], row starts, features by row, column starts,
@@ -28,17 +28,19 @@ MIXTURES  mixtures of the features of another set, which has no mixtures itself:
         features by row, the ints of the other set
         floats: values by column, cumulative sums by row, the floats of the other set
         A row of the other set is written behind the places of the block's own, which are merged from it.
+USER    functions of the user, which `features/user.py` puts in
+        ints: features, most positive at a pair, uniform numbers a draw, dim, actions, lower[dim], upper[dim]
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.compiler import DRAW, ROW, helper, kernel
+from dualplan._kernels.compiler import DRAW, ROW, helper, inlined_helper, kernel
 from dualplan._kernels.philox import uniform
 
-TABLE, BOXES, BANDS, PRODUCTS, MIXTURES = range(5)
-RECORD = 4  # numbers a block has in the header
+TABLE, BOXES, BANDS, PRODUCTS, MIXTURES, USER = range(6)
+RECORD = 5  # numbers a block has in the header
 
 
 @helper
@@ -277,7 +279,7 @@ def mixed_set(ints, o, f):
     return o + 4 + ints[o + 1] + 1 + ints[o] + 1 + 2 * ints[o + 2], f + 2 * ints[o + 2]
 
 
-@helper
+@inlined_helper
 def block_row(kind, ints, floats, o, f, first, x, a, indices, values, count):
     """Write behind `count` places; their new number."""
     if kind == TABLE:
@@ -300,11 +302,16 @@ def block_draw(kind, ints, floats, o, f, j, rng, x):
     return products_draw(ints, floats, o, f, j, rng, x)
 
 
-@helper
+@inlined_helper
 def record(ints, b):
     """Kind, first feature and places of a block."""
     h = 1 + RECORD * b
     return ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
+
+
+@helper
+def user_slot(ints, b):
+    return ints[1 + RECORD * b + 4]
 
 
 @helper

@@ -4,6 +4,7 @@ from dualplan.features.contract import Features, concat
 from dualplan.features.families import PAPER_BANDS, PAPER_INTERVALS, bands, boxes, occupancies, paper, table, tiles
 from dualplan.features.mixtures import mixtures
 from dualplan.features.products import Empirical, Geometric, Truncated, products
+from dualplan.features.user import user_defined
 
 __all__ = [
     "PAPER_BANDS",
@@ -21,4 +22,5 @@ __all__ = [
     "products",
     "table",
     "tiles",
+    "user_defined",
 ]

@@ -20,9 +20,10 @@ import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Kernel
-from dualplan._kernels.features import RECORD, draw_of, row_of
+from dualplan._kernels.features import RECORD
 from dualplan._kernels.philox import generator
 from dualplan.errors import InputError
+from dualplan.features.compiled import UserFunctions, compiled_pair
 from dualplan.models.contract import Model
 from dualplan.types import ArrayLike, Floats, Ints
 
@@ -35,7 +36,7 @@ class Block:
     """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the expected losses.
 
     `errors` are the standard errors of the losses: 0 where they are exact. `widest` counts places that a row needs in
-    between. Mixtures have the set that they mix, and their weights.
+    between. Mixtures have the set that they mix, and their weights. `user` are functions of the user that it needs.
     """
 
     kind: int
@@ -47,6 +48,7 @@ class Block:
     errors: Floats
     mixed: Features | None = None
     weights: sp.csr_array | None = None
+    user: tuple[UserFunctions, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class Features:
         self.widest = sum(block.widest for block in blocks)
         self.losses = np.concatenate([block.losses for block in blocks])
         self.errors = np.concatenate([block.errors for block in blocks])
-        self.code = Code(*_flat(self.blocks), row_of, draw_of)
+        self.user = tuple(functions for block in blocks for functions in block.user)
+        self.code = Code(*_flat(self.blocks), *compiled_pair(self.user))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -117,7 +120,8 @@ def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
     ints_at = header + np.cumsum([0, *(b.ints.size for b in blocks)])
     floats_at = np.cumsum([0, *(b.floats.size for b in blocks)])
     first = np.cumsum([0, *(len(b.names) for b in blocks)])
-    records = [(b.kind, first[i], ints_at[i], floats_at[i]) for i, b in enumerate(blocks)]
+    slots = np.cumsum([0, *(len(b.user) for b in blocks)])
+    records = [(b.kind, first[i], ints_at[i], floats_at[i], slots[i]) for i, b in enumerate(blocks)]
     head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks)]])
     ints = np.concatenate([head, *(b.ints for b in blocks)]).astype(np.int64)
     return ints, np.concatenate([b.floats for b in blocks]).astype(np.float64)

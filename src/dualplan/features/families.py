@@ -9,7 +9,7 @@ bands        uniform on the states whose weighted sum of coordinates lies in an 
              are counted and drawn by dynamic programming over the coordinates:  N_i(v) = Σ_k N_{i+1}(v − w_i·k)
 paper        the 366 or 372 features of the paper's experiment
 
-Products of laws are in `products.py`, mixtures of features in `mixtures.py`.
+Products of laws are in `products.py`, mixtures of features in `mixtures.py`, the user's own in `user.py`.
 """
 
 from __future__ import annotations

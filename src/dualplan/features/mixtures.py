@@ -29,7 +29,7 @@ def mixtures(features: Features, weights: Any, names: Sequence[str] | None = Non
     mixed, matrix = _unmixed(features, given)
     ints, floats, most = _fields(mixed, matrix)
     losses, errors = given @ features.losses, given @ features.errors
-    block = Block(MIXTURES, ints, floats, labels, most + mixed.widest, losses, errors, mixed, matrix)
+    block = Block(MIXTURES, ints, floats, labels, most + mixed.widest, losses, errors, mixed, matrix, mixed.user)
     return Features(features.model, [block])
 
 

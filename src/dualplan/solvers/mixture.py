@@ -41,7 +41,8 @@ class MixturePolicy(Policy):
         super().__init__(features.model, name, PolicyCode(ints, floats, _rule(code.row, other.act)))
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        return (self.features.code.ints, self.features.code.floats, self.theta, self.fallback.digest)
+        code, user = self.features.code, [functions.sources for functions in self.features.user]
+        return (code.ints, code.floats, *user, self.theta, self.fallback.digest)
 
 
 @lru_cache(maxsize=256)
