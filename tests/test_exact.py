@@ -512,3 +512,15 @@ def test_discounted_values_of_a_large_chain_solve_their_equation():
     assert result.reached.size > 3_000
     assert result.values == pytest.approx(exact, rel=1e-9)
     assert result.lower - 1e-9 <= exact[0] <= result.upper + 1e-9
+
+
+def test_a_large_chain_that_ends_in_one_state():
+    """Under FBFS the four-queue network with blocking comes to a standstill: each server blocks the other."""
+    net = dp.load("four-queue", buffers=9)
+    result = dp.evaluate_exact(net, net.policy("fbfs"))
+    assert result.reached.size > 3_000
+    assert result.status is dp.Status.SOLVED
+    assert result.occupancy.max() == pytest.approx(1.0)
+    stuck = net.box.state(int(result.reached[result.occupancy.argmax()]))
+    assert stuck.tolist() == [9, 9, 9, 9]
+    assert result.lower <= 36 <= result.upper

@@ -1,4 +1,4 @@
-"""The command line: ``dualplan models | check | evaluate | exact``.
+"""The command line: ``dualplan models | check | evaluate | exact | solve``.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
 ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
@@ -34,10 +34,13 @@ from dualplan.models.contract import Model
 from dualplan.models.load import load, load_object
 from dualplan.models.queueing import OPTIONS
 from dualplan.models.zoo import INSTANCES
+from dualplan.plans import NAMED, Planned, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain
+from dualplan.sampling import SCHEMES
+from dualplan.solvers import SOLVERS, load_policy
 from dualplan.status import Status
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
@@ -197,6 +200,54 @@ def exact(
         _out().print(_limits(result["limits"]))
 
 
+@app.command()
+def solve(
+    model: Annotated[str, typer.Argument(help="a model as elsewhere, or a plan in TOML", metavar="MODEL|CONFIG.toml")],
+    settings: SetOption = None,
+    criterion: Annotated[str | None, typer.Option(help="average or discounted")] = None,
+    gamma: GammaOption = None,
+    features: Annotated[str | None, typer.Option(help=", ".join(NAMED) + "; others in a plan")] = None,
+    sampling: Annotated[str | None, typer.Option(help=", ".join(["features", *SCHEMES]))] = None,
+    solver: Annotated[str | None, typer.Option(help=", ".join(SOLVERS))] = None,
+    penalty: Annotated[
+        list[float] | None, typer.Option("--penalty", "-H", help="H; of several the best by evaluation")
+    ] = None,
+    radius: Annotated[float | None, typer.Option(help="S, the largest norm of the weights")] = None,
+    potential: Annotated[str | None, typer.Option(help="a heuristic whose values shape the loss, or best")] = None,
+    fallback: Annotated[str | None, typer.Option(help="a heuristic for states without a feature")] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="a side constraint", metavar="MEASURE<=NUMBER")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="constraints of each kind that may be drawn")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
+    evaluation: Annotated[str | None, typer.Option(help="exact or simulation, of the policies found")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="simulated steps, if it is simulation")] = None,
+    out: Annotated[str | None, typer.Option(help="folder to save the run and the policy in")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the dual program over a family of occupancies, and evaluate the policy of the best one."""
+    if resume and out is None:
+        raise InputError("--resume needs --out, the folder of the run to go on with.")
+    parameters = _parameters_from(settings)
+    plan = read_plan(model)
+    plan = override(
+        plan, set={**plan.set, **parameters} if parameters else None, criterion=criterion, gamma=gamma,
+        features=features, sampling=sampling, solver=solver, penalty=penalty, radius=radius, potential=potential,
+        fallback=fallback, limits=tuple(limit) if limit else None, budget=budget, seed=seed, evaluation=evaluation,
+        steps=steps,
+    )  # fmt: skip
+    with _bar("solving") as update:
+        result = run_plan(plan, folder=out, resume=resume, progress=update)
+    if as_json:
+        _print_json(result.to_json())
+        return
+    _out().print(_outcomes(result))
+    best = result.best
+    _out().print(f"best: H = {best.solution.penalty[1]:g}, cost {best.cost:.6g} ({best.lower:.6g} – {best.upper:.6g}, "
+                 f"{best.method}); {best.status.advice}", highlight=False)  # fmt: skip
+    if out is not None:
+        _out().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
+
+
 # -- input ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,18 +268,24 @@ def parse_value(text: str) -> Any:
     return word
 
 
-def _load(spec: str, settings: list[str] | None) -> Model:
+def _parameters_from(settings: list[str] | None) -> dict[str, Any]:
     parameters = {}
     for setting in settings or []:
         key, separator, value = setting.partition("=")
         if not separator or not key.strip():
             raise InputError(f"--set takes KEY=VALUE, got {setting!r}.")
         parameters[key.strip().replace("-", "_")] = parse_value(value)
-    return load(spec, **parameters)
+    return parameters
+
+
+def _load(spec: str, settings: list[str] | None) -> Model:
+    return load(spec, **_parameters_from(settings))
 
 
 def _policy(model: Model, spec: str) -> Policy:
-    """A heuristic by name, or a policy or function from a file."""
+    """A heuristic by name, a saved policy, or a policy or function from a file."""
+    if spec.endswith(".npz"):
+        return load_policy(spec, model)
     if ".py:" not in spec:
         return model.policy(spec)
     found = load_object(spec)
@@ -271,6 +328,23 @@ def _evaluate_exactly(
         for what in ("tau", "constant", "one_step", "relaxation"):
             measures.add_row(what, *(str(getattr(r.mixing, what)) for r in results))
     _out().print(measures)
+
+
+def _outcomes(result: Planned) -> Table:
+    table = Table("H", "objective", "negative part", "flow", "surrogate", "status", "cost of the policy", "seconds")
+    for o in result.outcomes:
+        parts = o.solution.parts
+        mark = " *" if o is result.best else ""
+        table.add_row(
+            f"{o.solution.penalty[1]:g}", _number(parts.objective), _with_error(parts.negative, parts.negative_error),
+            _with_error(parts.flow, parts.flow_error), _with_error(parts.total, parts.total_error),
+            str(o.solution.status), f"{_number(o.cost)}{mark}", f"{o.solution.seconds + o.seconds:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g}" if error == 0 else f"{value:.4g} ± {error:.1g}"
 
 
 def _limits(rows: list[dict[str, Any]]) -> Table:

@@ -15,7 +15,7 @@ with the value of the density at each; or listed for all pairs and states where 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -35,6 +35,7 @@ from dualplan.simulation import in_parallel
 from dualplan.types import Floats, Ints
 
 CHUNK = 4_096  # rows drawn or listed at once
+SHAPED = 2_000_000  # states up to which shaped losses are sums over all states
 LISTED = 200_000  # states up to which expectations are sums over all pairs
 NEGATIVE, FLOW = 21, 22  # streams of random numbers
 
@@ -187,6 +188,33 @@ class Rows:
             weights = self._weights(limits, *self.features.draw(j, DRAWS))
             values[:, j], errors[:, j] = weights.mean(axis=1), weights.std(axis=1) / np.sqrt(DRAWS)
         return values, errors
+
+    # -- potentials ---------------------------------------------------------------------------------------------------
+
+    def shaping(self, potential: Callable[[Ints], Floats]) -> tuple[Floats, Floats]:
+        """(γP − B)h in expectation under each feature, and the standard errors: 0 where states can be listed."""
+        d = len(self.features)
+        if self.enumerable and int(self.model.box.count or 0) <= SHAPED:
+            every = self.every(signs=(-1.0, self.gamma))
+            return np.asarray(every.flows.T @ potential(self.states(np.arange(every.masses.size)))), np.zeros(d)
+        values, errors = np.empty(d), np.empty(d)
+        for j in range(d):
+            changes = self._steps(potential, *self.features.draw(j, DRAWS))
+            values[j], errors[j] = changes.mean(), changes.std() / np.sqrt(DRAWS)
+        return values, errors
+
+    def _steps(self, potential: Callable[[Ints], Floats], states: Ints, actions: Ints) -> Floats:
+        """γ·E[h(next)] − h(x) at given pairs, by the forward law."""
+        code, most = self.model.code, self.model.code.max_outcomes
+        if code.forward is None:
+            self.model.forward(self.model.start, 0)  # raises, and says why
+        after = np.empty((actions.size * most, states.shape[1]), np.int64)
+        chances, counts = np.empty((actions.size, most)), np.empty(actions.size, np.int64)
+        kernels.laws_at(code.forward, code.ints, code.floats, states, actions, after, chances, counts)
+        used = np.arange(most) < counts[:, None]
+        weighted = np.zeros((actions.size, most))
+        weighted[used] = potential(after[used.ravel()]) * chances[used]
+        return np.asarray(self.gamma * weighted.sum(axis=1) - potential(states))
 
     def _weights(self, limits: Sequence[Limit], states: Ints, actions: Ints) -> Floats:
         """g of each limit at given pairs."""

@@ -16,9 +16,12 @@ H is in units of loss times mixing time: the flow penalty is exact from about ha
 violation at x is about |h(x)|, which grows fast in a queueing network.
 
 *A potential* h replaces ℓ by ℓ_h = ℓ + Ph − Bh (discounted: ℓ + γPh − Bh, and αᵀh is added), which changes nothing
-where f = 0. Since uᵀ(P − B)h = fᵀh, this is a linear term of each flow row: with s = 1 (average) or −1 (discounted),
+where f = 0: with s = 1 (average) or −1 (discounted),
 
-    c(θ) = ℓᵀu + s·fᵀh + H_neg·V_neg + H_flow·V_flow.
+    c(θ) = ℓ_hᵀu (+ αᵀh) + H_neg·V_neg + H_flow·V_flow = ℓᵀu + s·fᵀh + H_neg·V_neg + H_flow·V_flow.
+
+ℓ_hᵀφ_j is computed once, exactly where states can be listed and otherwise from draws, where differences of h along
+single steps make for small errors (s·fᵀh from drawn flow rows would have errors of the size of h).
 
 For u >= 0 and h the bias of π_u (discounted: its cost-to-go), ℓᵀu + s·fᵀh is the exact cost of π_u. In the dual of this
 program the multiplier of the flow at x is at most H from s·h(x): H is the radius of a trust region about h.
@@ -59,7 +62,7 @@ class Constraints:
     """Rows of both kinds with weights; `sampled` says whether sums over them are estimates.
 
     A pair's u is its row times θ plus `base`, a state's f its row times θ minus `masses`. `prices` are the weights over
-    states, and `tilts` are s·h at the states of the flow rows.
+    states.
     """
 
     pairs: sp.csr_array
@@ -70,7 +73,6 @@ class Constraints:
     flow_weights: Floats
     flow_prices: Floats
     masses: Floats
-    tilts: Floats
     sampled: bool
 
 
@@ -128,6 +130,7 @@ class DualALP:
         self.mass = self.total if base is None else 0.0
         self.radius = self._radius(radius)
         self.weights, self.potential = weights, potential
+        self.slope, self.intercept, self.slope_errors = self._shaped()
         self.limits = tuple(limits)
         self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
         self.limit_penalty = self._limit_penalty(limit_penalty)
@@ -146,15 +149,23 @@ class DualALP:
         """ℓᵀφ_j."""
         return self.features.losses
 
+    def _shaped(self) -> tuple[Floats, float, Floats]:
+        """ℓ_hᵀφ_j, the rest of the objective at θ = 0, and the standard errors of the former."""
+        d, potential = len(self.features), self.potential
+        changes, errors = np.zeros(d + 1), np.zeros(d)
+        constant = 0.0
+        if potential is not None:
+            found, spread = self.rows.shaping(lambda x: _values(potential, x, "potential"))
+            changes, errors = found[: d + 1], spread[:d]
+            constant = float(self.alpha @ _values(potential, self.starts, "potential")) if self.alpha.size else 0.0
+        if self.base is not None:
+            constant += self.total * (float(self.base.losses[0]) + float(changes[d]))
+        return self.losses + changes[:d], constant, np.hypot(self.features.errors, errors)
+
     @property
     def base_loss(self) -> float:
         """ℓᵀμ0."""
         return 0.0 if self.base is None else self.total * float(self.base.losses[0])
-
-    @property
-    def sign(self) -> float:
-        """s: of a potential in the objective."""
-        return -1.0 if self.alpha.size else 1.0
 
     # -- sampling -----------------------------------------------------------------------------------------------------
 
@@ -200,7 +211,7 @@ class DualALP:
         pairs, count = sp.csr_array(every.pairs[kept]), every.masses.size
         numbers = kept // len(self.model.actions), np.arange(count)
         states = (np.zeros((0, 0), np.int64),) * 2
-        if self.weights is not None or self.potential is not None:
+        if self.weights is not None:
             states = self.rows.states(numbers[0]), self.rows.states(numbers[1])
         weights = np.ones(kept.size), np.ones(count)
         return self._constraints(pairs, every.flows, every.masses, weights, states, sampled=False)
@@ -215,7 +226,7 @@ class DualALP:
         *,
         sampled: bool,
     ) -> Constraints:
-        """The rows of the features themselves, with what the base measure, weights and potential make of them."""
+        """The rows of the features themselves, with what the base measure and the weights make of them."""
         d, base = len(self.features), np.zeros(weights[0].size)
         if self.base is not None:
             base = self.total * pairs[:, [d]].toarray().ravel()
@@ -225,12 +236,9 @@ class DualALP:
             prices = [_values(self.weights, x, "weights") for x in states]
             if any((p <= 0).any() for p in prices):
                 raise InputError("the weights over states must be positive.")
-        tilts = np.zeros(weights[1].size)
-        if self.potential is not None:
-            tilts = self.sign * _values(self.potential, states[1], "potential")
         if pairs.shape[1] > d:
             pairs, flows = sp.csr_array(pairs[:, :d]), sp.csr_array(flows[:, :d])
-        return Constraints(pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, tilts, sampled)
+        return Constraints(pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, sampled)
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
@@ -255,16 +263,16 @@ class DualALP:
         on_negative, on_flow = penalties(penalty)
         c = constraints
         negative = np.maximum(-(c.pairs @ theta + c.base), 0.0) * c.pair_weights
-        residual = (c.flows @ theta - c.masses) * c.flow_weights
-        flow, shaping = np.abs(residual), residual * c.tilts
-        priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices + shaping
+        flow = np.abs(c.flows @ theta - c.masses) * c.flow_weights
+        priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices
         errors = [float(terms.std() * np.sqrt(terms.size)) if c.sampled else 0.0 for terms in (negative, flow, *priced)]
         objective = float(self.losses @ theta) + self.base_loss
         excess = np.maximum(self.limit_rows @ theta + self.limit_base, 0.0)
-        total = objective + float(priced[0].sum() + priced[1].sum() + self.limit_penalty @ excess)
+        shaped = float(self.slope @ theta) + self.intercept
+        total = shaped + float(priced[0].sum() + priced[1].sum() + self.limit_penalty @ excess)
         return Value(
             objective, float(negative.sum()), float(flow.sum()), total, errors[0], errors[1],
-            float(np.hypot(errors[2], errors[3])), float(shaping.sum()), tuple(excess.tolist()),
+            float(np.hypot(errors[2], errors[3])), shaped - objective, tuple(excess.tolist()),
         )  # fmt: skip
 
     def subgradient(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Floats:
@@ -272,10 +280,10 @@ class DualALP:
         on_negative, on_flow = penalties(penalty)
         c = constraints
         below = (c.pairs @ theta + c.base < 0) * c.pair_weights * c.pair_prices
-        slopes = (on_flow * np.sign(c.flows @ theta - c.masses) * c.flow_prices + c.tilts) * c.flow_weights
+        signs = np.sign(c.flows @ theta - c.masses) * c.flow_weights * c.flow_prices
         over = (self.limit_rows @ theta + self.limit_base > 0) * self.limit_penalty
         return np.asarray(
-            self.losses - on_negative * (c.pairs.T @ below) + c.flows.T @ slopes + self.limit_rows.T @ over
+            self.slope - on_negative * (c.pairs.T @ below) + on_flow * (c.flows.T @ signs) + self.limit_rows.T @ over
         )
 
 

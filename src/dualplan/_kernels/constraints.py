@@ -22,6 +22,7 @@ from dualplan._kernels.compiler import (
     DRAW,
     FLOAT,
     FLOATS,
+    FORWARD,
     INT,
     INTS,
     LOSS,
@@ -75,6 +76,14 @@ def sums_at(loss, counts, mi, mf, states, actions, out):
     """What a step from each of the given pairs adds to the model's columns, in expectation."""
     for k in range(actions.size):
         sums_of(loss, counts, mi, mf, states[k], actions[k], out[k])
+
+
+@kernel(types.void(function_type(FORWARD), INTS, FLOATS, STATES, INTS, STATES, ROWS, INTS))
+def laws_at(forward, mi, mf, states, actions, after, chances, counts):
+    """The next states and their probabilities from given pairs; each has as many places as `chances` has columns."""
+    most = chances.shape[1]
+    for k in range(actions.size):
+        counts[k] = forward(mi, mf, states[k], actions[k], after[k * most : (k + 1) * most], chances[k])
 
 
 @kernel(types.void(RNG, INT, FLOATS))

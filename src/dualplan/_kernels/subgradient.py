@@ -1,9 +1,9 @@
 """Projected stochastic subgradient steps over rows that were drawn before.
 
-A batch of b pairs and b flows gives, with weights w = price/q of the violations and t of the flow itself (s·h/q),
+A batch of b pairs and b flows gives, with weights w = price/q,
 
-    g = ℓᵀΦ − (H_neg/b)·Σ w_i·Φ_i·1{Φ_iθ + μ_i < 0} + (1/b)·Σ (H_flow·w_i·sgn(F_iθ − α_i) + t_i)·F_i
-        + Σ_k ρ_k·G_k·1{G_kθ + γ_k > 0},
+    g = ℓᵀΦ − (H_neg/b)·Σ w_i·Φ_i·1{Φ_iθ + μ_i < 0} + (H_flow/b)·Σ w_i·F_i·sgn(F_iθ − α_i)
+        + Σ_k ρ_k·G_k·1{G_kθ + g_k > 0},
 
 where the last sum is over limits.
 
@@ -29,7 +29,7 @@ def product(ptr, indices, values, row, theta):
 
 
 @helper
-def add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g):
+def add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g):
     """Add the subgradients of both violations over the rows first, ..., last − 1 to g."""
     batch = last - first
     for row in range(first, last):
@@ -38,12 +38,8 @@ def add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on
             for k in range(pp[row], pp[row + 1]):
                 g[pi[k]] -= weight * pv[k]
         f = product(fp, fi, fv, row, theta) - alpha[row]
-        weight = tilts[row] / batch
-        if f > 0.0:
-            weight += on_flow * fw[row] / batch
-        elif f < 0.0:
-            weight -= on_flow * fw[row] / batch
-        if weight != 0.0:
+        if f != 0.0:
+            weight = (on_flow if f > 0.0 else -on_flow) * fw[row] / batch
             for k in range(fp[row], fp[row + 1]):
                 g[fi[k]] += weight * fv[k]
 
@@ -74,13 +70,13 @@ def into_ball(theta, mass, radius):
 
 
 _ROWS = (
-    FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
+    FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
 )  # fmt: skip
 
 
 @kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS))
 def plain(
-    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, limits, offsets, prices, on_negative, on_flow, batch,
+    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, limits, offsets, prices, on_negative, on_flow, batch,
     mass, radius, steps, theta, total, g,
 ):  # fmt: skip
     """One step of each size in `steps`, each on its own batch; θ is moved, and the iterates added to `total`."""
@@ -88,7 +84,7 @@ def plain(
     for t in range(steps.size):
         copy(g, losses)
         first, last = t * batch, (t + 1) * batch
-        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g)
+        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g)
         add_limits(limits, offsets, prices, theta, g)
         for j in range(d):
             total[j] += theta[j]
@@ -102,7 +98,7 @@ def plain(
 @kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS,
                    FLOATS))  # fmt: skip
 def adaptive(
-    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, limits, offsets, prices, on_negative, on_flow, batch,
+    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, limits, offsets, prices, on_negative, on_flow, batch,
     batches, mass, radius, theta, origin, reach, squares, total, weights, g,
 ):  # fmt: skip
     """`batches` steps with a step size for each weight; `total` is a weighted sum of iterates, `weights` of weights."""
@@ -110,7 +106,7 @@ def adaptive(
     for t in range(batches):
         copy(g, losses)
         first, last = t * batch, (t + 1) * batch
-        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, tilts, on_negative, on_flow, first, last, theta, g)
+        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g)
         add_limits(limits, offsets, prices, theta, g)
         mean = g.sum() / d  # along the plane
         importance = 0.0

@@ -52,7 +52,7 @@ class Solver:
 
     def occupancy(self, right: Floats) -> Floats:
         """x with Aᵀ x = right >= 0, how often states are visited; from then on it serves to solve other systems."""
-        if self.direct:
+        if self.direct or not right.any():  # an absorbing state is left for nowhere
             return self.solve(right, transposed=True)
         x = np.zeros(self.size)
         for _ in range(ROUNDS):

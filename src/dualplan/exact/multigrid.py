@@ -24,6 +24,7 @@ from dualplan.types import Floats, Ints
 
 SMALL = 3_000  # unknowns that are left to a direct factorisation
 PAIRINGS = 3
+REGULAR = 1e-12  # of the diagonal, added to it before the factorisation
 LEAST_GAIN = 0.8  # a level that keeps more of its unknowns than this is the last
 
 
@@ -53,7 +54,8 @@ class Multigrid:
                 Level((matrix, _by_rows(matrix.T)), np.asarray(matrix.diagonal()), group, coarse.shape[0])
             )
             matrix = coarse
-        self.factors: Any = linear.splu(sp.csc_array(matrix))
+        # states that are hardly ever visited may leave no trace in the sums of a group: never singular, if only so
+        self.factors: Any = linear.splu(sp.csc_array(matrix + REGULAR * sp.diags_array(np.abs(matrix.diagonal()))))
 
     def apply(self, right: Floats) -> Floats:
         """About A⁻¹ right."""

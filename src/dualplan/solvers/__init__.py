@@ -1,21 +1,20 @@
 """Ways to minimise the surrogate: from a problem and a penalty to weights θ."""
 
-from dualplan.solvers.linear_program import ProgramSolution, solve_listed, solve_sampled
+from dualplan.solvers.contract import Solution
+from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.mixture import MixturePolicy
-from dualplan.solvers.subgradient import (
-    SubgradientSolution,
-    Theory,
-    solve_adaptive,
-    solve_by_theory,
-    solve_subgradient,
-    theory,
-)
+from dualplan.solvers.saved import load_policy, save_policy
+from dualplan.solvers.solve import SOLVERS, solve
+from dualplan.solvers.subgradient import Theory, solve_adaptive, solve_by_theory, solve_subgradient, theory
 
 __all__ = [
+    "SOLVERS",
     "MixturePolicy",
-    "ProgramSolution",
-    "SubgradientSolution",
+    "Solution",
     "Theory",
+    "load_policy",
+    "save_policy",
+    "solve",
     "solve_adaptive",
     "solve_by_theory",
     "solve_listed",

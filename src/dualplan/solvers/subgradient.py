@@ -29,8 +29,9 @@ import numpy as np
 
 from dualplan._kernels import subgradient as kernels
 from dualplan.errors import InputError
+from dualplan.solvers.contract import Solution
 from dualplan.status import Status
-from dualplan.surrogate import Constraints, DualALP, Penalty, Value, penalties
+from dualplan.surrogate import Constraints, DualALP, Penalty, penalties
 from dualplan.types import Floats
 
 CHUNK = 200_000  # samples drawn at once
@@ -45,18 +46,6 @@ class Theory:
     gradient: float
     steps: float
     step_size: float
-
-
-@dataclass(frozen=True, eq=False)
-class SubgradientSolution:
-    """Weights, and the surrogate at them on fresh constraints."""
-
-    theta: Floats
-    parts: Value
-    status: Status
-    samples: int
-    seed: int
-    seconds: float
 
 
 def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) -> Theory:
@@ -74,7 +63,7 @@ def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) 
 
 def solve_by_theory(
     problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float, budget: int = 10_000_000, seed: int = 0
-) -> SubgradientSolution:
+) -> Solution:
     """The paper's method with the step and the number of steps of the theorem, if they are within the budget."""
     asked = theory(problem, penalty, epsilon=epsilon, delta=delta)
     if asked.steps > budget:
@@ -94,7 +83,7 @@ def solve_subgradient(
     batch: int = 1,
     seed: int = 0,
     threads: int | None = None,
-) -> SubgradientSolution:
+) -> Solution:
     """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own."""
     if steps < 1 or batch < 1:
         raise InputError(f"steps and batch must be positive, got {steps!r} and {batch!r}.")
@@ -117,7 +106,7 @@ def solve_subgradient(
             gradient,
         )
         done += count
-    return _judged(problem, penalty, total / steps, steps * batch, seed, started, threads)
+    return _judged(problem, "paper", penalty, total / steps, steps * batch, seed, started, threads)
 
 
 def solve_adaptive(
@@ -128,7 +117,7 @@ def solve_adaptive(
     batch: int = 10,
     seed: int = 0,
     threads: int | None = None,
-) -> SubgradientSolution:
+) -> Solution:
     """The adaptive method; `samples` of each kind of constraint are its budget."""
     if samples < 2 * batch or batch < 1:
         raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
@@ -149,18 +138,17 @@ def solve_adaptive(
         done += chunk
         if done < samples:
             rows = problem.draw(chunk, seed=seed, first=done, threads=threads)
-    return _judged(problem, penalty, total / weights[0], done, seed, started, threads)
+    return _judged(problem, "adaptive", penalty, total / weights[0], done, seed, started, threads)
 
 
 def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
     count = rows.masses.size
-    flow_weights = count * rows.flow_weights
     return (
-        problem.losses,
+        problem.slope,
         rows.pairs.indptr.astype(np.int64), rows.pairs.indices.astype(np.int64), rows.pairs.data,
         count * rows.pair_weights * rows.pair_prices, rows.base,
         rows.flows.indptr.astype(np.int64), rows.flows.indices.astype(np.int64), rows.flows.data,
-        flow_weights * rows.flow_prices, rows.masses, flow_weights * rows.tilts,
+        count * rows.flow_weights * rows.flow_prices, rows.masses,
         np.ascontiguousarray(problem.limit_rows), problem.limit_base, problem.limit_penalty,
     )  # fmt: skip
 
@@ -174,21 +162,29 @@ def _first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Float
     if problem.base is not None:
         return theta
     on_flow, flows = penalties(penalty)[1], rows.flows.tocsc()
-    slopes, tilts = on_flow * rows.flow_prices * rows.flow_weights, rows.tilts * rows.flow_weights
-    values = problem.mass * problem.losses
+    prices = on_flow * rows.flow_prices * rows.flow_weights
+    values = problem.mass * problem.slope
     for j in range(values.size):  # relative to all weights 0: what changes is in the rows that the feature touches
         entries = slice(flows.indptr[j], flows.indptr[j + 1])
         touched, change = flows.indices[entries], problem.mass * flows.data[entries]
         alpha = rows.masses[touched]
-        values[j] += (np.abs(change - alpha) - np.abs(alpha)) @ slopes[touched] + change @ tilts[touched]
+        values[j] += (np.abs(change - alpha) - np.abs(alpha)) @ prices[touched]
     values += problem.limit_penalty @ np.maximum(problem.mass * problem.limit_rows, 0.0)
     theta[int(np.argmin(values))] = problem.mass
     return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
 
 
 def _judged(
-    problem: DualALP, penalty: Penalty, theta: Floats, samples: int, seed: int, started: float, threads: int | None
-) -> SubgradientSolution:
+    problem: DualALP,
+    solver: str,
+    penalty: Penalty,
+    theta: Floats,
+    samples: int,
+    seed: int,
+    started: float,
+    threads: int | None,
+) -> Solution:
     fresh = problem.draw(FRESH, seed=seed, first=samples, threads=threads)
     parts = problem.value(theta, penalty, fresh)
-    return SubgradientSolution(theta, parts, Status.COMPLETED, samples, seed, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return Solution(problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds)

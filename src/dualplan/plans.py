@@ -1,0 +1,434 @@
+"""A plan: what `dualplan solve` is asked for, from a TOML file or the command line, and what comes of it.
+
+    model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
+    criterion = "discounted"             # or "average", the default
+    gamma = 0.99
+    penalty = [30.0, 100.0, 300.0]       # H; of several the one whose policy costs least is chosen
+    solver = "sampled-lp"                # sampled-lp, adaptive, paper, listed-lp (the default where states are few)
+    budget = 20_000                      # constraints of each kind that may be drawn
+    seed = 0
+
+    [set]                                # parameters of the model
+    buffers = 9
+
+    [[features]]                         # any number; without them the standard set
+    family = "occupancies"
+    policies = ["longer", "lbfs"]
+
+The standard set is for models whose states can be enumerated: where the best heuristic goes, cut into tiles at 0 of
+each coordinate, times the actions, and the occupancies of the next three. Unless another potential is named,
+the best heuristic's values are the potential, so that H is the radius of a trust region about them.
+
+For each penalty: solve, turn θ into a policy, evaluate the policy (exactly where states are few, otherwise by
+simulation). The exact optimum is never computed here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualplan import features as families
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import InputError, unknown
+from dualplan.evaluation import evaluate
+from dualplan.exact.policy import evaluate_exact
+from dualplan.features.contract import Features, concat
+from dualplan.limits import Limit
+from dualplan.models.contract import UNBOUNDED, Model
+from dualplan.models.load import load, read_toml
+from dualplan.policies.contract import Policy
+from dualplan.runs import Run, plain
+from dualplan.solvers.contract import Solution
+from dualplan.solvers.saved import save_policy
+from dualplan.solvers.solve import SOLVERS, solve
+from dualplan.status import Status
+from dualplan.surrogate import DualALP, StateFunction, Value, state_function
+from dualplan.types import Json
+
+EXACTLY = 20_000  # states up to which policies are evaluated exactly unless told otherwise
+LISTABLE = 2_000_000  # states up to which the standard features are computed
+STEPS = 5_000_000
+GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
+BEST = "best"  # the heuristic that costs least
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run is told; the names are the keys of the TOML file."""
+
+    model: str
+    set: dict[str, Any] = field(default_factory=dict)
+    criterion: str = "average"
+    gamma: float | None = None
+    start: Any = None
+    features: Any = "standard"
+    base: str | None = None
+    potential: str | None = None
+    sampling: str = "features"
+    limits: tuple[str, ...] = ()
+    radius: float | None = None
+    penalty: Any = None
+    penalty_negative: float | None = None
+    solver: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    budget: int | None = None
+    seed: int = 0
+    fallback: str | None = None
+    evaluation: str | None = None
+    steps: int = STEPS
+    confidence: float = 0.95
+
+    @staticmethod
+    def read(path: str | Path) -> Plan:
+        """From a TOML file."""
+        data = read_toml(Path(path))
+        known = [f.name for f in fields(Plan)]
+        for key in data:
+            if key not in known:
+                raise unknown(f"key of {str(path)!r}", key, known)
+        if "model" not in data:
+            raise InputError(f'{str(path)!r} names no model; write model = "..." into it.')
+        if isinstance(data.get("limits"), list):
+            data["limits"] = tuple(data["limits"])
+        return Plan(**data)
+
+    def criterion_object(self) -> Criterion:
+        """The criterion with its parameters."""
+        if self.criterion == "average":
+            if self.gamma is not None or self.start is not None:
+                raise InputError("gamma and start belong to criterion 'discounted'.")
+            return Average()
+        if self.criterion != "discounted":
+            raise unknown("criterion", str(self.criterion), ["average", "discounted"])
+        if not isinstance(self.gamma, (int, float)):
+            raise InputError(f"criterion 'discounted' needs gamma, a number below 1, got {self.gamma!r}.")
+        start = self.start
+        if start and isinstance(start[0], list):  # TOML knows no tuples
+            start = [tuple(pair) for pair in start]
+        return Discounted(float(self.gamma), None if start is None else start)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A solution for one penalty, its policy, and what the policy costs."""
+
+    solution: Solution
+    policy: Policy
+    cost: float
+    lower: float
+    upper: float
+    status: Status
+    method: str
+    measures: dict[str, float]
+    seconds: float = 0.0
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return {
+            **self.solution.to_json(),
+            "cost": self.cost,
+            "cost_lower": self.lower,
+            "cost_upper": self.upper,
+            "cost_status": str(self.status),
+            "evaluation": self.method,
+            "evaluation_seconds": round(self.seconds, 3),
+            "measures": self.measures,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What came of a plan: an outcome for each penalty, the best of them first in mind."""
+
+    plan: Plan
+    problem: DualALP
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+
+    @property
+    def best(self) -> Outcome:
+        """The outcome whose policy costs least, as evaluated."""
+        return min(self.outcomes, key=lambda outcome: outcome.cost)
+
+    def to_json(self) -> Json:
+        """The best outcome, with all that were tried."""
+        constants = self.problem.constants
+        return {
+            "model": self.problem.model.name,
+            **self.problem.criterion.describe(),
+            "features": len(self.problem.features),
+            "sampling": self.plan.sampling,
+            "constants": [constants.negative, constants.flow],
+            "constants_known": constants.known,
+            "radius": self.problem.radius,
+            **self.best.to_json(),
+            "seconds": round(self.seconds, 3),
+            "tried": [outcome.to_json() for outcome in self.outcomes],
+        }
+
+
+def run_plan(
+    plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Progress | None = None
+) -> Planned:
+    """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
+    started = time.monotonic()
+    model, criterion = load(plan.model, **plan.set), plan.criterion_object()
+    _check(plan)
+    fallback = None if plan.fallback is None else model.policy(plan.fallback)
+    problem = _problem(plan, model, criterion)
+    plan = _with_defaults(plan, problem)
+    grid = plan.penalty
+    run = _open(plan, model, folder, resume)
+    kept = {} if run is None else run.checkpoint() or {}
+    outcomes = []
+    for k, penalty in enumerate(grid):
+        if progress is not None:
+            progress(k, len(grid), f"H = {penalty:g}")
+        solution = _solved(plan, problem, penalty, kept)
+        outcomes.append(_evaluated(plan, model, criterion, solution, fallback))
+        if run is not None:
+            kept |= _as_arrays(solution)
+            run.save_checkpoint(kept)
+            run.trace(outcomes[-1].to_json())
+    result = Planned(plan, problem, tuple(outcomes), time.monotonic() - started)
+    if run is not None:
+        save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
+        run.save_result(result.to_json())
+    return result
+
+
+# -- the parts of a plan ----------------------------------------------------------------------------------------------
+
+
+def _problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
+    chosen = make_features(model, plan.features, criterion)
+    base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
+    return DualALP(
+        model, chosen, criterion, base=base, sampling=plan.sampling, radius=_number(plan.radius, "radius"),
+        potential=_potential(plan, model, criterion), limits=[Limit.parse(text) for text in plan.limits],
+    )  # fmt: skip
+
+
+def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
+    """The values of a heuristic over all states, where all can be reached; by default only with the standard set."""
+    name = plan.potential or (BEST if plan.features == "standard" else None)
+    if name is None:
+        return None
+    policy = _ranked(model, criterion)[0] if name == BEST else model.policy(name)
+    result = evaluate_exact(model, policy, criterion)
+    # states that the policy never sees have no value of its own; there the potential is the largest, which warns
+    values = np.full(int(model.box.count or 0), float(result.values.max()))
+    values[result.reached] = result.values
+    return state_function(model, values)
+
+
+def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
+    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a family."""
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise unknown("feature set", given, NAMED)
+        return NAMED[given](model, criterion)
+    if not isinstance(given, list) or not given or not all(isinstance(t, Mapping) for t in given):
+        raise InputError("features are a name or a list of tables, each with its family.")
+    return concat(*(_family(model, dict(entry), criterion) for entry in given))
+
+
+def standard(model: Model, criterion: Criterion | None = None) -> Features:
+    """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next three."""
+    ranked = _ranked(model, criterion)
+    cuts = [
+        [(low, low), (low + 1, high)] if high > low else [(low, high)]
+        for low, high in zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
+    ]
+    return concat(
+        families.tiles(model, ranked[0], cuts, criterion=criterion),
+        families.occupancies(model, ranked[1:4], criterion),
+    )
+
+
+def _ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
+    """The heuristics of a model, the cheapest first."""
+    count = model.box.count
+    if count is None or count > LISTABLE:
+        raise InputError(
+            f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} states, too many for the "
+            "standard features; name some in the plan: boxes, bands or products."
+        )
+    policies = [model.policy(name) for name in model.policies]
+    costs = [evaluate_exact(model, policy, criterion).cost for policy in policies]
+    return [policies[k] for k in np.argsort(costs, kind="stable")]
+
+
+NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
+    "standard": standard,
+    "paper-366": lambda model, _: families.paper(model, 366),
+    "paper-372": lambda model, _: families.paper(model, 372),
+}
+# what each family takes besides the model; policies are named
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "occupancies": ("policies", "by_action"),
+    "tiles": ("policy", "cuts", "choices"),
+    "boxes": ("cuts",),
+    "bands": ("intervals", "weights"),
+    "products": ("ratios",),
+    "paper": ("count",),
+}
+
+
+def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
+    name = entry.pop("family", None)
+    if name not in FAMILIES:
+        raise unknown("family of features", str(name), FAMILIES)
+    for key in entry:
+        if key not in FAMILIES[name]:
+            raise unknown(f"key of features {name!r}", key, FAMILIES[name])
+    for key in ("policies", "choices"):
+        if key in entry:
+            entry[key] = [model.policy(p) for p in entry[key]]
+    if "policy" in entry:
+        entry["policy"] = model.policy(entry["policy"])
+    if "cuts" in entry:
+        entry["cuts"] = [[tuple(interval) for interval in cuts] for cuts in entry["cuts"]]
+    if "intervals" in entry:
+        entry["intervals"] = [tuple(interval) for interval in entry["intervals"]]
+    if name in ("occupancies", "tiles"):
+        entry["criterion"] = criterion
+    if name == "products":
+        return families.products(model, [_laws(model, row) for row in entry.get("ratios", [])])
+    try:
+        return getattr(families, name)(model, **entry)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise InputError(f"features {name!r}: {error}.") from error
+
+
+def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
+    if len(ratios) != model.box.dim:
+        raise InputError(f"a product needs a ratio for each of {model.box.dim} coordinates, got {len(ratios)}.")
+    bounded = model.box.upper < UNBOUNDED
+    return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]
+
+
+def _penalties(plan: Plan, problem: DualALP) -> list[float]:
+    if plan.penalty is None:
+        scale = max(float(np.abs(problem.losses).max()), 1e-12)
+        return [float(f"{scale * factor:.3g}") for factor in GRID]
+    given = plan.penalty if isinstance(plan.penalty, (list, tuple)) else [plan.penalty]
+    values = [_number(h, "penalty") for h in given]
+    if not values or not all(h is not None and np.isfinite(h) and h > 0 for h in values):
+        raise InputError(f"the penalty H must be positive, or a list of positive numbers, got {plan.penalty!r}.")
+    return [float(h) for h in values if h is not None]
+
+
+def _number(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} must be a number, got {value!r}.")
+    return float(value)
+
+
+def _with_defaults(plan: Plan, problem: DualALP) -> Plan:
+    """The plan with what it left open: the solver, and the penalties as a list.
+
+    With a potential the flow's penalty is a trust region and may be small; the negative part's must not be.
+    """
+    count = problem.model.box.count
+    few = count is not None and count <= EXACTLY
+    scale = max(float(np.abs(problem.losses).max()), 1e-12)
+    hard = 10 * GRID[-1] * scale if problem.potential is not None else None
+    return replace(
+        plan,
+        solver=plan.solver or ("listed-lp" if few else "sampled-lp"),
+        penalty=_penalties(plan, problem),
+        penalty_negative=_number(plan.penalty_negative, "penalty_negative") or hard,
+    )
+
+
+def _check(plan: Plan) -> None:
+    if plan.solver is not None and plan.solver not in SOLVERS:
+        raise unknown("solver", str(plan.solver), SOLVERS)
+    for name in ("budget", "seed", "steps"):
+        value = getattr(plan, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise InputError(f"{name} must be a whole number, got {value!r}.")
+    if plan.evaluation not in (None, "exact", "simulation"):
+        raise unknown("evaluation", str(plan.evaluation), ["exact", "simulation"])
+
+
+# -- solve and evaluate -----------------------------------------------------------------------------------------------
+
+
+def _solved(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
+    if f"theta {penalty!r}" in kept:
+        return _from_arrays(plan, problem, penalty, kept)
+    return solve(
+        problem, _both(plan, penalty), solver=str(plan.solver), budget=plan.budget, seed=plan.seed, **plan.options
+    )
+
+
+def _both(plan: Plan, penalty: float) -> tuple[float, float]:
+    return plan.penalty_negative or penalty, penalty
+
+
+def _evaluated(plan: Plan, model: Model, criterion: Criterion, solution: Solution, fallback: Policy | None) -> Outcome:
+    started, policy = time.monotonic(), solution.policy(fallback)
+    few = model.box.count is not None and model.box.count <= EXACTLY
+    if plan.evaluation == "exact" or (plan.evaluation is None and few):
+        exact = evaluate_exact(model, policy, criterion)
+        found = Outcome(solution, policy, exact.cost, exact.lower, exact.upper, exact.status, "exact", exact.measures)
+    else:
+        run = evaluate(model, policy, criterion, steps=plan.steps, seed=plan.seed, confidence=plan.confidence)
+        measures = {name: interval.value for name, interval in run.measures.items()}
+        found = Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, measures)
+    return replace(found, seconds=time.monotonic() - started)
+
+
+# -- the folder of a run ----------------------------------------------------------------------------------------------
+
+
+def _open(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run | None:
+    if folder is None:
+        return None
+    settings = {f.name: getattr(plan, f.name) for f in fields(plan)} | {"digest": model.digest}
+    return Run(folder, plain(settings), resume=resume)
+
+
+def _as_arrays(solution: Solution) -> dict[str, Any]:
+    h, parts = solution.penalty[1], solution.parts
+    numbers = [getattr(parts, f.name) for f in fields(parts) if f.name != "excess"]
+    work = [float(solution.samples), solution.seconds]
+    return {
+        f"theta {h!r}": solution.theta,
+        f"parts {h!r}": np.array([*numbers, *work, *parts.excess]),
+        f"status {h!r}": np.array(str(solution.status)),
+    }
+
+
+def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
+    numbers = kept[f"parts {penalty!r}"].tolist()
+    names = [f.name for f in fields(Value) if f.name != "excess"]
+    parts = Value(**dict(zip(names, numbers, strict=False)), excess=tuple(numbers[len(names) + 2 :]))
+    status = Status(str(kept[f"status {penalty!r}"]))
+    return Solution(
+        problem, str(plan.solver), _both(plan, penalty), kept[f"theta {penalty!r}"], parts, status,
+        int(numbers[len(names)]), plan.seed, numbers[len(names) + 1],
+    )  # fmt: skip
+
+
+def read_plan(spec: str) -> Plan:
+    """A plan from a TOML file that names a model, or the default plan for a model."""
+    if spec.endswith(".toml") and "class" not in read_toml(Path(spec)):
+        return Plan.read(spec)
+    return Plan(spec)
+
+
+def override(plan: Plan, **changes: Any) -> Plan:
+    """The plan with whatever was given on the command line."""
+    return replace(plan, **{key: value for key, value in changes.items() if value is not None})
