@@ -1,4 +1,24 @@
+import sys
+
 import hypothesis
+import pytest
+
+from dualplan import cli
 
 hypothesis.settings.register_profile("dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True)
 hypothesis.settings.load_profile("dualplan")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process: exit status, stdout, stderr."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["dualplan", *map(str, args)])
+        monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call

@@ -1,4 +1,4 @@
-"""The command line: ``dualplan models | check | evaluate | exact | solve``.
+"""The command line: ``dualplan models | check | evaluate | exact | solve | reproduce``.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
 ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
@@ -37,6 +37,7 @@ from dualplan.models.zoo import INSTANCES
 from dualplan.plans import NAMED, Planned, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
+from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain
 from dualplan.sampling import SCHEMES
@@ -248,6 +249,43 @@ def solve(
         _out().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help=" or ".join(EXPERIMENTS), metavar="NAME")],
+    settings: SetOption = None,
+    out: Annotated[str | None, typer.Option(help="file of the figure (figure-3)")] = None,
+    features: Annotated[int, typer.Option(help="366 or 372 (figure-3)")] = 372,
+    iterations: Annotated[int, typer.Option(min=1, help="steps of the subgradient method (figure-3)")] = 10_000,
+    radius: Annotated[float | None, typer.Option(help="S (figure-3)")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a published experiment again, and show our figures beside the published ones."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    parameters = _parameters_from(settings)
+    if name == "figure-3":
+        with _bar("figure-3") as update:
+            result = figure_3(out or "figure-3.png", count=features, steps=iterations, radius=radius, seed=seed,
+                              progress=update, parameters=parameters)  # fmt: skip
+        if as_json:
+            _print_json(result)
+        else:
+            _print_curves(result)
+        return
+    if parameters or out is not None or (features, iterations, radius) != (372, 10_000, None):
+        raise InputError("dual-mixing is one network, a table and no figure: it takes --seed and --json only.")
+    with _bar("dual-mixing") as update:
+        rows = dual_mixing(seed=seed, progress=update)
+    if as_json:
+        _print_json({"experiment": name, "rows": [row.to_json() for row in rows]})
+        return
+    table = Table("", "ours", "published", "how")
+    for row in rows:
+        table.add_row(row.name, f"{row.ours:.4f}", "" if row.published is None else f"{row.published:.4f}", row.note)
+    _out().print(table)
+
+
 # -- input ----------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +379,18 @@ def _outcomes(result: Planned) -> Table:
             str(o.solution.status), f"{_number(o.cost)}{mark}", f"{o.solution.seconds + o.seconds:.1f}",
         )  # fmt: skip
     return table
+
+
+def _print_curves(result: dict[str, Any]) -> None:
+    table = Table("H", "steps", "objective", "violation", "average loss of the policy")
+    for curve in result["curves"]:
+        for k, step in enumerate(curve["steps"]):
+            cost = f"{curve['cost'][k]:.2f} ± {curve['half_width'][k]:.2f}"
+            table.add_row(f"{curve['penalty']:g}", f"{step:,}", _number(curve["objective"][k]),
+                          _number(curve["violation"][k]), cost)  # fmt: skip
+    _out().print(table)
+    _out().print(", ".join(f"{name} {value:.4g}" for name, value in result["lines"].items()), highlight=False)
+    _out().print(f"drawn to {result['figure']}", highlight=False)
 
 
 def _with_error(value: float, error: float) -> str:

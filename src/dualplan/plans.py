@@ -315,14 +315,10 @@ def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
     return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]
 
 
-def _penalties(plan: Plan, problem: DualALP) -> list[float]:
-    if plan.penalty is None:
-        scale = max(float(np.abs(problem.losses).max()), 1e-12)
-        return [float(f"{scale * factor:.3g}") for factor in GRID]
-    given = plan.penalty if isinstance(plan.penalty, (list, tuple)) else [plan.penalty]
-    values = [_number(h, "penalty") for h in given]
+def _penalties(given: Any) -> list[float]:
+    values = [_number(h, "penalty") for h in (given if isinstance(given, (list, tuple)) else [given])]
     if not values or not all(h is not None and np.isfinite(h) and h > 0 for h in values):
-        raise InputError(f"the penalty H must be positive, or a list of positive numbers, got {plan.penalty!r}.")
+        raise InputError(f"the penalty H must be positive, or a list of positive numbers, got {given!r}.")
     return [float(h) for h in values if h is not None]
 
 
@@ -346,7 +342,9 @@ def _with_defaults(plan: Plan, problem: DualALP) -> Plan:
     return replace(
         plan,
         solver=plan.solver or ("listed-lp" if few else "sampled-lp"),
-        penalty=_penalties(plan, problem),
+        penalty=[float(f"{scale * factor:.3g}") for factor in GRID]
+        if plan.penalty is None
+        else _penalties(plan.penalty),
         penalty_negative=_number(plan.penalty_negative, "penalty_negative") or hard,
     )
 
@@ -360,6 +358,10 @@ def _check(plan: Plan) -> None:
             raise InputError(f"{name} must be a whole number, got {value!r}.")
     if plan.evaluation not in (None, "exact", "simulation"):
         raise unknown("evaluation", str(plan.evaluation), ["exact", "simulation"])
+    if plan.penalty is not None:
+        _penalties(plan.penalty)
+    for text in plan.limits:
+        Limit.parse(text)
 
 
 # -- solve and evaluate -----------------------------------------------------------------------------------------------

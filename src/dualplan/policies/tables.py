@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -136,7 +137,13 @@ def random_policy(model: Model) -> Policy:
     if isinstance(model, SimulatorModel):
         return FunctionPolicy(model, lambda x: model.allowed(x) / model.allowed(x).sum(), name="random")
     code = model.code
-    may = code.allowed.compiled
+    return Policy(model, "random", PolicyCode(code.ints, code.floats, _uniform(code.allowed)))
+
+
+@lru_cache(maxsize=256)
+def _uniform(allowed: Kernel) -> Kernel:
+    """One rule for each function that says what is allowed, so that what closes over it is compiled once."""
+    may = allowed.compiled
 
     @user_kernel(ACT)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -147,4 +154,4 @@ def random_policy(model: Model) -> Policy:
         for a in range(out.size):
             out[a] /= total
 
-    return Policy(model, "random", PolicyCode(code.ints, code.floats, act))
+    return act

@@ -19,19 +19,24 @@ import numpy as np
 from dualplan.errors import InputError, MissingError, RunError
 from dualplan.features.contract import Block, Features
 from dualplan.models.contract import Model
+from dualplan.policies.tables import random_policy
 from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 
 FORMAT = "dualplan policy 1"
+UNIFORM = "uniform"  # the fallback where none was named
 FIELDS = ("ints", "floats", "losses", "errors")
 
 
 def save_policy(policy: MixturePolicy, path: str | Path) -> None:
     """Write the policy to a file, whole or not at all."""
     model, blocks = policy.model, policy.features.blocks
-    if policy.fallback.name not in model.policies:
+    fallback = policy.fallback.name
+    if policy.fallback.digest == random_policy(model).digest:
+        fallback = UNIFORM
+    elif fallback not in model.policies or model.policy(fallback).digest != policy.fallback.digest:
         raise MissingError(
-            f"the fallback policy {policy.fallback.name!r} is none of the model's heuristics, so it cannot be saved."
+            f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
         )
     if any(block.user for block in blocks):
         raise MissingError("features that are functions of yours cannot be saved; save θ, and make them again from it.")
@@ -40,7 +45,7 @@ def save_policy(policy: MixturePolicy, path: str | Path) -> None:
         "model": model.name,
         "digest": model.digest,
         "name": policy.name,
-        "fallback": policy.fallback.name,
+        "fallback": fallback,
         "blocks": [{"kind": b.kind, "names": list(b.names), "widest": b.widest} for b in blocks],
     }
     arrays: dict[str, Any] = {"theta": policy.theta, "header": np.array(json.dumps(header))}
@@ -69,4 +74,5 @@ def load_policy(path: str | Path, model: Model) -> MixturePolicy:
     if header["digest"] != model.digest:
         raise InputError(f"the policy in {str(path)!r} was made for {header['model']!r} as it was, not {model.name!r}.")
     features = Features(model, blocks)
-    return MixturePolicy(features, arrays["theta"], fallback=model.policy(header["fallback"]), name=header["name"])
+    fallback = None if header["fallback"] == UNIFORM else model.policy(header["fallback"])
+    return MixturePolicy(features, arrays["theta"], fallback=fallback, name=header["name"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dualplan.errors import InputError, unknown
@@ -36,15 +37,18 @@ def solve(
         raise unknown("solver", solver, SOLVERS)
     run = SOLVERS[solver]
     known = [name for name, p in inspect.signature(run).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    free = [name for name in known if name not in ("budget", "seed")]
     for name in options:
-        if name not in known:
-            raise unknown(f"option of solver {solver!r}", name, [k for k in known if k not in ("budget", "seed")])
+        if not free:
+            raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
+        if name not in free:
+            raise unknown(f"option of solver {solver!r}", name, free)
     if budget is not None and budget < 1:
         raise InputError(f"budget must be positive, got {budget!r}.")
     if solver == "listed-lp":
         if budget is not None:
             raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
-        return run(problem, penalty)
+        return replace(run(problem, penalty), seed=seed)
     return run(problem, penalty, budget=budget or BUDGETS[solver], seed=seed, **options)
 
 

@@ -83,8 +83,12 @@ def solve_subgradient(
     batch: int = 1,
     seed: int = 0,
     threads: int | None = None,
+    watch: Callable[[int, Floats], None] | None = None,
 ) -> Solution:
-    """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own."""
+    """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own.
+
+    `watch` is shown the number of steps and the average of the iterates from time to time.
+    """
     if steps < 1 or batch < 1:
         raise InputError(f"steps and batch must be positive, got {steps!r} and {batch!r}.")
     started = time.monotonic()
@@ -106,6 +110,8 @@ def solve_subgradient(
             gradient,
         )
         done += count
+        if watch is not None:
+            watch(done, total / done)
     return _judged(problem, "paper", penalty, total / steps, steps * batch, seed, started, threads)
 
 

@@ -1,0 +1,244 @@
+"""Plans in TOML, `dualplan solve`, saved policies and `dualplan reproduce`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dualplan as dp
+from dualplan import features as families
+from dualplan.plans import Plan, make_features, run_plan
+from dualplan.reproduce import MIXED, dual_mixing, three_panels
+from dualplan.solvers import MixturePolicy, load_policy, save_policy, solve
+
+PLAN = """
+model = "four-queue"
+criterion = "discounted"
+gamma = 0.9
+penalty = [5.0, 60.0]
+solver = "{solver}"
+seed = 3
+{more}
+
+[set]
+buffers = 2
+
+[[features]]
+family = "occupancies"
+policies = ["longer", "lbfs"]
+
+[[features]]
+family = "boxes"
+cuts = [[[0, 1], [2, 2]], [[0, 2]], [[0, 2]], [[0, 2]]]
+
+[[features]]
+family = "bands"
+intervals = [[0, 2], [3, 8]]
+
+[[features]]
+family = "products"
+ratios = [[0.5, 0.5, 0.5, 0.5]]
+"""
+
+
+def written(tmp_path, solver="listed-lp", more=""):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.format(solver=solver, more=more))
+    return str(path)
+
+
+@pytest.mark.parametrize("solver", ["listed-lp", "sampled-lp", "adaptive", "paper"])
+def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
+    """Every field of the issue; violations and cost against the problem put together by hand."""
+    status, out, err = run(
+        "solve", written(tmp_path, solver, "" if solver == "listed-lp" else "budget = 20000"), "--json"
+    )
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    net = dp.load("four-queue", buffers=2)
+    criterion = dp.Discounted(0.9)
+    heuristics = [net.policy("longer"), net.policy("lbfs")]
+    features = families.concat(
+        families.occupancies(net, heuristics, criterion),
+        families.boxes(net, [[(0, 1), (2, 2)], [(0, 2)], [(0, 2)], [(0, 2)]]),
+        families.bands(net, [(0, 2), (3, 8)]),
+        families.products(net, [[families.Truncated(0.5)] * 4]),
+    )
+    problem = dp.DualALP(net, features, criterion)
+    listed = problem.enumerate()
+    assert found["features"] == len(features)
+    assert found["cost"] == min(row["cost"] for row in found["tried"])
+    assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
+    for row in found["tried"]:
+        budget = {} if solver == "listed-lp" else {"budget": 20_000}
+        again = solve(problem, row["penalty"], solver=solver, seed=3, **budget)
+        exact = problem.value(again.theta, row["penalty"], listed)
+        assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
+        assert abs(row["violation_negative"] - exact.negative) <= 5 * row["violation_negative_error"] + 1e-9
+        assert abs(row["violation_flow"] - exact.flow) <= 5 * row["violation_flow_error"] + 1e-9
+        assert row["samples"] == (0 if solver == "listed-lp" else 20_000)
+        cost = dp.evaluate_exact(net, MixturePolicy(features, again.theta), criterion)
+        assert row["cost_lower"] <= cost.cost <= row["cost_upper"]
+    assert {"status", "seconds", "seed"} <= set(found)
+
+
+def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run):
+    folder, plan = tmp_path / "run", written(tmp_path)
+    status, out, _ = run("solve", plan, "--out", str(folder), "--json")
+    assert status == 0
+    first = json.loads(out)
+    assert json.loads((folder / "result.json").read_text())["cost"] == first["cost"]
+    assert len((folder / "trace.jsonl").read_text().splitlines()) == 2
+    status, out, _ = run("solve", plan, "--out", str(folder), "--resume", "--json")
+    assert status == 0
+    again = json.loads(out)
+    changing = {"evaluation_seconds", "seconds"}
+    assert {k: v for k, v in again["tried"][0].items() if k not in changing} == {
+        k: v for k, v in first["tried"][0].items() if k not in changing
+    }
+    assert run("solve", plan, "--out", str(folder))[0] == 2
+    status, out, _ = run(
+        "evaluate", "four-queue", "--set", "buffers=2", "-p", str(folder / "policy.npz"), "--criterion",
+        "discounted", "--gamma", "0.9", "--method", "exact", "--json",
+    )  # fmt: skip
+    assert json.loads(out)["cost"] == pytest.approx(first["cost"], rel=1e-12)
+
+
+@pytest.mark.parametrize("fallback", [None, "lbfs"])
+def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
+    net = dp.load("four-queue", buffers=2)
+    features = families.concat(
+        families.boxes(net, [[(0, 1)], [(0, 1)], [(0, 2)], [(0, 2)]]),
+        families.mixtures(families.bands(net, [(0, 2), (3, 4)]), np.full((1, 8), 1 / 8)),
+        families.products(net, [[families.Truncated(0.7)] * 4]),
+        families.tiles(net, net.policy("lbfs"), [[(0, 2)]] * 4),
+    )
+    theta = np.random.default_rng(0).normal(size=len(features))
+    policy = MixturePolicy(features, theta, fallback=None if fallback is None else net.policy(fallback))
+    save_policy(policy, tmp_path / "p.npz")
+    loaded = load_policy(tmp_path / "p.npz", net)
+    for i in range(net.box.count):
+        assert (loaded(net.box.state(i)) == policy(net.box.state(i))).all()
+    assert loaded.digest == policy.digest
+    with pytest.raises(dp.InputError, match="was made for"):
+        load_policy(tmp_path / "p.npz", dp.load("four-queue", buffers=3))
+    (tmp_path / "q.npz").write_bytes(b"no archive")
+    with pytest.raises(dp.RunError, match="holds no saved policy"):
+        load_policy(tmp_path / "q.npz", net)
+    table = dp.policies.TablePolicy(net, np.zeros(81, np.int64))
+    with pytest.raises(dp.MissingError, match="cannot be saved"):
+        save_policy(MixturePolicy(features, theta, fallback=table), tmp_path / "r.npz")
+
+
+def test_the_standard_plan_beats_every_heuristic():
+    """Four-queue, buffers 4: the policy found costs less than the best heuristic, and no less than the optimum."""
+    result = run_plan(Plan("four-queue", {"buffers": 4}))
+    net = result.problem.model
+    heuristics = [dp.evaluate_exact(net, net.policy(name)).cost for name in net.policies]
+    assert result.best.cost < min(heuristics) - 1e-3
+    assert result.best.upper >= dp.solve_exact(net).lower
+    assert result.plan.solver == "listed-lp"
+
+
+def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
+    status, out, _ = run(
+        "solve", written(tmp_path), "--set", "buffers=2", "-H", "7", "--solver", "sampled-lp", "--budget",
+        "3000", "--seed", "5", "--sampling", "uniform", "--evaluation", "simulation", "--steps", "20000", "--fallback",
+        "lbfs", "--json",
+    )  # fmt: skip
+    found = json.loads(out)
+    assert status == 0
+    assert [found[key] for key in ("solver", "penalty", "samples", "seed", "sampling", "evaluation")] == [
+        "sampled-lp", 7.0, 3000, 5, "uniform", "truncated",
+    ]  # fmt: skip
+    assert found["constants_known"] == "computed"
+    assert found["cost_lower"] < found["cost"] < found["cost_upper"]
+
+
+def test_the_table_names_the_best_penalty(tmp_path, run):
+    status, out, _ = run("solve", written(tmp_path))
+    assert status == 0
+    assert "best: H =" in out
+    assert out.count(" *") == 1
+
+
+PAPER = """
+model = "four-queue"
+set = {buffers = 2}
+solver = "paper"
+features = [{family = "bands", intervals = [[0, 8]]}]
+[options]
+"""
+BAD = {
+    'penalti = 3.0\nmodel = "four-queue"': "did you mean 'penalty'?",
+    "seed = 1": "names no model",
+    'model = "four-queue"\npenalty = -1.0': "penalty H must be positive",
+    'model = "four-queue"\npenalty = "high"': "penalty must be a number",
+    'model = "four-queue"\nsolver = "adaptiv"': "did you mean 'adaptive'?",
+    'model = "four-queue"\ncriterion = "discounted"': "needs gamma",
+    'model = "four-queue"\ngamma = 0.9': "belong to criterion 'discounted'",
+    'model = "four-queue"\nfeatures = "standart"': "did you mean 'standard'?",
+    'model = "four-queue"\nset = {buffers = 2}\nradius = 0.001': "radius must be >=",
+    'model = "four-queue"\nset = {buffers = 2}\nsampling = "unifrom"': "did you mean 'uniform'?",
+    'model = "four-queue"\nset = {buffers = 2}\nbudget = -4': "budget must be a whole number",
+    'model = "four-queue"\nset = {buffers = 2}\nevaluation = "exakt"': "did you mean 'exact'?",
+    'model = "four-queue"\nset = {buffers = 2}\nfallback = "lbsf"': "did you mean 'lbfs'?",
+    'model = "four-queue"\nset = {buffers = 2}\nlimits = ["lenght 1 <= 3"]': "did you mean 'length 1'?",
+    'model = "four-queue"\n[[features]]\nfamily = "boxs"': "did you mean 'boxes'?",
+    'model = "four-queue"\n[[features]]\nfamily = "boxes"\ncut = 3': "did you mean 'cuts'?",
+    'model = "four-queue"\n[[features]]\nfamily = "tiles"\npolicy = "lbfs"': "cuts",
+    'model = "four-queue"\nset = {buffers = 2}\n[options]\nbach = 3\n': "takes no options",
+    'model = "four-queue"\nset = {buffers = 2}\nsolver = "adaptive"\n[options]\nbach = 3\n': "did you mean 'batch'?",
+    PAPER + "epsilon = 0.1\ndelta = 2.0": "delta between",
+    PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the budget",
+    'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nset = {buffers = 2}\n'
+    "start = [[[0, 0, 0, 0], 0.4]]": "sums to 0.4, not 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_plans_get_one_sentence(tmp_path, run, text):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    status, out, err = run("solve", str(path), "--json")
+    assert (status, out) == (2, "")
+    assert BAD[text] in err.replace("\n", " ")
+    assert "Traceback" not in err
+
+
+def test_models_without_end_need_features_of_their_own():
+    unbounded = dp.load("four-queue", buffers=None)
+    with pytest.raises(dp.InputError, match="infinitely many"):
+        make_features(unbounded, "standard")
+    laws = [{"family": "products", "ratios": [[0.9, 0.5, 0.9, 0.5], [0.95, 0.8, 0.95, 0.8]]}]
+    features = make_features(unbounded, laws)
+    problem = dp.DualALP(unbounded, features)
+    solution = solve(problem, 50.0, solver="sampled-lp", budget=5_000)
+    assert solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
+    assert solution.parts.flow_error > 0
+
+
+def test_the_published_mixing_experiment(monkeypatch):
+    """Base policies to four decimals; the signed mixture below the published 13.00."""
+    monkeypatch.setattr("dualplan.reproduce.PENALTIES", (10.0,))
+    *base, mixture = dual_mixing()
+    assert [round(row.ours, 4) for row in base] == list(MIXED.values())
+    assert mixture.name == "dual mixture (subgradient)"
+    assert mixture.upper <= 13.00
+
+
+def test_figure_3_is_drawn_from_what_was_run(tmp_path):
+    """A small version: the file is a picture, and the curves belong to the averaged iterates."""
+    net = dp.load("four-queue", buffers=3)
+    features = families.concat(
+        families.occupancies(net, [net.policy("longer"), net.policy("lbfs")]),
+        families.boxes(net, [[(0, 1), (2, 3)]] * 4),
+    )
+    result = three_panels(net, features, tmp_path / "f.png", steps=400, looks=2, evaluation_steps=100_000)
+    assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
+    printed, workable = result["curves"]
+    assert printed["steps"] == workable["steps"] == [0, 200, 400]
+    assert printed["objective"][0] == workable["objective"][0]
+    assert workable["violation"][-1] < printed["violation"][-1]
+    assert result["optimum_bounds"][0] <= result["lines"]["optimum"] <= result["optimum_bounds"][1]
+    assert result["lines"]["optimum"] < min(result["lines"]["longer"], result["lines"]["lbfs"])
