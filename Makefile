@@ -11,6 +11,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba/$(KERNELS)
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/compare_heuristics.py
+	$(BIN)/python examples/plan_four_queue.py
 
 test: lint types
 	$(BIN)/python -m pytest -n 2

@@ -28,9 +28,10 @@ def test_python_blocks_run(page, code, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("page", "code"), blocks("console"))
 def test_commands_run(page, code, tmp_path):
-    """Lines that start with `$ dualplan` are run as they stand, in a folder that holds the TOML of docs/models.md."""
-    toml = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs" / "models.md").read_text(), re.M | re.S)
-    (tmp_path / "net.toml").write_text(toml.group(1))
+    """Lines that start with `$ dualplan` are run as they stand, in a folder with the TOML of two pages."""
+    for name, source in (("net.toml", "models.md"), ("plan.toml", "dual.md")):
+        toml = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs" / source).read_text(), re.M | re.S)
+        (tmp_path / name).write_text(toml.group(1))
     commands = [line[2:] for line in code.splitlines() if line.startswith("$ dualplan")]
     assert commands
     for command in commands:

@@ -1,6 +1,6 @@
 """Planning in Markov decision processes that are fully specified but too large to enumerate.
 
-The flow, one plain object an arrow: model -> policy -> evaluation.
+The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy -> evaluation.
 """
 
 from dualplan import features, policies, solvers
@@ -17,9 +17,11 @@ from dualplan.models.load import load
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.tabular import TabularModel
+from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
+from dualplan.solvers import Solution, load_policy, save_policy, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
 
@@ -44,6 +46,7 @@ __all__ = [
     "MissingError",
     "Model",
     "ModelError",
+    "Plan",
     "Policy",
     "PolicyError",
     "QueueClass",
@@ -51,6 +54,7 @@ __all__ = [
     "Run",
     "RunError",
     "SimulatorModel",
+    "Solution",
     "Status",
     "TabularModel",
     "check_model",
@@ -59,7 +63,11 @@ __all__ = [
     "evaluate_exact",
     "features",
     "load",
+    "load_policy",
     "policies",
+    "run_plan",
+    "save_policy",
+    "solve",
     "solve_exact",
     "solve_lp",
     "solvers",

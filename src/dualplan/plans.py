@@ -268,8 +268,8 @@ def _ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
 
 NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
     "standard": standard,
-    "paper-366": lambda model, _: families.paper(model, 366),
-    "paper-372": lambda model, _: families.paper(model, 372),
+    "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
+    "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
 }
 # what each family takes besides the model; policies are named
 FAMILIES: dict[str, tuple[str, ...]] = {

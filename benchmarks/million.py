@@ -1,0 +1,48 @@
+"""The paper's network with 1,028,196 states and its features, by three solvers, policies evaluated exactly.
+
+For each number of features, criterion and penalty: the surrogate c, the violations, the exact cost of the policy, and
+seconds to solve. Lines appear as they are found; about three quarters of an hour on two cores.
+
+    python benchmarks/million.py [366|372 ...]
+"""
+
+import sys
+import time
+
+import dualplan as dp
+
+SETTINGS = {
+    "average": (dp.Average(), (2.0, 100.0, 1_000.0, 10_000.0)),
+    "discounted": (dp.Discounted(0.99), (2.0, 100.0, 1_000.0, 10_000.0)),
+}
+SOLVERS = ("paper", "adaptive", "sampled-lp")
+
+
+def main() -> None:
+    """Print the table, in Markdown."""
+    counts = [int(word) for word in sys.argv[1:]] or [366, 372]
+    model = dp.load("four-queue", buffers=(38, 25, 25, 38))
+    print("| features | criterion | H | solver | c | negative part | flow | cost | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for count in counts:
+        for name, (criterion, penalties) in SETTINGS.items():
+            features = dp.features.paper(model, count, criterion)
+            problem = dp.DualALP(model, features, criterion)
+            problem.draw(1_000)  # compiles
+            for penalty in penalties:
+                for solver in SOLVERS:
+                    started = time.monotonic()
+                    found = dp.solve(problem, penalty, solver=solver, seed=0)
+                    seconds, parts = time.monotonic() - started, found.parts
+                    policy = found.policy(model.policy("lbfs"))
+                    cost = dp.evaluate_exact(model, policy, criterion)
+                    print(
+                        f"| {len(features)} | {name} | {penalty:g} | {solver} | {parts.total:.5g} ± "
+                        f"{parts.total_error:.2g} | {parts.negative:.3g} | {parts.flow:.3g} | {cost.cost:.4f} | "
+                        f"{seconds:.1f} |",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()
