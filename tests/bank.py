@@ -51,7 +51,7 @@ def admission_events(room=6, arrival=0.5, service=0.3):
     )  # fmt: skip
 
 
-def four_queue_events(room=2):
+def four_queue_events(room=2, **more):
     """The four-queue network, one event a step, blocking, written as plain functions."""
     arrival, service = 0.08, (0.12, 0.12, 0.28, 0.28)
 
@@ -83,7 +83,14 @@ def four_queue_events(room=2):
         return float(x.sum())
 
     return dp.EventModel(
-        lower=[0] * 4, upper=[room] * 4, actions=4, events=5, probability=probability, move=move, loss=loss
+        lower=[0] * 4,
+        upper=[room] * 4,
+        actions=4,
+        events=5,
+        probability=probability,
+        move=move,
+        loss=loss,
+        **more,
     )
 
 

@@ -38,6 +38,7 @@ from dualplan.plans import NAMED, Planned, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3
+from dualplan.reproduce import STEPS as STEPS_OF_FIGURE
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain
 from dualplan.sampling import SCHEMES
@@ -255,7 +256,9 @@ def reproduce(
     settings: SetOption = None,
     out: Annotated[str | None, typer.Option(help="file of the figure (figure-3)")] = None,
     features: Annotated[int, typer.Option(help="366 or 372 (figure-3)")] = 372,
-    iterations: Annotated[int, typer.Option(min=1, help="steps of the subgradient method (figure-3)")] = 10_000,
+    iterations: Annotated[
+        int, typer.Option(min=1, help="steps of the subgradient method (figure-3)")
+    ] = STEPS_OF_FIGURE,
     radius: Annotated[float | None, typer.Option(help="S (figure-3)")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     as_json: JsonOption = False,
@@ -273,7 +276,7 @@ def reproduce(
         else:
             _print_curves(result)
         return
-    if parameters or out is not None or (features, iterations, radius) != (372, 10_000, None):
+    if parameters or out is not None or (features, iterations, radius) != (372, STEPS_OF_FIGURE, None):
         raise InputError("dual-mixing is one network, a table and no figure: it takes --seed and --json only.")
     with _bar("dual-mixing") as update:
         rows = dual_mixing(seed=seed, progress=update)

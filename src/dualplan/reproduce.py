@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def dual_mixing(*, seed: int = 0, progress: Progress | None = None) -> list[Row]
 # -- figure 3 ---------------------------------------------------------------------------------------------------------
 
 BATCH, FIRST_STEP, HALVED = 1_000, 1e-4, 2_000
+STEPS = 5_000  # the paper does not say how many; from here on steps are a quarter of the first and less
 PRINTED, WORKABLE = 2.0, 300.0
 HEURISTICS = ("longer", "lbfs")
 
@@ -117,7 +119,7 @@ def three_panels(
     features: Features,
     out: str | Path,
     *,
-    steps: int = 10_000,
+    steps: int = STEPS,
     looks: int = 10,
     radius: float | None = None,
     evaluation_steps: int = 2_000_000,
@@ -129,8 +131,8 @@ def three_panels(
     problem = DualALP(model, features, radius=radius)
     curves = []
     for k, penalty in enumerate((PRINTED, WORKABLE)):
-        tell(1 + k, 4, f"H = {penalty:g}")
-        curves.append(_curve(problem, penalty, steps, looks, evaluation_steps, seed))
+        show = partial(_tell_steps, tell, 1 + k, penalty, steps)
+        curves.append(_curve(problem, penalty, steps, looks, evaluation_steps, seed, show))
     tell(3, 4, "heuristics and optimum")
     lines = {name: evaluate_exact(model, model.policy(name)).cost for name in HEURISTICS}
     optimum = solve_exact(model, tol=0.02)
@@ -150,11 +152,24 @@ def three_panels(
     }
 
 
-def _curve(problem: DualALP, penalty: float, steps: int, looks: int, evaluation_steps: int, seed: int) -> Curve:
+def _tell_steps(tell: Progress, part: int, penalty: float, steps: int, done: int) -> None:
+    tell(part, 4, f"H = {penalty:g}, step {done:,} of {steps:,}")
+
+
+def _curve(
+    problem: DualALP,
+    penalty: float,
+    steps: int,
+    looks: int,
+    evaluation_steps: int,
+    seed: int,
+    show: Callable[[int], None],
+) -> Curve:
     model, fresh = problem.model, problem.draw(50_000, seed=seed + 1)
     curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, looks + 1)
 
     def watch(done: int, theta: Floats) -> None:
+        show(done)
         if done < wanted[len(curve.steps)]:
             return
         parts = problem.value(theta, penalty, fresh)
