@@ -37,8 +37,15 @@ class Optimum:
         return self.word == "Optimal"
 
 
-def minimise(costs: Floats, matrix: Any, rows: tuple[Floats, Floats], columns: tuple[Floats, Floats]) -> Optimum:
-    """Solve a linear program."""
+def minimise(
+    costs: Floats,
+    matrix: Any,
+    rows: tuple[Floats, Floats],
+    columns: tuple[Floats, Floats],
+    *,
+    feasible: bool = False,
+) -> Optimum:
+    """Solve a linear program; one known to be `feasible` is tried again where interior points say otherwise."""
     import highspy  # here, since it cannot share a process with OR-Tools
 
     sparse = sp.csc_array(matrix)
@@ -57,6 +64,6 @@ def minimise(costs: Floats, matrix: Any, rows: tuple[Floats, Floats], columns: t
         if word == "Optimal":
             solution = solver.getSolution()
             return Optimum(word, np.array(solution.col_value), np.array(solution.row_dual))
-        if word == "Infeasible":
+        if word == "Infeasible" and not feasible:
             break
     return Optimum(word, np.zeros(0), np.zeros(0))

@@ -66,7 +66,7 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
     low = np.concatenate([[-np.inf], np.zeros(a.size), -np.ones(b.size), np.zeros(prices.size + 2 * d)])
     high = np.concatenate([[np.inf], np.ones(many), free])
     right = problem.slope / scale
-    found = minimise(costs, sp.csc_array(matrix), (right, right), (low, high))
+    found = minimise(costs, sp.csc_array(matrix), (right, right), (low, high), feasible=True)
     if not found.found:
         raise InputError(f"HiGHS stopped without a solution ({found.word}); try a penalty of another size.")
     theta = -found.y
