@@ -7,9 +7,9 @@ A batch of b pairs and b flows gives, with weights w = price/q,
 
 where the last sum is over limits.
 
-`plain` moves by the given step sizes and projects onto Θ. `adaptive` has a step size for each weight, the distance that
-the weight has come so far over the root of the sum of its squared subgradients, so that nothing need be tuned; it
-projects onto the plane in its own metric.
+`plain` moves by the given step sizes and projects onto Θ. `adaptive` has a step size for each weight, its reach over
+the root of the sum of its squared subgradients, so that nothing need be tuned; the reach is the distance that the
+weight has come so far, but at least what it was at the start. It projects onto the plane in its own metric.
 """
 
 from __future__ import annotations

@@ -9,9 +9,16 @@ steps suffice for ε. (The paper prints η = G·S/√T, which its proof does not
 is false: by Azuma's inequality the noise enters through its bound.) This T is astronomical for most problems of any
 interest; it is computed, and refused when it exceeds the budget.
 
-*Adaptive*: a step size for each weight, as far as it has come over the root of the sum of its squared subgradients (in
-the manner of AdaGrad with distances over gradients), from the best single feature, and the average of the second half.
-Nothing need be tuned.
+*Adaptive*: a step size for each weight, its reach over the root of the sum of its squared subgradients (in the manner
+of AdaGrad with distances over gradients). The reach r_j is how far the weight has come, and at the start
+
+    r_j = σ·max(|θ_j|, M/d),        but at least 10⁻³·M/√d.
+
+A large σ gets away from a poor start, a small one has little noise near the minimum, and which is right depends on the
+problem. So walks with σ = 0, .03 and .3 take their steps side by side on the same rows, which cost more to draw than to
+use: for half of the samples from the best single feature and from the middle of Θ, then again from the best that was
+found. A walk stands for the average of its second half, and the least value on constraints held out for the purpose
+decides. Nothing need be tuned.
 
 Constraints are drawn on all cores, chunk by chunk; the steps then follow one another in one compiled loop. The value of
 a solution is estimated on fresh constraints, never on those it was found with.
@@ -36,7 +43,9 @@ from dualplan.types import Floats
 
 CHUNK = 200_000  # samples drawn at once
 FRESH = 200_000  # samples that judge the result
+HELD = 100_000  # samples that choose among walks, at most
 FIRST_REACH = 1e-3  # of M/√d, the distance each weight counts as having come at the start
+SCALES = (0.0, 0.03, 0.3)  # of a weight's size, likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,27 +133,58 @@ def solve_adaptive(
     seed: int = 0,
     threads: int | None = None,
 ) -> Solution:
-    """The adaptive method; `samples` of each kind of constraint are its budget."""
+    """The adaptive method; `samples` of each kind of constraint are its budget, with a few more held out to choose."""
     if samples < 2 * batch or batch < 1:
         raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
-    started, d = time.monotonic(), len(problem.features)
-    chunk = max(batch, min(CHUNK, samples // 2) // batch * batch)
-    rows = problem.draw(chunk, seed=seed, threads=threads)
-    origin = _first_point(problem, penalty, rows)
-    theta, squares, gradient = origin.copy(), np.zeros(d), np.empty(d)
-    reach = np.full(d, FIRST_REACH * problem.total / np.sqrt(d))
-    total, weights, done = np.zeros(d), np.zeros(1), 0
-    while done < samples:
-        if done >= samples // 2 > done - chunk:  # the average forgets the first half
-            total, weights = np.zeros(d), np.zeros(1)
+    started = time.monotonic()
+    chunk = max(batch, min(CHUNK, samples // 4) // batch * batch)
+    chunks = -(-samples // chunk)
+    held = problem.draw(min(HELD, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads)
+    first = _first_point(problem, penalty, held)
+    origins = [first, problem.project(np.zeros_like(first))]
+    for low, high in ((0, chunks // 2), (chunks // 2, chunks)):
+        walks = [_Walk.begin(problem, origin, scale) for origin in origins for scale in SCALES]
+        for k in range(low, high):
+            rows = problem.draw(chunk, seed=seed, first=k * chunk, threads=threads)
+            _walk(problem, penalty, rows, batch, walks, forget=k == (low + high) // 2)
+        found = [origins[0], *(walk.total / walk.weight[0] for walk in walks)]
+        origins = [min(found, key=lambda theta: problem.value(theta, penalty, held).total)]
+    samples = chunks * chunk
+    return _judged(
+        problem, "adaptive", penalty, origins[0], samples, seed, started, threads, first=samples + held.masses.size
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """Where a walk began and is, its reach and squared subgradients, and a weighted sum of its points."""
+
+    origin: Floats
+    theta: Floats
+    reach: Floats
+    squares: Floats
+    total: Floats
+    weight: Floats
+
+    @classmethod
+    def begin(cls, problem: DualALP, origin: Floats, scale: float) -> _Walk:
+        d = origin.size
+        reach = np.maximum(scale * np.maximum(np.abs(origin), problem.total / d), FIRST_REACH * problem.total / d**0.5)
+        return cls(origin, origin.copy(), reach, np.zeros(d), np.zeros(d), np.zeros(1))
+
+
+def _walk(
+    problem: DualALP, penalty: Penalty, rows: Constraints, batch: int, walks: list[_Walk], *, forget: bool
+) -> None:
+    """Every walk's steps over the rows; if asked, their averages begin here."""
+    arrays, gradient = _arrays(problem, rows), np.empty(len(problem.features))
+    for walk in walks:
+        if forget:
+            walk.total[:], walk.weight[:] = 0.0, 0.0
         kernels.adaptive(
-            *_arrays(problem, rows), *penalties(penalty), batch, rows.masses.size // batch, problem.mass,
-            problem.radius, theta, origin, reach, squares, total, weights, gradient,
+            *arrays, *penalties(penalty), batch, rows.masses.size // batch, problem.mass, problem.radius, walk.theta,
+            walk.origin, walk.reach, walk.squares, walk.total, walk.weight, gradient,
         )  # fmt: skip
-        done += chunk
-        if done < samples:
-            rows = problem.draw(chunk, seed=seed, first=done, threads=threads)
-    return _judged(problem, "adaptive", penalty, total / weights[0], done, seed, started, threads)
 
 
 def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
@@ -189,8 +229,11 @@ def _judged(
     seed: int,
     started: float,
     threads: int | None,
+    *,
+    first: int | None = None,
 ) -> Solution:
-    fresh = problem.draw(FRESH, seed=seed, first=samples, threads=threads)
+    """The surrogate on fresh constraints, numbered from `first`, by default from the number of samples."""
+    fresh = problem.draw(FRESH, seed=seed, first=samples if first is None else first, threads=threads)
     parts = problem.value(theta, penalty, fresh)
     seconds = time.monotonic() - started
     return Solution(problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds)
