@@ -3,7 +3,7 @@
 adaptive     stochastic subgradients with step sizes that adapt; no tuning
 paper        the paper's projected method with averaged iterates; a step size (halved every so often if asked), or the
              theorem's for the given number of steps, or, with epsilon and delta, also the theorem's number of steps
-sampled-lp   a linear program over drawn constraints
+sampled-lp   linear programs over two samples of drawn constraints; without a budget, as many as it takes
 listed-lp    the linear program over all constraints of a model that can be enumerated
 """
 
@@ -20,7 +20,7 @@ from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.subgradient import solve_adaptive, solve_by_theory, solve_subgradient, theory
 from dualplan.surrogate import DualALP, Penalty
 
-BUDGETS = {"adaptive": 2_000_000, "paper": 2_000_000, "sampled-lp": 20_000, "listed-lp": 0}
+BUDGET = 2_000_000  # of the subgradient methods, unless another is given
 
 
 def solve(
@@ -49,18 +49,18 @@ def solve(
         if budget is not None:
             raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
         return replace(run(problem, penalty), seed=seed)
-    return run(problem, penalty, budget=budget or BUDGETS[solver], seed=seed, **options)
+    return run(problem, penalty, budget=budget, seed=seed, **options)
 
 
-def _adaptive(problem: DualALP, penalty: Penalty, *, budget: int, seed: int, batch: int = 10) -> Solution:
-    return solve_adaptive(problem, penalty, samples=budget, batch=batch, seed=seed)
+def _adaptive(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int, batch: int = 10) -> Solution:
+    return solve_adaptive(problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed)
 
 
 def _paper(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int,
+    budget: int | None,
     seed: int,
     batch: int = 1,
     step_size: float | None = None,
@@ -73,8 +73,8 @@ def _paper(
     if epsilon is not None and delta is not None:
         if step_size is not None or batch != 1:
             raise InputError("with epsilon and delta, step size and batch are the theorem's; leave them out.")
-        return solve_by_theory(problem, penalty, epsilon=epsilon, delta=delta, budget=budget, seed=seed)
-    steps = max(budget // batch, 1)
+        return solve_by_theory(problem, penalty, epsilon=epsilon, delta=delta, budget=budget or BUDGET, seed=seed)
+    steps = max((budget or BUDGET) // batch, 1)
     if step_size is None:
         gradient = theory(problem, penalty, epsilon=1.0, delta=0.5).gradient
         step_size = problem.radius / (gradient * steps**0.5)
@@ -84,8 +84,10 @@ def _paper(
     )
 
 
-def _sampled(problem: DualALP, penalty: Penalty, *, budget: int, seed: int) -> Solution:
-    return solve_sampled(problem, penalty, samples=budget, seed=seed)
+def _sampled(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int) -> Solution:
+    if budget is None:
+        return solve_sampled(problem, penalty, seed=seed)
+    return solve_sampled(problem, penalty, samples=max(budget // 2, 1), seed=seed, enlarge=0)
 
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
