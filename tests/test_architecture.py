@@ -21,11 +21,13 @@ ALLOWED = {
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
+    "kinds": set(),
     "plans": {
         "criteria",
         "evaluation",
         "exact",
         "features",
+        "kinds",
         "limits",
         "models",
         "policies",

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.criteria import Criterion, make_criterion
 from dualplan.errors import DualplanError, InputError, unknown
 from dualplan.evaluation import compare
 from dualplan.evaluation import evaluate as evaluate_policy
@@ -131,7 +131,7 @@ def evaluate(
         changed = (out, resume, half_width, relative, confidence, steps) != (None, False, None, None, 0.95, STEPS)
         if changed:
             raise InputError("--method exact has no run to save, no steps and no interval; leave such options out.")
-        _evaluate_exactly(loaded, chosen, _criterion(criterion, gamma), threads, mixing, as_json)
+        _evaluate_exactly(loaded, chosen, make_criterion(criterion, gamma), threads, mixing, as_json)
         return
     if mixing:
         raise InputError("--mixing needs --method exact.")
@@ -143,9 +143,9 @@ def evaluate(
         options["progress"] = lambda done, total, interval: update(done, total, _words(interval))
         result: Evaluation | Comparison
         if len(chosen) == 2:
-            result = compare(loaded, chosen[0], chosen[1], _criterion(criterion, gamma), **options)
+            result = compare(loaded, chosen[0], chosen[1], make_criterion(criterion, gamma), **options)
         else:
-            result = evaluate_policy(loaded, chosen[0], _criterion(criterion, gamma), **options)
+            result = evaluate_policy(loaded, chosen[0], make_criterion(criterion, gamma), **options)
     if as_json:
         _print_json(result.to_json())
     else:
@@ -169,7 +169,7 @@ def exact(
     as_json: JsonOption = False,
 ) -> None:
     """The optimal cost between two bounds, over all states of a model that can be enumerated."""
-    loaded, chosen = _load(model, settings), _criterion(criterion, gamma)
+    loaded, chosen = _load(model, settings), make_criterion(criterion, gamma)
     if method is not None and method not in EXACT_METHODS:
         raise unknown("exact method", method, EXACT_METHODS)
     if method in LINEAR or (limit and method is None):
@@ -335,18 +335,6 @@ def _policy(model: Model, spec: str) -> Policy:
     if not callable(found):
         raise InputError(f"{spec!r} is neither a policy nor a function of the state.")
     return FunctionPolicy(model, found, name=spec.rpartition(":")[2])
-
-
-def _criterion(name: str, gamma: float | None) -> Criterion:
-    if name == "average":
-        if gamma is not None:
-            raise InputError("--gamma belongs to --criterion discounted.")
-        return Average()
-    if name != "discounted":
-        raise InputError(f"unknown criterion {name!r}; known: average, discounted.")
-    if gamma is None:
-        raise InputError("--criterion discounted needs --gamma.")
-    return Discounted(gamma)
 
 
 def _evaluate_exactly(

@@ -30,7 +30,7 @@ from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import expected_counts
 from dualplan.features.contract import DRAWS, Features
 from dualplan.limits import Limit
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, vector
 from dualplan.simulation import in_parallel
 from dualplan.types import Floats, Ints
 
@@ -98,17 +98,17 @@ class Rows:
         return Drawn(*map(_joined, zip(*pairs, strict=True)), *map(_joined, zip(*flows, strict=True)))
 
     def _draw_pairs(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
-        size, width, f = last - first, self.features.widest, self.features.code
+        size, width, f, code = last - first, self.features.widest, self.features.code, self.model.code
         indices, values = np.empty((size, width), np.int64), np.empty((size, width))
         states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
         counts, densities = np.zeros(size, np.int64), np.zeros(size)
         rng = generator(seed, NEGATIVE, 0)
         fault = kernels.draw_pairs(
-            f.row, f.draw, f.ints, f.floats, low, high, rng, states, actions, indices, values, counts, densities, first,
-            last,
+            code.allowed, f.row, f.draw, code.ints, code.floats, f.ints, f.floats, low, high, rng, states, actions,
+            indices, values, counts, densities, first, last,
         )  # fmt: skip
         if fault >= 0:
-            raise InputError(f"a pair was drawn where its feature is 0, at state {tuple(states[fault - first])}.")
+            raise self._blamed(states[fault - first])
         return self._compact(indices, values, counts), states, densities
 
     def _draw_flows(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
@@ -125,8 +125,14 @@ class Rows:
         )  # fmt: skip
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
-            raise InputError(f"a state was drawn where its density is 0: {tuple(states[fault - first])}.")
+            raise self._blamed(states[fault - first])
         return self._compact(indices, values, counts), states, densities, masses
+
+    def _blamed(self, x: Ints) -> InputError:
+        return InputError(
+            f"a feature gives weight to an action that {self.model.name!r} does not allow, or draws where it is 0, at "
+            f"or next to state {vector(x)}; use tiles or a table."
+        )
 
     def _compact(self, indices: Ints, values: Floats, counts: Ints) -> sp.csr_array:
         used = np.arange(indices.shape[1]) < counts[:, None]
@@ -146,7 +152,15 @@ class Rows:
         count = int(self.model.box.count or 0)
         edges = [*range(0, count, CHUNK), count]
         work = [partial(self._every, signs or self.signs, a, b) for a, b in itertools.pairwise(edges)]
-        return Listed(*map(_joined, zip(*in_parallel(work, threads), strict=True)))
+        every = Listed(*map(_joined, zip(*in_parallel(work, threads), strict=True)))
+        sums = np.asarray(every.pairs.sum(axis=0)).ravel()
+        short = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6))
+        if short.size:
+            raise InputError(
+                f"feature {self.features.names[short[0]]!r} sums to {sums[short[0]]:.6g} over the pairs that "
+                f"{self.model.name!r} allows, not 1; use tiles or a table."
+            )
+        return every
 
     def _every(self, signs: tuple[float, float], first: int, last: int) -> tuple[Any, ...]:
         size, f, code, box = last - first, self.features.code, self.model.code, self.model.box
@@ -181,7 +195,7 @@ class Rows:
         if limits and self.enumerable and int(self.model.box.count or 0) <= LISTED:
             pairs, actions = self.every().pairs, len(self.model.actions)
             numbers = np.flatnonzero(np.diff(pairs.indptr))
-            weights = self._weights(limits, self.states(numbers // actions), numbers % actions)
+            weights = self._weights(limits, self.model.box.states(numbers // actions), numbers % actions)
             return np.asarray(weights @ pairs[numbers]), np.zeros(shape)
         values, errors = np.empty(shape), np.empty(shape)
         for j in range(len(self.features) if limits else 0):
@@ -196,7 +210,9 @@ class Rows:
         d = len(self.features)
         if self.enumerable and int(self.model.box.count or 0) <= SHAPED:
             every = self.every(signs=(-1.0, self.gamma))
-            return np.asarray(every.flows.T @ potential(self.states(np.arange(every.masses.size)))), np.zeros(d)
+            return np.asarray(every.flows.T @ potential(self.model.box.states(np.arange(every.masses.size)))), np.zeros(
+                d
+            )
         values, errors = np.empty(d), np.empty(d)
         for j in range(d):
             changes = self._steps(potential, *self.features.draw(j, DRAWS))
@@ -224,11 +240,6 @@ class Rows:
             kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
-
-    def states(self, numbers: Ints) -> Ints:
-        """States by number, one a row."""
-        box = self.model.box
-        return np.asarray(box.lower + numbers[:, None] // box.strides % (box.upper - box.lower + 1))
 
 
 def _joined(parts: Any) -> Any:

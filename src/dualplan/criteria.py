@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.errors import InputError
+from dualplan.errors import InputError, unknown
 from dualplan.models.contract import Model
 from dualplan.types import Floats, Ints, Json
 
@@ -36,12 +36,12 @@ class Discounted:
         """The start states and their probabilities."""
         if self.start is None:
             return model.start[None, :].copy(), np.ones(1)
-        if isinstance(self.start, (list, tuple)) and self.start and isinstance(self.start[0], (list, tuple)):
-            if any(len(pair) != 2 or np.ndim(pair[1]) for pair in self.start):
-                raise InputError(f"a start distribution is a list of (state, probability), got {self.start!r}.")
-            pairs = [(model.state(x), float(p)) for x, p in self.start]
-        else:
-            pairs = [(model.state(self.start), 1.0)]
+        several = isinstance(self.start, (list, tuple)) and self.start and isinstance(self.start[0], (list, tuple))
+        try:
+            given = [(x, float(p)) for x, p in self.start] if several else [(self.start, 1.0)]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a start is a state or a list of (state, probability), got {self.start!r}.") from error
+        pairs = [(model.state(x), p) for x, p in given]
         weights = np.array([p for _, p in pairs])
         if not ((weights >= 0).all() and abs(weights.sum() - 1) <= 1e-9):
             raise InputError(f"the start distribution sums to {weights.sum():.9g}, not 1.")
@@ -53,3 +53,16 @@ class Discounted:
 
 
 Criterion = Average | Discounted
+
+
+def make_criterion(name: str, gamma: float | None = None, start: Any = None) -> Criterion:
+    """A criterion by name, from files and the command line."""
+    if name == "average":
+        if gamma is not None or start is not None:
+            raise InputError("gamma and start belong to criterion 'discounted'.")
+        return Average()
+    if name != "discounted":
+        raise unknown("criterion", name, ["average", "discounted"])
+    if gamma is None:
+        raise InputError("criterion 'discounted' needs gamma, a number below 1.")
+    return Discounted(gamma, start)

@@ -34,19 +34,21 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, unknown
+from dualplan import kinds
+from dualplan.criteria import Criterion, Discounted, make_criterion
+from dualplan.errors import InputError, ModelError, unknown
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
+from dualplan.kinds import is_number
 from dualplan.limits import Limit
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.load import load, read_toml
 from dualplan.policies.contract import Policy
-from dualplan.runs import Run, plain
+from dualplan.runs import Run, plain, require_free
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.saved import save_policy
-from dualplan.solvers.solve import SOLVERS, solve
+from dualplan.solvers.solve import check_solver, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
 from dualplan.types import Json
@@ -99,25 +101,17 @@ class Plan:
             data["limits"] = tuple(data["limits"])
         return Plan(**data)
 
-    def criterion_object(self) -> Criterion:
-        """The criterion with its parameters."""
-        if self.criterion == "average":
-            if self.gamma is not None or self.start is not None:
-                raise InputError("gamma and start belong to criterion 'discounted'.")
-            return Average()
-        if self.criterion != "discounted":
-            raise unknown("criterion", str(self.criterion), ["average", "discounted"])
-        if not isinstance(self.gamma, (int, float)):
-            raise InputError(f"criterion 'discounted' needs gamma, a number below 1, got {self.gamma!r}.")
-        start = self.start
-        if start and isinstance(start[0], list):  # TOML knows no tuples
-            start = [tuple(pair) for pair in start]
-        return Discounted(float(self.gamma), None if start is None else start)
+    def __post_init__(self) -> None:
+        """Every value is of the kind that its key asks for."""
+        for key, (kind, words) in kinds.PLAN.items():
+            value = getattr(self, key)
+            if value is not None and not kind(value):
+                raise InputError(f"{key} must be {words}, got {value!r}.")
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A solution for one penalty, its policy, and what the policy costs."""
+    """A solution for one penalty, its policy, what the policy costs, and what became of the limits under it."""
 
     solution: Solution
     policy: Policy
@@ -127,7 +121,14 @@ class Outcome:
     status: Status
     method: str
     measures: dict[str, float]
+    limits: tuple[Limit, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def excess(self) -> float:
+        """By how much the policy exceeds its limits, the sum over them; 0 if it keeps them."""
+        over = [self.measures[limit.name] - limit.at_most for limit in self.limits]
+        return sum(e for e in over if e > 1e-9)
 
     def to_json(self) -> Json:
         """As plain values."""
@@ -140,12 +141,21 @@ class Outcome:
             "evaluation": self.method,
             "evaluation_seconds": round(self.seconds, 3),
             "measures": self.measures,
+            "limits": [
+                {
+                    "measure": limit.name,
+                    "at_most": limit.at_most,
+                    "value": self.measures[limit.name],
+                    "kept": self.measures[limit.name] <= limit.at_most + 1e-9,
+                }
+                for limit in self.limits
+            ],
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """What came of a plan: an outcome for each penalty, the best of them first in mind."""
+    """What came of a plan: an outcome for each penalty."""
 
     plan: Plan
     problem: DualALP
@@ -154,8 +164,8 @@ class Planned:
 
     @property
     def best(self) -> Outcome:
-        """The outcome whose policy costs least, as evaluated."""
-        return min(self.outcomes, key=lambda outcome: outcome.cost)
+        """The outcome whose policy costs least, as evaluated, among those that keep the limits, or nearly do."""
+        return min(self.outcomes, key=lambda outcome: (outcome.excess, outcome.cost))
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
@@ -179,8 +189,9 @@ def run_plan(
 ) -> Planned:
     """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
     started = time.monotonic()
-    model, criterion = load(plan.model, **plan.set), plan.criterion_object()
-    _check(plan)
+    criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
+    model = load(plan.model, **plan.set)
+    _check(plan, model, criterion, folder, resume)
     fallback = None if plan.fallback is None else model.policy(plan.fallback)
     problem = _problem(plan, model, criterion)
     plan = _with_defaults(plan, problem)
@@ -192,8 +203,8 @@ def run_plan(
         if progress is not None:
             progress(k, len(grid), f"H = {penalty:g}")
         solution = _solved(plan, problem, penalty, kept)
-        outcomes.append(_evaluated(plan, model, criterion, solution, fallback))
-        if run is not None:
+        outcomes.append(_evaluated(plan, problem, solution, fallback))
+        if run is not None and _key("theta", penalty) not in kept:
             kept |= _as_arrays(solution)
             run.save_checkpoint(kept)
             run.trace(outcomes[-1].to_json())
@@ -211,8 +222,8 @@ def _problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
     chosen = make_features(model, plan.features, criterion)
     base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
     return DualALP(
-        model, chosen, criterion, base=base, sampling=plan.sampling, radius=_number(plan.radius, "radius"),
-        potential=_potential(plan, model, criterion), limits=[Limit.parse(text) for text in plan.limits],
+        model, chosen, criterion, base=base, sampling=plan.sampling, radius=plan.radius,
+        potential=_potential(plan, model, criterion), limits=plan.limits,
     )  # fmt: skip
 
 
@@ -235,35 +246,42 @@ def make_features(model: Model, given: Any, criterion: Criterion | None = None) 
         if given not in NAMED:
             raise unknown("feature set", given, NAMED)
         return NAMED[given](model, criterion)
-    if not isinstance(given, list) or not given or not all(isinstance(t, Mapping) for t in given):
-        raise InputError("features are a name or a list of tables, each with its family.")
+    kind, words = kinds.PLAN["features"]
+    if not kind(given):
+        raise InputError(f"features must be {words}, got {given!r}.")
     return concat(*(_family(model, dict(entry), criterion) for entry in given))
 
 
 def standard(model: Model, criterion: Criterion | None = None) -> Features:
     """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next three."""
     ranked = _ranked(model, criterion)
+    others = [families.occupancies(model, ranked[1:4], criterion)] if len(ranked) > 1 else []
     cuts = [
         [(low, low), (low + 1, high)] if high > low else [(low, high)]
         for low, high in zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
     ]
-    return concat(
-        families.tiles(model, ranked[0], cuts, criterion=criterion),
-        families.occupancies(model, ranked[1:4], criterion),
-    )
+    return concat(families.tiles(model, ranked[0], cuts, criterion=criterion), *others)
 
 
 def _ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
-    """The heuristics of a model, the cheapest first."""
+    """The heuristics of a model that have one cost, the cheapest first."""
     count = model.box.count
     if count is None or count > LISTABLE:
         raise InputError(
             f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} states, too many for the "
             "standard features; name some in the plan: boxes, bands or products."
         )
-    policies = [model.policy(name) for name in model.policies]
-    costs = [evaluate_exact(model, policy, criterion).cost for policy in policies]
-    return [policies[k] for k in np.argsort(costs, kind="stable")]
+    costs: dict[Policy, float] = {}
+    trouble = ModelError(f"model {model.name!r} has no heuristics.")
+    for name in model.policies:
+        policy = model.policy(name)
+        try:
+            costs[policy] = evaluate_exact(model, policy, criterion).cost
+        except ModelError as error:  # several recurrent classes: such a heuristic is no candidate
+            trouble = error
+    if not costs:
+        raise trouble
+    return sorted(costs, key=lambda policy: costs[policy])
 
 
 NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
@@ -271,24 +289,31 @@ NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
     "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
     "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
 }
-# what each family takes besides the model; policies are named
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "occupancies": ("policies", "by_action"),
-    "tiles": ("policy", "cuts", "choices"),
-    "boxes": ("cuts",),
-    "bands": ("intervals", "weights"),
-    "products": ("ratios",),
-    "paper": ("count",),
+# what each family takes besides the model, in order: what it must have, and what it may have; policies are named
+FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "occupancies": (("policies",), ("by_action",)),
+    "tiles": (("policy", "cuts"), ("choices",)),
+    "boxes": (("cuts",), ()),
+    "bands": (("intervals",), ("weights",)),
+    "products": (("ratios",), ()),
+    "paper": ((), ("count",)),
 }
 
 
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
     name = entry.pop("family", None)
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise unknown("family of features", str(name), FAMILIES)
-    for key in entry:
-        if key not in FAMILIES[name]:
-            raise unknown(f"key of features {name!r}", key, FAMILIES[name])
+    needed, more = FAMILIES[name]
+    for key, value in entry.items():
+        if key not in (*needed, *more):
+            raise unknown(f"key of features {name!r}", key, (*needed, *more))
+        kind, words = kinds.FEATURES[key]
+        if not kind(value):
+            raise InputError(f"{key} of features {name!r} must be {words}, got {value!r}.")
+    for key in needed:
+        if key not in entry:
+            raise InputError(f"features {name!r} lack {key!r}.")
     for key in ("policies", "choices"):
         if key in entry:
             entry[key] = [model.policy(p) for p in entry[key]]
@@ -301,11 +326,8 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
     if name in ("occupancies", "tiles"):
         entry["criterion"] = criterion
     if name == "products":
-        return families.products(model, [_laws(model, row) for row in entry.get("ratios", [])])
-    try:
-        return getattr(families, name)(model, **entry)  # type: ignore[no-any-return]
-    except TypeError as error:
-        raise InputError(f"features {name!r}: {error}.") from error
+        return families.products(model, [_laws(model, row) for row in entry["ratios"]])
+    return getattr(families, name)(model, **entry)  # type: ignore[no-any-return]
 
 
 def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
@@ -315,60 +337,47 @@ def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
     return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]
 
 
-def _penalties(given: Any) -> list[float]:
-    values = [_number(h, "penalty") for h in (given if isinstance(given, (list, tuple)) else [given])]
-    if not values or not all(h is not None and np.isfinite(h) and h > 0 for h in values):
-        raise InputError(f"the penalty H must be positive, or a list of positive numbers, got {given!r}.")
-    return [float(h) for h in values if h is not None]
-
-
-def _number(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{name} must be a number, got {value!r}.")
-    return float(value)
-
-
 def _with_defaults(plan: Plan, problem: DualALP) -> Plan:
     """The plan with what it left open: the solver, and the penalties as a list.
 
     With a potential the flow's penalty is a trust region and may be small; the negative part's must not be.
     """
-    count = problem.model.box.count
-    few = count is not None and count <= EXACTLY
     scale = max(float(np.abs(problem.losses).max()), 1e-12)
+    given = [plan.penalty] if is_number(plan.penalty) else plan.penalty
     hard = 10 * GRID[-1] * scale if problem.potential is not None else None
     return replace(
         plan,
-        solver=plan.solver or ("listed-lp" if few else "sampled-lp"),
-        penalty=[float(f"{scale * factor:.3g}") for factor in GRID]
-        if plan.penalty is None
-        else _penalties(plan.penalty),
-        penalty_negative=_number(plan.penalty_negative, "penalty_negative") or hard,
+        solver=_solver(plan, problem.model),
+        penalty=given or [float(f"{scale * factor:.3g}") for factor in GRID],
+        penalty_negative=plan.penalty_negative or hard,
     )
 
 
-def _check(plan: Plan) -> None:
-    if plan.solver is not None and plan.solver not in SOLVERS:
-        raise unknown("solver", str(plan.solver), SOLVERS)
-    for name in ("budget", "seed", "steps"):
-        value = getattr(plan, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise InputError(f"{name} must be a whole number, got {value!r}.")
+def _solver(plan: Plan, model: Model) -> str:
+    count = model.box.count
+    return plan.solver or ("listed-lp" if count is not None and count <= EXACTLY else "sampled-lp")
+
+
+def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
+    """Whatever can be seen to be wrong before any long work."""
+    check_solver(_solver(plan, model), plan.budget, plan.options)
     if plan.evaluation not in (None, "exact", "simulation"):
         raise unknown("evaluation", str(plan.evaluation), ["exact", "simulation"])
-    if plan.penalty is not None:
-        _penalties(plan.penalty)
+    if plan.evaluation == "exact":
+        model.box.strides  # noqa: B018 - raises if states cannot be numbered
+    if isinstance(criterion, Discounted):
+        criterion.start_distribution(model)
     for text in plan.limits:
-        Limit.parse(text)
+        model.measure(Limit.parse(text).name)
+    if folder is not None and not resume:
+        require_free(folder)
 
 
 # -- solve and evaluate -----------------------------------------------------------------------------------------------
 
 
 def _solved(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
-    if f"theta {penalty!r}" in kept:
+    if all(_key(what, penalty) in kept for what in KEPT):
         return _from_arrays(plan, problem, penalty, kept)
     return solve(
         problem, _both(plan, penalty), solver=str(plan.solver), budget=plan.budget, seed=plan.seed, **plan.options
@@ -379,8 +388,9 @@ def _both(plan: Plan, penalty: float) -> tuple[float, float]:
     return plan.penalty_negative or penalty, penalty
 
 
-def _evaluated(plan: Plan, model: Model, criterion: Criterion, solution: Solution, fallback: Policy | None) -> Outcome:
+def _evaluated(plan: Plan, problem: DualALP, solution: Solution, fallback: Policy | None) -> Outcome:
     started, policy = time.monotonic(), solution.policy(fallback)
+    model, criterion = problem.model, problem.criterion
     few = model.box.count is not None and model.box.count <= EXACTLY
     if plan.evaluation == "exact" or (plan.evaluation is None and few):
         exact = evaluate_exact(model, policy, criterion)
@@ -389,7 +399,7 @@ def _evaluated(plan: Plan, model: Model, criterion: Criterion, solution: Solutio
         run = evaluate(model, policy, criterion, steps=plan.steps, seed=plan.seed, confidence=plan.confidence)
         measures = {name: interval.value for name, interval in run.measures.items()}
         found = Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, measures)
-    return replace(found, seconds=time.monotonic() - started)
+    return replace(found, limits=problem.limits, seconds=time.monotonic() - started)
 
 
 # -- the folder of a run ----------------------------------------------------------------------------------------------
@@ -399,7 +409,15 @@ def _open(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run | N
     if folder is None:
         return None
     settings = {f.name: getattr(plan, f.name) for f in fields(plan)} | {"digest": model.digest}
+    settings["constraints"] = settings.pop("budget")  # unlike a simulation's, it cannot be raised when going on
     return Run(folder, plain(settings), resume=resume)
+
+
+KEPT = ("theta", "parts", "status")
+
+
+def _key(what: str, penalty: float) -> str:
+    return f"{what} {penalty!r}"
 
 
 def _as_arrays(solution: Solution) -> dict[str, Any]:
@@ -407,19 +425,19 @@ def _as_arrays(solution: Solution) -> dict[str, Any]:
     numbers = [getattr(parts, f.name) for f in fields(parts) if f.name != "excess"]
     work = [float(solution.samples), solution.seconds]
     return {
-        f"theta {h!r}": solution.theta,
-        f"parts {h!r}": np.array([*numbers, *work, *parts.excess]),
-        f"status {h!r}": np.array(str(solution.status)),
+        _key("theta", h): solution.theta,
+        _key("parts", h): np.array([*numbers, *work, *parts.excess]),
+        _key("status", h): np.array(str(solution.status)),
     }
 
 
 def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
-    numbers = kept[f"parts {penalty!r}"].tolist()
+    numbers = kept[_key("parts", penalty)].tolist()
     names = [f.name for f in fields(Value) if f.name != "excess"]
     parts = Value(**dict(zip(names, numbers, strict=False)), excess=tuple(numbers[len(names) + 2 :]))
-    status = Status(str(kept[f"status {penalty!r}"]))
+    status = Status(str(kept[_key("status", penalty)]))
     return Solution(
-        problem, str(plan.solver), _both(plan, penalty), kept[f"theta {penalty!r}"], parts, status,
+        problem, str(plan.solver), _both(plan, penalty), kept[_key("theta", penalty)], parts, status,
         int(numbers[len(names)]), plan.seed, numbers[len(names) + 1],
     )  # fmt: skip
 

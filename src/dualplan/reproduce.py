@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
+from dualplan.errors import InputError
 from dualplan.evaluation import evaluate
 from dualplan.exact.iteration import solve_exact
 from dualplan.exact.policy import evaluate_exact
@@ -32,7 +33,7 @@ from dualplan.models.load import build
 from dualplan.policies.network import soft_longer
 from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
-from dualplan.solvers.subgradient import solve_adaptive, solve_subgradient
+from dualplan.solvers.subgradient import halving, solve_adaptive, solve_subgradient
 from dualplan.surrogate import DualALP
 from dualplan.types import Floats, Json
 
@@ -107,11 +108,21 @@ def figure_3(
     out: str | Path, *, count: int = 372, progress: Progress | None = None, parameters: Json | None = None, **run: Any
 ) -> Json:
     """Run the experiment on the paper's network, in the dynamics of its text unless `parameters` say otherwise."""
+    require_drawable(out)
     dynamics = {"buffers": (38, 25, 25, 38), "dynamics": "bernoulli", "phantom": True, "full": "lose"}
     model = build("four-queue", zoo.four_queue, {**dynamics, **(parameters or {})})
     if progress is not None:
         progress(0, 4, "features")
     return three_panels(model, families.paper(model, count), out, progress=progress, **run)
+
+
+def require_drawable(out: str | Path) -> None:
+    """Raise unless a figure can be written to this file."""
+    path = Path(out)
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise InputError(f"the figure's file must end in .png, .pdf or .svg, got {str(out)!r}.")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {str(path.parent)!r} for the figure.")
 
 
 def three_panels(
@@ -182,7 +193,7 @@ def _curve(
 
     watch(0, problem.project(np.zeros(len(problem.features))))
     solve_subgradient(
-        problem, penalty, steps=steps, step_size=lambda t: FIRST_STEP * 0.5 ** (t // HALVED), batch=BATCH, seed=seed,
+        problem, penalty, steps=steps, step_size=halving(FIRST_STEP, HALVED), batch=BATCH, seed=seed,
         watch=watch,
     )  # fmt: skip
     return curve
@@ -213,5 +224,5 @@ def _draw(path: Path, model: Model, features: Features, curves: list[Curve], lin
     options = model.describe()
     figure.suptitle(f"{model.name}, {len(features)} features, {options['states']:,} states")
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=150)
+    figure.savefig(buffer, format=path.suffix[1:], dpi=150)
     write_bytes(path, buffer.getvalue())

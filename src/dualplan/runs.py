@@ -38,12 +38,10 @@ class Run:
         """
         self.folder = Path(folder)
         path = self.folder / SETTINGS
-        if path.exists():
-            if not resume:
-                raise RunError(f"folder {str(folder)!r} already holds a run; choose another one, or resume it.")
+        if not resume or not path.exists():
+            require_free(folder)
+        else:
             _check_same(read_json(path).get("settings", {}), plain(settings), str(folder))
-        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise RunError(f"folder {str(folder)!r} is not empty and holds no run; choose another one.")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_json(path, {"settings": settings, "versions": versions()})
@@ -75,6 +73,15 @@ class Run:
     def save_result(self, result: Json) -> None:
         """Write what came out."""
         write_json(self.folder / RESULT, result)
+
+
+def require_free(folder: str | Path) -> None:
+    """Raise unless a new run may be written to the folder."""
+    path = Path(folder)
+    if (path / SETTINGS).exists():
+        raise RunError(f"folder {str(folder)!r} already holds a run; choose another one, or resume it.")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunError(f"folder {str(folder)!r} is not empty and holds no run; choose another one.")
 
 
 def versions() -> Json:

@@ -124,10 +124,10 @@ class Table:
     def draw(self, count: int, *, seed: int, first: int, threads: int | None) -> Drawn:  # noqa: ARG002 - as Mixture's
         """Rows of both kinds."""
         pairs, states = (self._numbers(i, seed, first, count) for i in range(2))
-        actions, every = len(self.rows.model.actions), self.every
+        actions, every, box = len(self.rows.model.actions), self.every, self.rows.model.box
         return Drawn(
-            sp.csr_array(every.pairs[pairs]), self.rows.states(pairs // actions), self.q[0][pairs],
-            sp.csr_array(every.flows[states]), self.rows.states(states), self.q[1][states], every.masses[states],
+            sp.csr_array(every.pairs[pairs]), box.states(pairs // actions), self.q[0][pairs],
+            sp.csr_array(every.flows[states]), box.states(states), self.q[1][states], every.masses[states],
         )  # fmt: skip
 
     def _numbers(self, which: int, seed: int, first: int, count: int) -> Ints:

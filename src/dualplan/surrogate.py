@@ -80,7 +80,7 @@ class Constraints:
 class Value:
     """The parts of the surrogate at a point: ℓᵀu, V_neg, V_flow, s·fᵀh, the limits' excess, and c.
 
-    The standard errors of what was estimated are 0 where all constraints were listed.
+    Standard errors are 0 for what is exact: violations over all constraints, losses in closed form.
     """
 
     objective: float
@@ -90,6 +90,7 @@ class Value:
     negative_error: float
     flow_error: float
     total_error: float
+    objective_error: float
     shaping: float
     excess: tuple[float, ...]
 
@@ -108,7 +109,7 @@ class DualALP:
         radius: float | None = None,
         weights: StateFunction | None = None,
         potential: StateFunction | None = None,
-        limits: Sequence[Limit] = (),
+        limits: Sequence[Limit | str] = (),
         limit_penalty: float | None = None,
     ) -> None:
         """`base` is a set of one feature; `sampling` a name (`sampling.py`) or a set of features to draw from.
@@ -116,6 +117,10 @@ class DualALP:
         `weights` and `potential` take states, one a row, and give a number for each. `radius` is S, by default 10·M.
         `limit_penalty` is ρ, by default a hundred times the largest expected loss over the size of a limit's row.
         """
+        if not isinstance(features, Features):
+            raise InputError(f"features are made by dualplan.features, got {features!r}.")
+        if criterion is not None and not isinstance(criterion, (Average, Discounted)):
+            raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
         others = [given for given in (base, sampling) if isinstance(given, Features)]
         for given in (features, *others):
             if given.model.digest != model.digest:
@@ -131,7 +136,7 @@ class DualALP:
         self.radius = self._radius(radius)
         self.weights, self.potential = weights, potential
         self.slope, self.intercept, self.slope_errors = self._shaped()
-        self.limits = tuple(limits)
+        self.limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
         self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
         self.limit_penalty = self._limit_penalty(limit_penalty)
         if not isinstance(sampling, Features) and sampling != "features":
@@ -139,10 +144,12 @@ class DualALP:
 
     def _radius(self, radius: float | None) -> float:
         least = self.mass / np.sqrt(len(self.features))
-        value = 10.0 * self.total if radius is None else float(radius)
+        value = 10.0 * self.total if radius is None else radius
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+            raise InputError(f"radius must be a finite number, got {radius!r}.")
         if not value >= least or value <= 0:
             raise InputError(f"no θ has norm at most {value:g} and sum {self.mass:g}; radius must be >= {least:.6g}.")
-        return value
+        return float(value)
 
     @property
     def losses(self) -> Floats:
@@ -160,7 +167,7 @@ class DualALP:
             constant = float(self.alpha @ _values(potential, self.starts, "potential")) if self.alpha.size else 0.0
         if self.base is not None:
             constant += self.total * (float(self.base.losses[0]) + float(changes[d]))
-        return self.losses + changes[:d], constant, np.hypot(self.features.errors, errors)
+        return self.losses + changes[:d], constant, self.features.errors + errors
 
     @property
     def base_loss(self) -> float:
@@ -197,8 +204,10 @@ class DualALP:
 
     def draw(self, count: int, *, seed: int = 0, first: int = 0, threads: int | None = None) -> Constraints:
         """`count` constraints of each kind, numbered from `first`; a number always gives the same constraint."""
-        if count < 1:
-            raise InputError(f"the number of constraints must be positive, got {count!r}.")
+        if not isinstance(count, (int, np.integer)) or count < 1 or first < 0:
+            raise InputError(f"the number of constraints must be a positive integer, got {count!r}.")
+        if not 0 <= seed < 2**63:
+            raise InputError(f"a seed is an integer from 0 to 2^63 - 1, got {seed!r}.")
         drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads)
         weights = 1 / (count * drawn.pair_densities), 1 / (count * drawn.flow_densities)
         states = drawn.pair_states, drawn.flow_states
@@ -212,7 +221,7 @@ class DualALP:
         numbers = kept // len(self.model.actions), np.arange(count)
         states = (np.zeros((0, 0), np.int64),) * 2
         if self.weights is not None:
-            states = self.rows.states(numbers[0]), self.rows.states(numbers[1])
+            states = self.model.box.states(numbers[0]), self.model.box.states(numbers[1])
         weights = np.ones(kept.size), np.ones(count)
         return self._constraints(pairs, every.flows, every.masses, weights, states, sampled=False)
 
@@ -261,7 +270,7 @@ class DualALP:
     def value(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Value:
         """c(θ) and its parts, over all constraints or estimated from a sample."""
         on_negative, on_flow = penalties(penalty)
-        c = constraints
+        c, theta = constraints, self._weights_of(theta)
         negative = np.maximum(-(c.pairs @ theta + c.base), 0.0) * c.pair_weights
         flow = np.abs(c.flows @ theta - c.masses) * c.flow_weights
         priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices
@@ -270,15 +279,25 @@ class DualALP:
         excess = np.maximum(self.limit_rows @ theta + self.limit_base, 0.0)
         shaped = float(self.slope @ theta) + self.intercept
         total = shaped + float(priced[0].sum() + priced[1].sum() + self.limit_penalty @ excess)
+        # expected losses and limits that were estimated may all err to the same side
+        sizes = np.abs(theta)
+        linear = float(self.slope_errors @ sizes + self.limit_penalty @ (self.limit_errors @ sizes))
         return Value(
             objective, float(negative.sum()), float(flow.sum()), total, errors[0], errors[1],
-            float(np.hypot(errors[2], errors[3])), shaped - objective, tuple(excess.tolist()),
+            float(np.hypot(errors[2], errors[3])) + linear, float(self.features.errors @ sizes), shaped - objective,
+            tuple(excess.tolist()),
         )  # fmt: skip
+
+    def _weights_of(self, theta: Floats) -> Floats:
+        weights = np.asarray(theta, np.float64)
+        if weights.shape != (len(self.features),) or not np.isfinite(weights).all():
+            raise InputError(f"θ has a finite weight for each of {len(self.features)} features.")
+        return weights
 
     def subgradient(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Floats:
         """A subgradient of c at θ, or an unbiased estimate of one (0 where a term has a kink)."""
         on_negative, on_flow = penalties(penalty)
-        c = constraints
+        c, theta = constraints, self._weights_of(theta)
         below = (c.pairs @ theta + c.base < 0) * c.pair_weights * c.pair_prices
         signs = np.sign(c.flows @ theta - c.masses) * c.flow_weights * c.flow_prices
         over = (self.limit_rows @ theta + self.limit_base > 0) * self.limit_penalty
@@ -296,9 +315,10 @@ def state_function(model: Model, values: Floats) -> StateFunction:
 
 def penalties(penalty: Penalty) -> tuple[float, float]:
     """H of the negative part and of the flow."""
-    pair = penalty if isinstance(penalty, tuple) else (penalty, penalty)
-    if len(pair) != 2 or not all(np.isfinite(h) and h > 0 for h in pair):
-        raise InputError(f"the penalty H must be positive, got {penalty!r}.")
+    pair = tuple(penalty) if isinstance(penalty, (tuple, list)) else (penalty, penalty)
+    numbers = all(isinstance(h, (int, float)) and not isinstance(h, bool) and np.isfinite(h) and h > 0 for h in pair)
+    if len(pair) != 2 or not numbers:
+        raise InputError(f"the penalty H must be positive, or two positive numbers, got {penalty!r}.")
     return float(pair[0]), float(pair[1])
 
 

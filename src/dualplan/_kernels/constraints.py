@@ -94,16 +94,22 @@ def uniforms(rng, first, out):
         out[k] = uniform(rng)
 
 
-@kernel(INT(_ROW, _DRAW, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS, INT, INT))
-def draw_pairs(row, draw, fi, ff, low, high, rng, states, actions, indices, values, counts, densities, first, last):
-    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample without a density."""
+@kernel(INT(_ALLOWED, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS,
+            INT, INT))  # fmt: skip
+def draw_pairs(
+    allowed, row, draw, mi, mf, fi, ff, low, high, rng, states, actions, indices, values, counts, densities, first, last
+):
+    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample at fault.
+
+    At fault is a sample at an action that is not allowed, or without a density.
+    """
     for k in range(first, last):
         r = k - first
         seek(rng, k)
         actions[r] = draw(fi, ff, one_of(rng, low, high), rng, states[r])
         counts[r] = row(fi, ff, states[r], actions[r], indices[r], values[r])
         densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
-        if not densities[r] > 0.0:
+        if not densities[r] > 0.0 or not allowed(mi, mf, states[r], actions[r]):
             return k
     return np.int64(-1)
 
@@ -165,8 +171,8 @@ def start_mass(starts, alpha, y):
 
 
 @helper
-def draw_state(step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y):
-    """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y."""
+def draw_state(allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y):
+    """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y; whether the action drawn for it is allowed."""
     if uniform(rng) < from_start:
         u, s = uniform(rng), 0
         while s < alpha.size - 1 and u >= alpha[s]:
@@ -174,13 +180,14 @@ def draw_state(step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start,
             s += 1
         for i in range(y.size):
             y[i] = starts[s, i]
-        return
+        return True
     a = draw(fi, ff, one_of(rng, low, high), rng, x)
-    if uniform(rng) < stay:
+    if uniform(rng) < stay or not allowed(mi, mf, x, a):
         for i in range(y.size):
             y[i] = x[i]
-        return
+        return allowed(mi, mf, x, a)
     step(mi, mf, x, a, rng, y, counts)
+    return True
 
 
 @kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, INT, INT, FLOAT,
@@ -200,14 +207,16 @@ def draw_flows(
     for k in range(first, last):
         r = k - first
         seek(rng, k)
-        draw_state(step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, nothing, states[r])
+        good = draw_state(
+            allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, nothing, states[r]
+        )
         counts[r], here, there = flow_row(
             allowed, predecessors, row, mi, mf, fi, ff, low, high, actions, states[r], on_b, on_p, before, acted,
             chances, row_indices, row_values, sums, touched, indices[r], values[r],
         )  # fmt: skip
         masses[r] = start_mass(starts, alpha, states[r])
         densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / (high - low)
-        if counts[r] < 0 or not densities[r] > 0.0:
+        if not good or counts[r] < 0 or not densities[r] > 0.0:
             return k
     return np.int64(-1)
 

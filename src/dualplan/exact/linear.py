@@ -30,17 +30,17 @@ class Solver:
         self.size = int(self.system.shape[0])
         self.direct = self.size <= SMALL
         if self.size:
-            try:
-                self.factors: Any = (
-                    linear.splu(sp.csc_array(self.system))
-                    if self.direct
-                    else Multigrid(self.system, np.ones(self.size))
-                )
-            except RuntimeError as error:
-                raise ModelError(
-                    "the equations of the chain are singular in floating point: parts of it hardly ever meet; use the "
-                    "discounted criterion, or simulate."
-                ) from error
+            self.factors = self._factorised(np.ones(self.size))
+
+    def _factorised(self, weights: Floats) -> Any:
+        """Exact factors, or a multigrid with these weights."""
+        try:
+            return linear.splu(sp.csc_array(self.system)) if self.direct else Multigrid(self.system, weights)
+        except RuntimeError as error:
+            raise ModelError(
+                "the equations of the chain are singular in floating point: parts of it hardly ever meet; use the "
+                "discounted criterion, or simulate."
+            ) from error
 
     def solve(self, right: Floats, *, transposed: bool = False) -> Floats:
         """x with A x = right, or Aᵀ x = right."""
@@ -57,7 +57,7 @@ class Solver:
         x = np.zeros(self.size)
         for _ in range(ROUNDS):
             x = self._gmres(right, True, x, ROUGH, 1)
-            self.factors = Multigrid(self.system, np.maximum(np.abs(x), FLOOR * float(np.abs(x).max())))
+            self.factors = self._factorised(np.maximum(np.abs(x), FLOOR * float(np.abs(x).max())))
         return self._gmres(right, True, x, RESTART, RESTARTS)
 
     def _gmres(self, right: Floats, transposed: bool, start: Floats, restart: int, restarts: int) -> Floats:

@@ -67,6 +67,9 @@ class Features:
     def __init__(self, model: Model, blocks: Sequence[Block]) -> None:
         if not blocks or not all(block.names for block in blocks):
             raise InputError("a feature set needs at least one feature.")
+        for block in blocks:
+            if not len(block.names) == block.losses.size == block.errors.size:
+                raise InputError(f"{block.losses.size} features need as many names, got {len(block.names)}.")
         self.model = model
         self.blocks = tuple(blocks)
         self.names = tuple(name for block in blocks for name in block.names)

@@ -34,7 +34,7 @@ from dualplan.policies.contract import Policy
 from dualplan.types import Floats, Ints
 
 Interval = tuple[int, int]
-CHECKED = 200  # draws at which actions must be allowed
+CHECKED = 10  # draws of each feature at which actions must be allowed; solving looks at all that it meets
 PAPER_BANDS = tuple((low + 1, low + 5) for low in range(0, 50, 5))
 PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
@@ -58,7 +58,9 @@ def table(model: Model, matrix: Any, names: Sequence[str] | None = None) -> Feat
     )  # each column for itself
     head = [model.box.dim, actions, count * actions, columns.shape[1], *model.box.lower, *model.box.strides]
     ints = np.concatenate([head, rows.indptr, rows.indices, columns.indptr, columns.indices]).astype(np.int64)
-    labels = tuple(names or (f"feature {j}" for j in range(columns.shape[1])))
+    labels = tuple(f"feature {j}" for j in range(columns.shape[1])) if names is None else tuple(names)
+    if len(labels) != columns.shape[1]:
+        raise InputError(f"{columns.shape[1]} features need as many names, got {len(labels)}.")
     widest = int(np.diff(rows.indptr).max())
     expected = np.asarray(columns.T @ np.nan_to_num(losses))
     block = Block(TABLE, ints, np.concatenate([rows.data, cumulative]), labels, widest, expected, np.zeros(len(labels)))
@@ -81,6 +83,8 @@ def occupancies(
 ) -> Features:
     """The exact occupancies of policies, normalised to 1; with `by_action`, one feature for each action of each."""
     columns, names = [], []
+    if not policies:
+        raise InputError("occupancies need at least one policy.")
     for policy in policies:
         occupancy = _occupancy(model, policy, criterion)
         for a in range(len(model.actions)) if by_action else [None]:
@@ -100,8 +104,10 @@ def tiles(
     criterion: Criterion | None = None,
 ) -> Features:
     """A policy's stationary law cut into products of intervals, times each action, or each policy's own choice."""
+    if len(cuts) != model.box.dim:
+        raise InputError(f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
     mu = _occupancy(model, policy, criterion).sum(axis=1)
-    every = model.box.lower + np.arange(mu.size)[:, None] // model.box.strides % (model.box.upper - model.box.lower + 1)
+    every = model.box.states(np.arange(mu.size))
     laws = _actions(model) if choices is None else [(p.name, _table_of(model, p)) for p in choices]
     columns, names = [], []
     for tile in itertools.product(*cuts):
@@ -111,6 +117,8 @@ def tiles(
             if part.sum() > 0:
                 columns.append(sp.csc_array((part / part.sum()).reshape(-1, 1)))
                 names.append(f"{tile}, {name}")
+    if not columns:
+        raise InputError(f"policy {policy.name!r} is never in any of the tiles.")
     return table(model, sp.hstack(columns), names)
 
 
@@ -158,8 +166,9 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]]) -> Features:
 
 def bands(model: Model, intervals: Sequence[Interval], weights: Sequence[int] | None = None) -> Features:
     """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action; weights are 1."""
-    w = np.array([1] * model.box.dim if weights is None else weights, np.int64)
-    if w.size != model.box.dim or (w < 1).any() or (model.box.lower != 0).any():
+    given = np.array([1] * model.box.dim if weights is None else weights)
+    w = given.astype(np.int64)
+    if not np.array_equal(w, given) or w.size != model.box.dim or (w < 1).any() or (model.box.lower != 0).any():
         raise InputError("bands need a positive integer weight for each coordinate, and coordinates that start at 0.")
     if any(not 0 <= low <= high for low, high in intervals):
         raise InputError("the limits of a band must be integers with 0 <= low <= high.")
@@ -238,8 +247,8 @@ def _separable(model: Model) -> list[Callable[[Ints], Floats]] | None:
 
 def _check_allowed(features: Features) -> None:
     model = features.model
-    for j in range(min(len(features), 4 * len(model.actions))):
-        for x, a in zip(*features.draw(j, CHECKED // 4), strict=True):
+    for j in range(len(features)):
+        for x, a in zip(*features.draw(j, CHECKED), strict=True):
             if not model.allowed(x)[a]:
                 raise InputError(
                     f"feature {features.names[j]!r} gives weight to an action that {model.name!r} does not allow in "

@@ -93,8 +93,11 @@ class Box:
 
     def state(self, index: int) -> Ints:
         """The state with a number in a bounded box."""
-        widths = self.upper - self.lower + 1
-        return np.asarray(self.lower + index // self.strides % widths)
+        return np.asarray(self.states(np.array([index]))[0])
+
+    def states(self, numbers: Ints) -> Ints:
+        """States by number, one a row."""
+        return np.asarray(self.lower + numbers[:, None] // self.strides % (self.upper - self.lower + 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,7 @@ class Solution:
             "advice": self.status.advice,
             "penalty": negative if negative == flow else [negative, flow],
             "objective": self.parts.objective,
+            "objective_error": self.parts.objective_error,
             "violation_negative": self.parts.negative,
             "violation_flow": self.parts.flow,
             "violation_negative_error": self.parts.negative_error,

@@ -36,9 +36,12 @@ from dualplan.errors import InputError
 from dualplan.highs import minimise
 from dualplan.solvers.contract import Solution
 from dualplan.status import Status
-from dualplan.surrogate import Constraints, DualALP, Penalty, penalties
+from dualplan.surrogate import Constraints, DualALP, Penalty, Value, penalties
+from dualplan.types import Floats
 
 TOLERANCE = 0.01  # of the value, the gap that a sampled program may have
+FRESH = 20_000  # rows that judge the result, at least
+NEGLIGIBLE = 1e-6  # of the largest weight, and of the value
 ENLARGE = 2  # times that samples may be made four times as large
 
 
@@ -72,7 +75,7 @@ def solve_sampled(
     held = problem.draw(count, seed=seed, first=2 * count)
     choice = one.theta, two.theta, (one.theta + two.theta) / 2
     theta = min(choice, key=lambda candidate: problem.value(candidate, penalty, held).total)
-    parts = problem.value(theta, penalty, problem.draw(count, seed=seed, first=3 * count))
+    parts = problem.value(theta, penalty, problem.draw(max(count, FRESH), seed=seed, first=3 * count))
     values = [s.value for s in (one, two) if s.value is not None]
     potentials = [s.potential for s in (one, two) if s.potential is not None]
     return replace(
@@ -117,8 +120,7 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
     found = minimise(costs, sp.csc_array(matrix), (right, right), (low, high), feasible=True)
     if not found.found:
         raise InputError(f"HiGHS stopped without a solution ({found.word}); try a penalty of another size.")
-    theta = -found.y
-    parts = problem.value(theta, penalty, constraints)
+    theta, parts = _cleaned(problem, penalty, constraints, -found.y)
     inside = np.linalg.norm(theta) <= problem.radius * (1 + 1e-9)
     potential = found.x[1 + a.size : 1 + a.size + b.size] * on_flow * c.flow_prices
     value = problem.intercept - float(costs @ found.x) * scale
@@ -127,3 +129,16 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
         problem, "listed-lp", (on_negative, on_flow), theta, parts, status, 0, 0, time.monotonic() - started, value,
         potential,
     )  # fmt: skip
+
+
+def _cleaned(problem: DualALP, penalty: Penalty, constraints: Constraints, theta: Floats) -> tuple[Floats, Value]:
+    """The weights without those that only the solver's tolerance made, unless that costs more than the tolerance.
+
+    A weight of 10⁻¹⁰ where no other feature is would decide what the policy does there.
+    """
+    parts = problem.value(theta, penalty, constraints)
+    large = np.abs(theta) > NEGLIGIBLE * np.abs(theta).max()
+    kept = np.where(large, theta + (problem.mass - theta[large].sum()) / np.count_nonzero(large), 0.0)
+    cleaned = problem.value(kept, penalty, constraints)
+    allowance = NEGLIGIBLE * max(1.0, abs(parts.total))
+    return (kept, cleaned) if cleaned.total <= parts.total + allowance else (theta, parts)

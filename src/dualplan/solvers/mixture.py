@@ -20,6 +20,8 @@ from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import random_policy
 from dualplan.types import ArrayLike
 
+NOISE = 1e-12  # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+
 
 class MixturePolicy(Policy):
     """π_θ of a feature set and weights."""
@@ -70,10 +72,12 @@ def _positive_part(row: Any) -> Any:
         indices, values = np.empty(places, np.int64), np.empty(places, np.float64)
         total = 0.0
         for a in range(out.size):
-            u = 0.0
+            u, size = 0.0, 0.0
             for k in range(row(ints, floats, x, a, indices, values)):
-                u += values[k] * theta[indices[k]]
-            out[a] = max(u, 0.0)
+                term = values[k] * theta[indices[k]]
+                u += term
+                size += abs(term)
+            out[a] = u if u > NOISE * size else 0.0
             total += out[a]
         if not total > 0.0:
             return False

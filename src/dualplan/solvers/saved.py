@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import io
 import json
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,11 @@ from dualplan.solvers.mixture import MixturePolicy
 
 FORMAT = "dualplan policy 1"
 UNIFORM = "uniform"  # the fallback where none was named
+# what reading a damaged archive, or one of another kind, can raise
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+    tokenize.TokenError, SyntaxError,
+)  # fmt: skip
 FIELDS = ("ints", "floats", "losses", "errors")
 
 
@@ -53,7 +60,10 @@ def save_policy(policy: MixturePolicy, path: str | Path) -> None:
         arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_bytes(Path(path), buffer.getvalue())
+    try:
+        write_bytes(Path(path), buffer.getvalue())
+    except OSError as error:
+        raise RunError(f"{str(path)!r} cannot be written to: {error}.") from error
 
 
 def load_policy(path: str | Path, model: Model) -> MixturePolicy:
@@ -61,7 +71,8 @@ def load_policy(path: str | Path, model: Model) -> MixturePolicy:
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        header = json.loads(str(arrays["header"]))
+        header, theta = json.loads(str(arrays["header"])), arrays["theta"]
+        digest, named = header["digest"], header["fallback"]
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
         blocks = [
@@ -69,10 +80,10 @@ def load_policy(path: str | Path, model: Model) -> MixturePolicy:
                   arrays[f"losses_{k}"], arrays[f"errors_{k}"])
             for k, b in enumerate(header["blocks"])
         ]  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
-    if header["digest"] != model.digest:
+    if digest != model.digest:
         raise InputError(f"the policy in {str(path)!r} was made for {header['model']!r} as it was, not {model.name!r}.")
     features = Features(model, blocks)
-    fallback = None if header["fallback"] == UNIFORM else model.policy(header["fallback"])
-    return MixturePolicy(features, arrays["theta"], fallback=fallback, name=header["name"])
+    fallback = None if named == UNIFORM else model.policy(named)
+    return MixturePolicy(features, theta, fallback=fallback, name=str(header.get("name", "dual")))

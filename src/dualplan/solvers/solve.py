@@ -1,4 +1,6 @@
-"""Solvers by name, with one budget: the number of constraints of each kind that may be drawn.
+"""Solvers by name, with one budget: the number of constraints of each kind that may be drawn to search with.
+
+Fresh ones beyond the budget judge the result.
 
 adaptive     stochastic subgradients with step sizes that adapt; no tuning
 paper        the paper's projected method with averaged iterates; a step size (halved every so often if asked), or the
@@ -10,16 +12,20 @@ listed-lp    the linear program over all constraints of a model that can be enum
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dualplan.errors import InputError, unknown
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.linear_program import solve_listed, solve_sampled
-from dualplan.solvers.subgradient import solve_adaptive, solve_by_theory, solve_subgradient, theory
+from dualplan.solvers.subgradient import gradient_bound, halving, solve_adaptive, solve_by_theory, solve_subgradient
 from dualplan.surrogate import DualALP, Penalty
 
+OPTIONS: dict[str, type] = {
+    "batch": int, "step_size": float, "halve_every": int, "epsilon": float, "delta": float,
+}  # fmt: skip
 BUDGET = 2_000_000  # of the subgradient methods, unless another is given
 
 
@@ -33,23 +39,32 @@ def solve(
     **options: Any,
 ) -> Solution:
     """Minimise the surrogate for one penalty H by a solver of the list above."""
-    if solver not in SOLVERS:
-        raise unknown("solver", solver, SOLVERS)
-    run = SOLVERS[solver]
-    known = [name for name, p in inspect.signature(run).parameters.items() if p.kind is p.KEYWORD_ONLY]
-    free = [name for name in known if name not in ("budget", "seed")]
-    for name in options:
-        if not free:
-            raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
-        if name not in free:
-            raise unknown(f"option of solver {solver!r}", name, free)
-    if budget is not None and budget < 1:
-        raise InputError(f"budget must be positive, got {budget!r}.")
+    check_solver(solver, budget, options)
     if solver == "listed-lp":
-        if budget is not None:
-            raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
-        return replace(run(problem, penalty), seed=seed)
-    return run(problem, penalty, budget=budget, seed=seed, **options)
+        return replace(solve_listed(problem, penalty), seed=seed)
+    return SOLVERS[solver](problem, penalty, budget=budget, seed=seed, **options)
+
+
+def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) -> None:
+    """Raise if a solver of this name does not take this budget and these options."""
+    if solver not in SOLVERS:
+        raise unknown("solver", str(solver), SOLVERS)
+    known = [name for name in inspect.signature(SOLVERS[solver]).parameters if name in OPTIONS]
+    for name, value in options.items():
+        if not known:
+            raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
+        if name not in known:
+            raise unknown(f"option of solver {solver!r}", name, known)
+        whole = OPTIONS[name] is int
+        good = isinstance(value, int) if whole else isinstance(value, (int, float))
+        if isinstance(value, bool) or not good or not 0 < value < math.inf:
+            raise InputError(f"option {name!r} is a positive {'integer' if whole else 'number'}, got {value!r}.")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
+        raise InputError(f"budget must be a positive integer, got {budget!r}.")
+    if budget is not None and solver == "listed-lp":
+        raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
+    if options.get("batch", 1) > (budget or BUDGET):
+        raise InputError(f"a batch of {options['batch']} exceeds the budget of {budget or BUDGET}.")
 
 
 def _adaptive(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int, batch: int = 10) -> Solution:
@@ -76,12 +91,9 @@ def _paper(
         return solve_by_theory(problem, penalty, epsilon=epsilon, delta=delta, budget=budget or BUDGET, seed=seed)
     steps = max((budget or BUDGET) // batch, 1)
     if step_size is None:
-        gradient = theory(problem, penalty, epsilon=1.0, delta=0.5).gradient
-        step_size = problem.radius / (gradient * steps**0.5)
-    first, every = step_size, halve_every or steps
-    return solve_subgradient(
-        problem, penalty, steps=steps, step_size=lambda t: first * 0.5 ** (t // every), batch=batch, seed=seed
-    )
+        step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
+    sizes = halving(step_size, halve_every or steps)
+    return solve_subgradient(problem, penalty, steps=steps, step_size=sizes, batch=batch, seed=seed)
 
 
 def _sampled(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int) -> Solution:

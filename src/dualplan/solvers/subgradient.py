@@ -57,17 +57,27 @@ class Theory:
     step_size: float
 
 
+def gradient_bound(problem: DualALP, penalty: Penalty) -> float:
+    """G = ‖Φᵀℓ_h‖ + H_neg·C1 + H_flow·C2, which bounds every subgradient estimate of the surrogate as it is drawn."""
+    if problem.weights is not None or problem.limits:
+        raise InputError("the theorem is about the surrogate without weights over states and limits; give a step size.")
+    (on_negative, on_flow), c = penalties(penalty), problem.constants
+    return float(np.linalg.norm(problem.slope)) + on_negative * c.negative + on_flow * c.flow
+
+
 def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) -> Theory:
     """The steps after which the paper's method is within ε of the minimum with probability 1 − δ."""
-    if not epsilon > 0 or not 0 < delta < 1:
+    if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
-    if problem.weights is not None or problem.potential is not None or problem.limits:
-        raise InputError("the theorem is about the plain surrogate, without weights, potential or limits.")
-    on_negative, on_flow = penalties(penalty)
-    c = problem.constants
-    gradient = float(np.linalg.norm(problem.losses)) + on_negative * c.negative + on_flow * c.flow
-    steps = (problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))) ** 2
+    gradient = gradient_bound(problem, penalty)
+    scale = problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))
+    steps = scale**2 if scale < 1e150 else math.inf
     return Theory(gradient, steps, problem.radius / (gradient * math.sqrt(steps)))
+
+
+def halving(first: float, every: int) -> Callable[[int], float]:
+    """A step size that is halved every so many steps."""
+    return lambda t: first * 0.5 ** (t // every)
 
 
 def solve_by_theory(
@@ -100,6 +110,8 @@ def solve_subgradient(
     """
     if steps < 1 or batch < 1:
         raise InputError(f"steps and batch must be positive, got {steps!r} and {batch!r}.")
+    if not callable(step_size) and not 0 < step_size < math.inf:
+        raise InputError(f"the step size must be positive, got {step_size!r}.")
     started = time.monotonic()
     theta = problem.project(np.zeros(len(problem.features)))
     total, gradient, done = np.zeros_like(theta), np.empty_like(theta), 0
@@ -138,7 +150,7 @@ def solve_adaptive(
         raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
     started = time.monotonic()
     chunk = max(batch, min(CHUNK, samples // 4) // batch * batch)
-    chunks = -(-samples // chunk)
+    chunks = samples // chunk
     held = problem.draw(min(HELD, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads)
     first = _first_point(problem, penalty, held)
     origins = [first, problem.project(np.zeros_like(first))]
