@@ -204,7 +204,7 @@ def test_steps_on_the_whole_surrogate_are_those_of_a_plain_loop(net, mixed, crit
         batch = problem.draw(3, seed=8, first=3 * t)
         theta = problem.project(theta - 0.02 / (1 + t) * problem.subgradient(theta, (2.0, 3.0), batch))
     assert found.theta == pytest.approx(total / 40, abs=1e-9)
-    with pytest.raises(dp.InputError, match="plain surrogate"):
+    with pytest.raises(dp.InputError, match="without weights over states and limits"):
         theory(problem, 2.0, epsilon=1.0, delta=0.1)
 
 
@@ -311,3 +311,73 @@ def test_draws_are_unbiased_on_every_kind_of_model(criterion, form):
         looks.append([value.negative, value.flow, *problem.subgradient(theta, 2.0, drawn)])
     means, errors = np.mean(looks, axis=0), np.std(looks, axis=0) / np.sqrt(300)
     assert (np.abs(means - [*exact, *slope]) <= 5.5 * errors + 1e-9).all()
+
+
+def some_forbidden():
+    """A hundred states in a circle; the second action is not allowed in the last forty."""
+    rows = np.zeros((2, 100, 100))
+    for a in range(2):
+        rows[a, np.arange(100), (np.arange(100) + 1 + a) % 100] = 0.5
+    rows[:, :, 0] += 0.5
+    allowed = np.ones((100, 2), bool)
+    allowed[60:, 1] = False
+    return dp.TabularModel(rows, np.arange(100) / 100, allowed=allowed)
+
+
+def test_features_at_forbidden_actions_are_refused_wherever_they_are_met():
+    model = some_forbidden()
+    with pytest.raises(dp.InputError, match="does not allow"):
+        families.boxes(model, [[(10 * k, 10 * k + 9) for k in range(10)]])
+    rare = families.boxes(model, [[(0, 60)]])  # one state in 61: ten draws do not find it
+    problem = DualALP(model, rare)
+    with pytest.raises(dp.InputError, match=r"sums to 0.983607 over the pairs"):
+        problem.enumerate()
+    with pytest.raises(dp.InputError, match="does not allow"):
+        problem.draw(5_000)
+
+
+def test_what_is_no_decision_is_left_to_the_fallback(net):
+    """Weights that cancel up to rounding, and weights that only a solver's tolerance made."""
+    boxes = families.boxes(net, [[(0, 2)]] * 4)
+    twice = families.concat(boxes, boxes)
+    theta = np.tile([0.1 + 0.2, 0.0, 0.0, 0.0], 2)
+    theta[4] = -0.3  # 0.1 + 0.2 is not 0.3
+    policy = dp.solvers.MixturePolicy(twice, theta, fallback=net.policy("lbfs"))
+    for i in range(net.box.count):
+        assert (policy(net.box.state(i)) == net.policy("lbfs")(net.box.state(i))).all()
+    problem = DualALP(net, families.concat(families.occupancies(net, [net.policy("lbfs")]), boxes))
+    assert (solve_listed(problem, 1e4).theta == [1.0, 0.0, 0.0, 0.0, 0.0]).all()
+
+
+def test_estimated_losses_count_in_the_errors():
+    costly = dp.load("four-queue", buffers=2, penalty=500.0)
+    boxes = families.boxes(costly, [[(0, 2)]] * 4)
+    problem = DualALP(costly, boxes)
+    theta = np.array([0.7, -0.2, 0.3, 0.2])
+    value = problem.value(theta, 1.0, problem.enumerate())
+    truth = matrix(costly)[1].ravel() @ dense(boxes) @ theta
+    assert value.flow_error == 0
+    assert value.objective_error == value.total_error > 0
+    assert abs(value.objective - truth) <= 5 * value.objective_error
+
+
+def test_wrong_arguments_of_a_problem_are_refused(net, mixed):
+    for given, words in (
+        ((net, "standard"), "made by dualplan.features"),
+        ((net, mixed, "discounted"), r"Average\(\) or Discounted"),
+    ):
+        with pytest.raises(dp.InputError, match=words):
+            DualALP(*given)
+    problem = DualALP(net, mixed)
+    with pytest.raises(dp.InputError, match="finite weight for each"):
+        problem.value(np.zeros(3), 1.0, problem.enumerate())
+    with pytest.raises(dp.InputError, match="a seed is an integer"):
+        problem.draw(10, seed=-1)
+    with pytest.raises(dp.InputError, match="radius must be a finite number"):
+        DualALP(net, mixed, radius=np.inf)
+    with pytest.raises(dp.InputError, match="as many names"):
+        families.table(net, np.full((324, 2), 1 / 324), names=["one"])
+    with pytest.raises(dp.InputError, match="4 coordinates, got 3"):
+        families.tiles(net, net.policy("lbfs"), [[(0, 2)]] * 3)
+    with pytest.raises(dp.InputError, match="positive integer weight"):
+        families.bands(net, [(0, 2)], weights=[1.9, 1, 1, 1])

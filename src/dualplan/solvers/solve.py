@@ -99,7 +99,7 @@ def _paper(
 def _sampled(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int) -> Solution:
     if budget is None:
         return solve_sampled(problem, penalty, seed=seed)
-    return solve_sampled(problem, penalty, samples=max(budget // 3, 1), seed=seed, enlarge=0)
+    return solve_sampled(problem, penalty, samples=max(budget // 2, 1), seed=seed, enlarge=0)
 
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
