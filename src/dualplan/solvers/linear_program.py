@@ -18,10 +18,10 @@ minimisers θ_1 and θ_2, tell by how much:
 
     g = ½·(c_2(θ_1) − c_2(θ_2)) + ½·(c_1(θ_2) − c_1(θ_1)) >= 0,        E g = E c(θ_1) − E v >= E c(θ_1) − min c.
 
-The result is (θ_1 + θ_2)/2, at which c is at most the mean of c(θ_1) and c(θ_2). (To choose the best of the three on a
-third sample was tried: as often as not its noise chose a worse one.) While g exceeds 1% of the value, and both minimisers
-lie in the ball, both samples are made four times as large, twice at most. This is a rule to stop by and no guarantee: g
-is large enough on average only, and small where two minimisers happen to agree on a wrong point.
+The result is (θ_1 + θ_2)/2, at which c is at most the mean of c(θ_1) and c(θ_2). (The best of the three on a third
+sample was tried: its noise chose a worse one as often as not.) While g exceeds 1% of the value, and both minimisers lie
+in the ball, both samples are made four times as large, twice at most. This is a rule to stop by and no guarantee: g is
+large enough on average only, and small where two minimisers happen to agree on a wrong point.
 """
 
 from __future__ import annotations
