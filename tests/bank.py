@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import dualplan as dp
+from dualplan import features as families
 
 
 def mm1(arrival=0.5, service=1.0, **options):
@@ -184,3 +185,40 @@ def networks(
         idling=draw(st.booleans()) and preemptive,
         name="random network",
     )
+
+
+CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]
+
+
+def mixed_features(model):
+    """Every kind of block."""
+    return families.concat(
+        families.occupancies(model, [model.policy("longer"), model.policy("lbfs")]),
+        families.bands(model, [(1, 3), (4, 4), (6, 7)]),
+        families.boxes(model, [[(0, 1), (2, 2)], [(0, 2)], [(1, 2)], [(0, 0), (1, 2)]]),
+        families.tiles(model, model.policy("lbfs"), [[(0, 1), (2, 2)], [(0, 2)], [(0, 2)], [(0, 2)]]),
+    )
+
+
+def dense(features):
+    """Φ from single look-ups, a row for each pair x·A + a."""
+    model = features.model
+    count, actions = model.box.count, len(model.actions)
+    phi = np.zeros((count * actions, len(features)))
+    for i, a in itertools.product(range(count), range(actions)):
+        if model.allowed(model.box.state(i))[a]:
+            indices, values = features.row(model.box.state(i), a)
+            np.add.at(phi[i * actions + a], indices, values)
+    return phi
+
+
+def dense_flow(model, criterion, phi):
+    """F = (P − B)ᵀΦ or (B − γP)ᵀΦ, and α."""
+    rows, losses = matrix(model)
+    b = np.kron(np.eye(model.box.count), np.ones((losses.shape[1], 1)))
+    if not isinstance(criterion, dp.Discounted):
+        return (rows - b).T @ phi, np.zeros(model.box.count)
+    alpha = np.zeros(model.box.count)
+    for x, p in zip(*criterion.start_distribution(model), strict=True):
+        alpha[model.box.index(x)] += p
+    return (b - criterion.gamma * rows).T @ phi, alpha

@@ -3,6 +3,8 @@ import sys
 import hypothesis
 import pytest
 
+import dualplan as dp
+from bank import mixed_features
 from dualplan import cli
 
 hypothesis.settings.register_profile("dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True)
@@ -22,3 +24,13 @@ def run(monkeypatch, capsys):
         return int(stop.value.code or 0), out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def net():
+    return dp.load("four-queue", buffers=2)
+
+
+@pytest.fixture(scope="session")
+def mixed(net):
+    return mixed_features(net)

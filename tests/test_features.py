@@ -7,12 +7,11 @@ import pytest
 from scipy import stats
 
 import dualplan as dp
-from bank import admission_events, matrix, mm1
+from bank import CRITERIA, admission_events, dense, matrix, mixed_features, mm1
 from dualplan import features as families
 from dualplan.features import Empirical, Geometric, Truncated
 from dualplan.solvers import MixturePolicy
 from dualplan.surrogate import DualALP
-from test_surrogate import CRITERIA, dense, mixed_features
 
 DRAWS = 4_000
 

@@ -5,22 +5,11 @@ import pytest
 from scipy import optimize
 
 import dualplan as dp
-from bank import four_queue_events, matrix, tabular
+from bank import CRITERIA, dense, dense_flow, four_queue_events, matrix, tabular
 from dualplan import features as families
 from dualplan.sampling import SCHEMES
 from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
 from dualplan.surrogate import DualALP, state_function
-from test_surrogate import CRITERIA, dense, dense_flow, mixed_features
-
-
-@pytest.fixture(scope="module")
-def net():
-    return dp.load("four-queue", buffers=2)
-
-
-@pytest.fixture(scope="module")
-def mixed(net):
-    return mixed_features(net)
 
 
 @pytest.fixture(scope="module")
