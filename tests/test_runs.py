@@ -10,6 +10,12 @@ import dualplan as dp
 from dualplan import runs
 
 
+def test_files_are_as_readable_as_any_other(tmp_path):
+    (tmp_path / "plain").write_text("x")
+    runs.write_bytes(tmp_path / "whole", b"x")
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_folder_in_use_is_refused_and_settings_must_agree(tmp_path):
     folder = tmp_path / "run"
     dp.Run(folder, {"seed": 1, "budget": 10})

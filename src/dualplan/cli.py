@@ -246,6 +246,8 @@ def solve(
     best = result.best
     _out().print(f"best: H = {best.solution.penalty[1]:g}, cost {best.cost:.6g} ({best.lower:.6g} – {best.upper:.6g}, "
                  f"{best.method}); {best.status.advice}", highlight=False)  # fmt: skip
+    if best.excess > 0:
+        _out().print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
     if out is not None:
         _out().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
 
