@@ -3,7 +3,7 @@
 For each number of features, criterion and penalty: the surrogate c, the violations, the exact cost of the policy, and
 seconds to solve. Lines appear as they are found; about half an hour on two cores.
 
-    python benchmarks/million.py [366|372 ...]
+    python benchmarks/million.py [366] [372] [average] [discounted] [paper] [adaptive] [sampled-lp]
 """
 
 import sys
@@ -20,17 +20,20 @@ SOLVERS = ("paper", "adaptive", "sampled-lp")
 
 def main() -> None:
     """Print the table, in Markdown."""
-    counts = [int(word) for word in sys.argv[1:]] or [366, 372]
+    counts = [count for count in (366, 372) if str(count) in sys.argv] or [366, 372]
+    solvers = [solver for solver in SOLVERS if solver in sys.argv] or SOLVERS
+    names = [name for name in SETTINGS if name in sys.argv] or list(SETTINGS)
     model = dp.load("four-queue", buffers=(38, 25, 25, 38))
     print("| features | criterion | H | solver | c | negative part | flow | cost | seconds |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for count in counts:
-        for name, (criterion, penalties) in SETTINGS.items():
+        for name in names:
+            criterion, penalties = SETTINGS[name]
             features = dp.features.paper(model, count, criterion)
             problem = dp.DualALP(model, features, criterion)
             problem.draw(1_000)  # compiles
             for penalty in penalties:
-                for solver in SOLVERS:
+                for solver in solvers:
                     started = time.monotonic()
                     found = dp.solve(problem, penalty, solver=solver, seed=0)
                     seconds, parts = time.monotonic() - started, found.parts

@@ -130,7 +130,7 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
     solver = Solver(sp.eye_array(cost.size, format="csr") - gamma * chain)
-    values, occupancy = solver.solve(cost), solver.solve(start, transposed=True)
+    values, occupancy = solver.solve(cost), np.maximum(solver.solve(start, transposed=True), 0.0)
     following = cost + gamma * (chain @ values)
     difference = following - values
     at_start, factor = float(start @ following), gamma / (1 - gamma)
