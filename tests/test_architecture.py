@@ -21,7 +21,6 @@ ALLOWED = {
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
-    "kinds": set(),
     "plans": {
         "criteria",
         "evaluation",

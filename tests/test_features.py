@@ -520,3 +520,18 @@ def test_a_draw_where_the_density_is_0():
 
     with pytest.raises(dp.InputError, match="where `row` says that its density is 0"):
         families.user_defined(strict_gate(), row, gate()[1], 1)
+
+
+def test_laws_of_the_wrong_kind_are_refused():
+    for make in (
+        lambda: families.Geometric("a"),
+        lambda: families.Truncated(0.5, float("nan")),
+        lambda: families.Truncated(0.5, 0, 2.5),
+        lambda: families.Truncated("a"),
+        lambda: families.Empirical(["a"], [1.0]),
+        lambda: families.Empirical([np.inf], [1.0]),
+        lambda: families.Empirical([0.5], [1.0]),
+    ):
+        with pytest.raises(dp.InputError):
+            make()
+    assert families.Truncated(np.float64(0.5), np.int64(1)).low == 1

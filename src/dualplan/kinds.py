@@ -1,10 +1,12 @@
-"""What the keys of a plan hold: a test of each value, and the words for it when the test fails."""
+"""Kinds of values: tests of what users hand in, and for the keys of a plan the words for when a test fails."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 Kind = tuple[Callable[[Any], bool], str]
 
@@ -16,7 +18,7 @@ def is_text(value: Any) -> bool:
 
 def is_number(value: Any) -> bool:
     """A finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_positive(value: Any) -> bool:
@@ -26,7 +28,7 @@ def is_positive(value: Any) -> bool:
 
 def is_whole(value: Any) -> bool:
     """An integer."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_interval(value: Any) -> bool:

@@ -22,6 +22,7 @@ from dualplan._kernels.features import PRODUCTS
 from dualplan.errors import InputError
 from dualplan.features.contract import Features
 from dualplan.features.families import closed_form
+from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.types import ArrayLike, Floats, Ints
 
@@ -35,7 +36,7 @@ class Geometric:
     ratio: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.ratio < 1:
+        if not is_number(self.ratio) or not 0 < self.ratio < 1:
             raise InputError(f"the ratio of a geometric law must lie between 0 and 1, got {self.ratio!r}.")
 
 
@@ -48,9 +49,9 @@ class Truncated:
     high: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.ratio < math.inf:
+        if not is_number(self.ratio) or self.ratio <= 0:
             raise InputError(f"the ratio of a truncated law must be positive, got {self.ratio!r}.")
-        if any(v is not None and v != int(v) for v in (self.low, self.high)):
+        if any(v is not None and not is_whole(v) for v in (self.low, self.high)):
             raise InputError(f"the limits of a truncated law are integers, got {self.low!r} and {self.high!r}.")
 
 
@@ -62,8 +63,11 @@ class Empirical:
     weights: Sequence[float]
 
     def __post_init__(self) -> None:
-        given, weights = np.ravel(self.values), np.ravel(np.asarray(self.weights, np.float64))
-        if given.size != weights.size or given.size == 0 or not np.array_equal(given, np.round(given)):
+        try:
+            given, weights = (np.ravel(np.asarray(v, np.float64)) for v in (self.values, self.weights))
+        except (TypeError, ValueError) as error:
+            raise InputError("an empirical law needs integers and as many weights, at least one.") from error
+        if given.size != weights.size or given.size == 0 or not (np.abs(given) < 2**53).all() or (given % 1).any():
             raise InputError("an empirical law needs integers and as many weights, at least one.")
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
             raise InputError("the weights of an empirical law must be nonnegative, and not all 0.")

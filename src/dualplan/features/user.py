@@ -35,6 +35,7 @@ from dualplan._kernels.features import USER
 from dualplan.errors import InputError
 from dualplan.features.compiled import UserFunctions
 from dualplan.features.contract import Block, Features, estimated_losses
+from dualplan.kinds import is_whole
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.types import Floats, Ints
 
@@ -60,7 +61,7 @@ def user_defined(
     A draw has `uniforms` numbers, by default one for each coordinate and one more.
     """
     most, numbers = count if widest is None else widest, model.box.dim + 1 if uniforms is None else uniforms
-    if not 1 <= most <= count or numbers < 0:
+    if not all(map(is_whole, (most, count, numbers))) or not 1 <= most <= count or numbers < 0:
         raise InputError(f"user-defined features need 1 <= widest <= count and uniforms >= 0, got {most} and {count}.")
     labels = tuple(f"user {j}" for j in range(count)) if names is None else tuple(names)
     if len(labels) != count:
