@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
-WORDS = {"types", "errors", "identity", "status"}
+WORDS = {"types", "errors", "identity", "kinds", "status"}
 ALLOWED = {
     "_kernels": {"_kernels"},
     "models": {"_kernels", "models"},
@@ -26,7 +26,6 @@ ALLOWED = {
         "evaluation",
         "exact",
         "features",
-        "kinds",
         "limits",
         "models",
         "policies",
