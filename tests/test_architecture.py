@@ -26,6 +26,7 @@ ALLOWED = {
         "evaluation",
         "exact",
         "features",
+        "intervals",
         "limits",
         "models",
         "policies",

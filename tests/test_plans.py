@@ -312,3 +312,21 @@ def test_figures_are_refused_before_the_work(run):
     assert "must end in .png" in run("reproduce", "figure-3", "--out", "f.xyz")[2]
     assert "there is no folder" in run("reproduce", "figure-3", "--out", "nowhere/f.png")[2]
     assert "did you mean 'figure-3'" in run("reproduce", "figure3")[2]
+
+
+def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
+    """Other random numbers for what is reported, and intervals for its measures and limits."""
+    plan = Plan(
+        "four-queue", {"buffers": 2}, penalty=[5.0, 60.0], evaluation="simulation", steps=40_000,
+        limits=("length 1 <= 1.9",),
+    )  # fmt: skip
+    result = run_plan(plan)
+    tried, best = result.outcomes[result.chosen], result.best
+    assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
+    assert best.solution is tried.solution
+    assert best.cost != tried.cost
+    row = result.to_json()["limits"][0]
+    assert row["lower"] < row["value"] < row["upper"] <= 1.9
+    assert row["kept"]
+    exact = dp.evaluate_exact(result.problem.model, best.policy)
+    assert abs(best.cost - exact.cost) <= 5 * (best.upper - best.lower)

@@ -363,9 +363,9 @@ def _evaluate_exactly(
 
 def _outcomes(result: Planned) -> Table:
     table = Table("H", "objective", "negative part", "flow", "surrogate", "status", "cost of the policy", "seconds")
-    for o in result.outcomes:
+    for k, o in enumerate(result.outcomes):
         parts = o.solution.parts
-        mark = " *" if o is result.best else ""
+        mark = " *" if k == result.chosen else ""
         table.add_row(
             f"{o.solution.penalty[1]:g}", _number(parts.objective), _with_error(parts.negative, parts.negative_error),
             _with_error(parts.flow, parts.flow_error), _with_error(parts.total, parts.total_error),

@@ -40,6 +40,7 @@ from dualplan.errors import InputError, ModelError, unknown
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
+from dualplan.intervals import Interval
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
 from dualplan.models.contract import UNBOUNDED, Model
@@ -120,14 +121,14 @@ class Outcome:
     upper: float
     status: Status
     method: str
-    measures: dict[str, float]
+    measures: dict[str, Interval]
     limits: tuple[Limit, ...] = ()
     seconds: float = 0.0
 
     @property
     def excess(self) -> float:
-        """By how much the policy exceeds its limits, the sum over them; 0 if it keeps them."""
-        over = [self.measures[limit.name] - limit.at_most for limit in self.limits]
+        """By how much the policy may exceed its limits, in sum; 0 if it keeps them, with their whole intervals."""
+        over = [self.measures[limit.name].upper - limit.at_most for limit in self.limits]
         return sum(e for e in over if e > 1e-9)
 
     def to_json(self) -> Json:
@@ -140,13 +141,13 @@ class Outcome:
             "cost_status": str(self.status),
             "evaluation": self.method,
             "evaluation_seconds": round(self.seconds, 3),
-            "measures": self.measures,
+            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
             "limits": [
                 {
                     "measure": limit.name,
                     "at_most": limit.at_most,
-                    "value": self.measures[limit.name],
-                    "kept": self.measures[limit.name] <= limit.at_most + 1e-9,
+                    **self.measures[limit.name].to_json(),
+                    "kept": self.measures[limit.name].upper <= limit.at_most + 1e-9,
                 }
                 for limit in self.limits
             ],
@@ -155,17 +156,18 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """What came of a plan: an outcome for each penalty."""
+    """What came of a plan: an outcome for each penalty, and the best.
+
+    The best is the one whose policy costs least, as evaluated, among those that keep the limits or come nearest. Where
+    it was chosen by simulation, it is simulated again with other random numbers: the least of several is too low.
+    """
 
     plan: Plan
     problem: DualALP
     outcomes: tuple[Outcome, ...]
+    chosen: int
+    best: Outcome
     seconds: float
-
-    @property
-    def best(self) -> Outcome:
-        """The outcome whose policy costs least, as evaluated, among those that keep the limits, or nearly do."""
-        return min(self.outcomes, key=lambda outcome: (outcome.excess, outcome.cost))
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
@@ -208,7 +210,11 @@ def run_plan(
             kept |= _as_arrays(solution)
             run.save_checkpoint(kept)
             run.trace(outcomes[-1].to_json())
-    result = Planned(plan, problem, tuple(outcomes), time.monotonic() - started)
+    chosen = min(range(len(outcomes)), key=lambda k: (outcomes[k].excess, outcomes[k].cost))
+    best = outcomes[chosen]
+    if len(outcomes) > 1 and best.method != "exact":
+        best = _evaluated(replace(plan, seed=plan.seed ^ 1), problem, best.solution, fallback)
+    result = Planned(plan, problem, tuple(outcomes), chosen, best, time.monotonic() - started)
     if run is not None:
         save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
         run.save_result(result.to_json())
@@ -394,11 +400,11 @@ def _evaluated(plan: Plan, problem: DualALP, solution: Solution, fallback: Polic
     few = model.box.count is not None and model.box.count <= EXACTLY
     if plan.evaluation == "exact" or (plan.evaluation is None and few):
         exact = evaluate_exact(model, policy, criterion)
-        found = Outcome(solution, policy, exact.cost, exact.lower, exact.upper, exact.status, "exact", exact.measures)
+        measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
+        found = Outcome(solution, policy, exact.cost, exact.lower, exact.upper, exact.status, "exact", measures)
     else:
         run = evaluate(model, policy, criterion, steps=plan.steps, seed=plan.seed, confidence=plan.confidence)
-        measures = {name: interval.value for name, interval in run.measures.items()}
-        found = Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, measures)
+        found = Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, dict(run.measures))
     return replace(found, limits=problem.limits, seconds=time.monotonic() - started)
 
 
