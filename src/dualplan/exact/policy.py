@@ -97,11 +97,13 @@ def evaluate_exact(
     criterion: Criterion | None = None,
     *,
     tol: float = 1e-6,
+    everywhere: bool = False,
     threads: int | None = None,
 ) -> ExactEvaluation:
     """The cost of a policy from the start, by linear algebra on its chain.
 
-    Bounds wider than `tol` show in the status.
+    Bounds wider than `tol` show in the status. `everywhere` takes all states, not only those that can be reached from
+    the start: values then are over the whole box, and the average criterion needs one recurrent class in all of it.
     """
     criterion = criterion or Average()
     require_policy_of(model, policy)
@@ -109,7 +111,7 @@ def evaluate_exact(
     sweeper = Sweeper(model, threads)
     matrix, losses = sweeper.chain(policy)
     weights = _start_vector(model, criterion, losses.size)
-    reached = _reachable(matrix, np.flatnonzero(weights))
+    reached = np.arange(losses.size) if everywhere else _reachable(matrix, np.flatnonzero(weights))
     chain, cost, start = sp.csr_array(matrix[reached][:, reached]), losses[reached], weights[reached]
     if isinstance(criterion, Discounted):
         lower, upper, values, occupancy, residual = _discounted(chain, cost, start, criterion.gamma)
@@ -192,8 +194,8 @@ def _recurrent_state(chain: Any, policy: Policy) -> int:
     closed = closed_classes(chain)
     if len(closed) != 1:
         raise ModelError(
-            f"under policy {policy.name!r} the chain has {len(closed)} recurrent classes that can be reached from the "
-            "start, so its average cost depends on chance; start elsewhere, or use the discounted criterion."
+            f"under policy {policy.name!r} the chain has {len(closed)} recurrent classes among the states that count, "
+            "so its average cost depends on chance; start elsewhere, or use the discounted criterion."
         )
     # the more often it is visited the better conditioned are the equations of the others
     mass = np.full(chain.shape[0], 1.0 / chain.shape[0])
