@@ -20,6 +20,16 @@ ALLOWED = {
     "constraints": {"_kernels", "criteria", "exact", "features", "limits", "models", "simulation"},
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
+    "lower_bounds": {
+        "_kernels",
+        "criteria",
+        "exact",
+        "intervals",
+        "models",
+        "policies",
+        "simulation",
+        "surrogate",
+    },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
     "plans": {
         "criteria",

@@ -10,6 +10,7 @@ from dualplan.evaluation import compare, evaluate
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
+from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
 from dualplan.models.event import EventModel
@@ -43,6 +44,7 @@ __all__ = [
     "Interval",
     "Limit",
     "LinearSolution",
+    "LowerBound",
     "MissingError",
     "Model",
     "ModelError",
@@ -64,6 +66,7 @@ __all__ = [
     "features",
     "load",
     "load_policy",
+    "lower_bound",
     "policies",
     "run_plan",
     "save_policy",

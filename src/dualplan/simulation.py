@@ -63,6 +63,9 @@ class Engine(Protocol):
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """Simulate `chunks` chunks of `length` steps."""
 
+    def visits(self, replica: Replica, count: int, every: int) -> Ints:
+        """The states after `every`, 2·`every`, ... steps, one a row."""
+
     def discounted(self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int) -> Any:
         """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
 
@@ -102,6 +105,14 @@ class CompiledEngine:
         where = np.zeros(2 * x.size + 1, np.int64)
         self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
         return Chunks(Replica(replica.number, x, cycle, t + chunks * length), rows, cycles)
+
+    def visits(self, replica: Replica, count: int, every: int) -> Ints:
+        """In one compiled call."""
+        x, states = replica.x.copy(), np.empty((count, replica.x.size), np.int64)
+        rng = philox.generator(self.seed, STREAM, replica.number)
+        where = np.zeros(2 * x.size + 1, np.int64)
+        self._run(kernels.visits, (x, rng, replica.steps, every, states, where))
+        return states
 
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
@@ -190,6 +201,14 @@ class PythonEngine:
                         cycles += (1.0, c, n, c * c, c * n, n * n)
                         cycle[:] = 0.0
         return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+
+    def visits(self, replica: Replica, count: int, every: int) -> Ints:
+        """Step by step."""
+        states = np.empty((count, replica.x.size), np.int64)
+        for row in states:
+            replica = self.advance(replica, 1, every).replica
+            row[:] = replica.x
+        return states
 
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int

@@ -71,6 +71,14 @@ def losses_at(loss, mi, mf, states, actions, out):
         out[k] = loss(mi, mf, states[k], actions[k])
 
 
+@kernel(types.void(_ALLOWED, INTS, FLOATS, STATES, STATES))
+def allowed_at(allowed, mi, mf, states, out):
+    """Whether each action is allowed, 0 or 1, a row for each of the given states."""
+    for k in range(out.shape[0]):
+        for a in range(out.shape[1]):
+            out[k, a] = allowed(mi, mf, states[k], a)
+
+
 @kernel(types.void(function_type(LOSS), function_type(COUNTS), INTS, FLOATS, STATES, INTS, ROWS))
 def sums_at(loss, counts, mi, mf, states, actions, out):
     """What a step from each of the given pairs adds to the model's columns, in expectation."""

@@ -126,6 +126,26 @@ def simulate(
     return FINE
 
 
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
+        allocates=True)  # fmt: skip
+def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where):
+    """Go on from x, which is updated, and write down where it is after every so many steps."""
+    probabilities, out = np.empty(actions, np.float64), np.empty(x.size, np.int64)
+    nothing = np.empty(0, np.float64)
+    t = t0
+    for k in range(states.shape[0]):
+        for _ in range(every):
+            _, fault = _one_step(
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+            )
+            if fault != FINE:
+                return fault
+            t += 1
+            copy(x, out)
+        copy(states[k], x)
+    return FINE
+
+
 @kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
             INTS, INTS), allocates=True)  # fmt: skip
 def simulate_discounted(
