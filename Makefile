@@ -39,8 +39,8 @@ $(VENV)/ready: requirements.lock pyproject.toml
 
 # Renew the lock file after a change of dependencies (needs uv).
 lock:
-	uv pip compile pyproject.toml --group dev --extra gymnasium --universal --python-version 3.11 \
-		--generate-hashes --no-header --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --group dev --extra gymnasium --extra dask --universal --python-version 3.11 \
+		--generate-hashes --no-header -o requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

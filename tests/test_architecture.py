@@ -13,6 +13,7 @@ ALLOWED = {
     "intervals": set(),
     "highs": set(),
     "limits": {"models"},
+    "parallel": set(),
     "runs": set(),
     "simulation": {"_kernels", "models", "policies"},
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
@@ -73,5 +74,5 @@ def test_libraries_in_kernels():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 assert node.module.split(".")[0] in {
-                    "__future__", "collections", "dualplan", "llvmlite", "numba", "typing",
+                    "__future__", "collections", "dualplan", "functools", "llvmlite", "numba", "typing",
                 }  # fmt: skip

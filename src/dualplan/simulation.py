@@ -11,8 +11,10 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn, Protocol, TypeVar
 
+import joblib
 import numpy as np
 
 from dualplan._kernels import philox
@@ -292,9 +294,19 @@ def _diagnose(model: Model, x: Ints, a: int) -> None:
         diagnose(x, a)
 
 
+@cache
+def cores() -> int:
+    """Threads to run unless a number is given: the cores that this process may use, or OMP_NUM_THREADS if it is less.
+
+    joblib, Dask and Ray set that variable in their workers, so that all of them together do not exceed the machine.
+    """
+    usable, told = int(joblib.cpu_count()), os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(usable, int(told))) if told.isdecimal() else usable
+
+
 def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
     """Run tasks on threads (compiled loops release the interpreter); results in the order of the tasks."""
-    workers = threads or os.cpu_count() or 1
+    workers = threads or cores()
     if workers == 1:
         return [task() for task in tasks]
     with ThreadPoolExecutor(workers) as pool:

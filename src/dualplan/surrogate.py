@@ -95,6 +95,19 @@ class Value:
     excess: tuple[float, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class StateTable:
+    """A function of states, one a row, from its values at all of them in the order of their numbers."""
+
+    lower: Ints
+    strides: Ints
+    values: Floats
+
+    def __call__(self, states: Ints) -> Floats:
+        """The values at these states."""
+        return np.asarray(self.values[(states - self.lower) @ self.strides])
+
+
 class DualALP:
     """The surrogate of a model, a feature set and a criterion."""
 
@@ -310,7 +323,7 @@ def state_function(model: Model, values: Floats) -> StateFunction:
     """Values over all states of an enumerable model as a function of states."""
     if values.shape != (model.box.count,):
         raise InputError(f"values over all states are {model.box.count} numbers, got the shape {values.shape}.")
-    return lambda states: values[(states - model.box.lower) @ model.box.strides]
+    return StateTable(model.box.lower, model.box.strides, values)
 
 
 def penalties(penalty: Penalty) -> tuple[float, float]:

@@ -1,11 +1,19 @@
-"""Compilation of kernels at first use, and the signatures that models and policies share."""
+"""Compilation of kernels at first use, the signatures that models and policies share, and how both reach workers.
+
+A kernel of a module travels to another process by its name, so that the worker has its own compiled copy from its disk
+cache. A kernel that closes over functions of the user travels as the call that made it (`made_once`): the name of the
+function that makes it, and the user's functions by value. Numba gives a function that arrives a second time the copy
+that is there already, so the kernel too is made and compiled once in each process, however many tasks bring it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec
 
 import numba
+import numpy as np
 from numba import types
 
 INT = types.int64
@@ -31,6 +39,9 @@ ROW = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
 DRAW = INT(INTS, FLOATS, INT, RNG, INTS)
 
 
+P = ParamSpec("P")
+
+
 class Kernel:
     """A function compiled, with a fixed signature, when it is first called or handed to another kernel."""
 
@@ -41,6 +52,8 @@ class Kernel:
         self._compiled: Any = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
+        self.__module__ = function.__module__
+        self.origin: tuple[Callable[..., Kernel], tuple[Any, ...]] | None = None
 
     @property
     def compiled(self) -> Any:
@@ -51,6 +64,35 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         """Call the compiled function; kernels among the arguments are passed as function values."""
         return self.compiled(*(arg.compiled if isinstance(arg, Kernel) else arg for arg in args))
+
+    def __reduce__(self) -> Any:
+        """By the call that made it, or else (a plain string says so to pickle) by its name in its module."""
+        return self.__name__ if self.origin is None else self.origin
+
+
+def made_once(make: Callable[P, Kernel]) -> Callable[P, Kernel]:
+    """For functions that make a kernel out of functions and numbers: one kernel for each list of arguments."""
+
+    @lru_cache(maxsize=256)
+    @wraps(make)
+    def made(*args: Any) -> Kernel:
+        kernel = make(*args)  # type: ignore[call-arg]
+        kernel.origin = made, args
+        return kernel
+
+    return made  # type: ignore[return-value]
+
+
+class Data:
+    """Arrays that kernels read, which arrive writable in a worker.
+
+    joblib maps large arrays into workers as read-only, which the signatures of kernels do not accept.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            writable = np.require(value, requirements="W") if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, writable)  # the classes are frozen
 
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

@@ -23,7 +23,7 @@ from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.simulation import in_parallel
+from dualplan.simulation import cores, in_parallel
 from dualplan.types import Floats, Ints
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured
@@ -157,7 +157,7 @@ class Sweeper:
     ) -> Sweep:
         """Share `count` units (states if not given) out to the threads, or to a number of pieces."""
         units = self.states if count is None else count
-        edges = np.linspace(0, units, min(pieces or self.threads or os.cpu_count() or 1, units) + 1).astype(np.int64)
+        edges = np.linspace(0, units, min(pieces or self.threads or cores(), units) + 1).astype(np.int64)
         ends = np.tile([np.inf, -np.inf], (edges.size - 1, 1))
         ranges = zip(ends, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         faults = in_parallel([partial(loop, *piece) for piece in ranges], self.threads)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import DRAW, ROW, Kernel, user_kernel
+from dualplan._kernels.compiler import DRAW, ROW, Kernel, made_once, user_kernel
 from dualplan._kernels.features import (
     MIXTURES,
     USER,
@@ -49,12 +48,11 @@ class UserFunctions:
         return self.row.py_func, self.draw.py_func
 
 
-@lru_cache(maxsize=256)
 def compiled_pair(user: tuple[UserFunctions, ...]) -> tuple[Kernel, Kernel]:
     """Look-up and draw of all sets that have these functions of the user."""
     if not user:
         return row_of, draw_of
-    return _row(_any_row([u.row for u in user])), _draw(_any_draw([u.draw for u in user]))
+    return _row(*(u.row for u in user)), _draw(*(u.draw for u in user))
 
 
 # One function calls the next, since their types differ.
@@ -160,7 +158,10 @@ def _any_draw(functions: Sequence[Any]) -> Any:
     return any_draw
 
 
-def _row(any_row: Any) -> Kernel:
+@made_once
+def _row(*functions: Any) -> Kernel:
+    any_row = _any_row(functions)
+
     @_inner
     def unmixed_row(ints, floats, base, x, a, indices, values):  # type: ignore[no-untyped-def]
         count = np.int64(0)
@@ -188,7 +189,10 @@ def _row(any_row: Any) -> Kernel:
     return row
 
 
-def _draw(any_draw: Any) -> Kernel:
+@made_once
+def _draw(*functions: Any) -> Kernel:
+    any_draw = _any_draw(functions)
+
     @_inner
     def unmixed_draw(ints, floats, base, j, rng, x):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
-from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.compiler import Data, Kernel
 from dualplan._kernels.features import RECORD
 from dualplan._kernels.philox import generator
 from dualplan.errors import InputError
@@ -52,7 +52,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Code:
+class Code(Data):
     """The compiled functions of a feature set and the arrays they read."""
 
     ints: Ints

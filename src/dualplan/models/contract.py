@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.compiler import Data, Kernel
 from dualplan.errors import InputError, MissingError, unknown
 from dualplan.identity import digest
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
@@ -101,7 +101,7 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Code:
+class Code(Data):
     """The compiled functions of a model, the arrays they read, and how long their lists can get."""
 
     ints: Ints

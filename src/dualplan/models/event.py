@@ -42,6 +42,7 @@ from dualplan._kernels.compiler import (
     READ_ONLY,
     STEP,
     Kernel,
+    made_once,
     user_kernel,
 )
 from dualplan._kernels.philox import uniform
@@ -182,24 +183,25 @@ class EventModel(Model):
     @cached_property
     def code(self) -> Code:
         """Loops over the user's functions, compiled when first called."""
-        compiled = {key: _compile(self, key, function) for key, function in self.functions.items()}
+        f = {key: _compile(self, key, function) for key, function in self.functions.items()}
+        law = f["probability"], f["move"], self.events
         count = _count([_compile(self, "counters", function) for function in self._counters.values()])
         jumps = self.jumps
         backward, longest = None, 0
         if self._candidates is not None:
             candidates = _compile(self, "predecessors", self._candidates)
-            backward, longest = _confirmed_candidates(compiled, candidates, self.events), self._max_predecessors
+            backward, longest = _confirmed_candidates(*law, f["allowed"], candidates), self._max_predecessors
         elif jumps is not None:
-            backward, longest = _local_jumps(compiled, self.events), len(jumps) * len(self.actions)
+            backward, longest = _local_jumps(*law, f["allowed"]), len(jumps) * len(self.actions)
         flat = np.zeros(0, np.int64) if jumps is None else jumps.ravel()
         head = np.concatenate([[len(self.actions)], self.box.lower, self.box.upper, flat])
         return Code(
             head.astype(np.int64),
             np.zeros(0),
-            _allowed(compiled),
-            _loss(compiled),
-            _step(compiled, self.events, count),
-            _forward(compiled, self.events),
+            _allowed(f["allowed"]),
+            _loss(f["loss"]),
+            _step(*law, f["loss"], count),
+            _forward(*law),
             backward,
             self.events,
             longest,
@@ -312,9 +314,8 @@ def _states_to_look_at(model: EventModel) -> Any:
 # `EventModel.diagnose` then puts into words.
 
 
-def _allowed(f: dict[str, Any]) -> Kernel:
-    user = f["allowed"]
-
+@made_once
+def _allowed(user: Any) -> Kernel:
     @user_kernel(ALLOWED)
     def allowed(ints, floats, x, a):  # type: ignore[no-untyped-def]
         return bool(user(x, a))
@@ -322,9 +323,8 @@ def _allowed(f: dict[str, Any]) -> Kernel:
     return allowed
 
 
-def _loss(f: dict[str, Any]) -> Kernel:
-    user = f["loss"]
-
+@made_once
+def _loss(user: Any) -> Kernel:
     @user_kernel(LOSS)
     def loss(ints, floats, x, a):  # type: ignore[no-untyped-def]
         return float(user(x, a))
@@ -332,9 +332,8 @@ def _loss(f: dict[str, Any]) -> Kernel:
     return loss
 
 
-def _forward(f: dict[str, Any], events: int) -> Kernel:
-    probability, move = f["probability"], f["move"]
-
+@made_once
+def _forward(probability: Any, move: Any, events: int) -> Kernel:
     @user_kernel(FORWARD)
     def forward(ints, floats, x, a, states, probabilities):  # type: ignore[no-untyped-def]
         count = 0
@@ -370,6 +369,7 @@ def _count(functions: list[Any], place: int = 0) -> Any:
     return count
 
 
+@made_once
 def _counts(count: Any) -> Kernel:
     @user_kernel(COUNTS)
     def counts(ints, floats, x, a, out):  # type: ignore[no-untyped-def]
@@ -379,9 +379,8 @@ def _counts(count: Any) -> Kernel:
     return counts
 
 
-def _step(f: dict[str, Any], events: int, count: Any) -> Kernel:
-    probability, move, loss = f["probability"], f["move"], f["loss"]
-
+@made_once
+def _step(probability: Any, move: Any, events: int, loss: Any, count: Any) -> Kernel:
     @user_kernel(STEP)
     def step(ints, floats, x, a, rng, out, counts):  # type: ignore[no-untyped-def]
         u = uniform(rng)
@@ -411,9 +410,8 @@ def _step(f: dict[str, Any], events: int, count: Any) -> Kernel:
     return step
 
 
-def _confirm(f: dict[str, Any], events: int) -> Any:
+def _confirm(probability: Any, move: Any, events: int) -> Any:
     """The probability that (x, a) leads to y."""
-    probability, move = f["probability"], f["move"]
 
     @numba.njit(nogil=True)
     def confirm(x, a, y):  # type: ignore[no-untyped-def]
@@ -433,8 +431,9 @@ def _confirm(f: dict[str, Any], events: int) -> Any:
     return confirm
 
 
-def _local_jumps(f: dict[str, Any], events: int) -> Kernel:
-    confirm, may = _confirm(f, events), f["allowed"]
+@made_once
+def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
+    confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
     def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]
@@ -464,8 +463,9 @@ def _local_jumps(f: dict[str, Any], events: int) -> Kernel:
     return predecessors
 
 
-def _confirmed_candidates(f: dict[str, Any], candidates: Any, events: int) -> Kernel:
-    confirm, may = _confirm(f, events), f["allowed"]
+@made_once
+def _confirmed_candidates(probability: Any, move: Any, events: int, may: Any, candidates: Any) -> Kernel:
+    confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
     def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]

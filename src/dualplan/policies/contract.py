@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.compiler import Data, Kernel
 from dualplan.errors import PolicyError
 from dualplan.identity import digest
 from dualplan.models.contract import Model, vector
@@ -19,7 +19,7 @@ from dualplan.types import ArrayLike, Floats, Ints, Json
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyCode:
+class PolicyCode(Data):
     """The compiled function of a policy and the arrays it reads."""
 
     ints: Ints

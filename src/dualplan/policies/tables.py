@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import ACT, READ_ONLY, Kernel, user_kernel
+from dualplan._kernels.compiler import ACT, READ_ONLY, Kernel, made_once, user_kernel
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.errors import PolicyError
 from dualplan.models.contract import Model, read_only, vector
@@ -111,6 +110,7 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     return _distribution(compiled) if hasattr(result, "dtype") else None
 
 
+@made_once
 def _single_action(user: Any) -> Kernel:
     @user_kernel(ACT)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -122,6 +122,7 @@ def _single_action(user: Any) -> Kernel:
     return act
 
 
+@made_once
 def _distribution(user: Any) -> Kernel:
     @user_kernel(ACT)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -140,7 +141,7 @@ def random_policy(model: Model) -> Policy:
     return Policy(model, "random", PolicyCode(code.ints, code.floats, _uniform(code.allowed)))
 
 
-@lru_cache(maxsize=256)
+@made_once
 def _uniform(allowed: Kernel) -> Kernel:
     """One rule for each function that says what is allowed, so that what closes over it is compiled once."""
     may = allowed.compiled

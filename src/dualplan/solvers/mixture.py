@@ -6,13 +6,12 @@ paper. Features are looked up by the compiled code, so the policy works on a sta
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import ACT, Kernel, user_kernel
+from dualplan._kernels.compiler import ACT, Kernel, made_once, user_kernel
 from dualplan._kernels.features import feature_count, row_places
 from dualplan.errors import InputError, PolicyError
 from dualplan.features.contract import Features
@@ -47,7 +46,7 @@ class MixturePolicy(Policy):
         return (code.ints, code.floats, *user, self.theta, self.fallback.digest)
 
 
-@lru_cache(maxsize=256)
+@made_once
 def _rule(row: Kernel, fallback: Kernel) -> Kernel:
     """The compiled rule around the functions of a feature set and a fallback, whatever the weights."""
     positive, other = _positive_part(row.compiled), fallback.compiled
