@@ -51,3 +51,44 @@ def test_samples_grow_until_two_of_them_agree():
     assert once.value < best.value  # a sampled minimum is too low
     assert len(more.potential) == more.samples
     assert solve_sampled(problem, 0.7, samples=500, enlarge=0, tolerance=1e9).theta == pytest.approx(once.theta)
+
+
+@pytest.mark.parametrize(("make", "penalty"), [(groups, 1.0), (switching, 50.0)], ids=["garnet", "four-queue"])
+def test_a_start_at_the_minimiser_is_kept_with_a_tenth_of_the_budget(make, penalty):
+    """Within 1% of the minimum; the same seed and start give the same bytes."""
+    problem = make()
+    best = solve_listed(problem, penalty)
+    found = [dp.solve(problem, penalty, budget=200_000, seed=2, start=best.theta) for _ in range(2)]
+    assert found[0].theta.tobytes() == found[1].theta.tobytes()
+    assert problem.value(found[0].theta, penalty, problem.enumerate()).total <= 1.01 * best.value
+
+
+def test_the_papers_steps_begin_at_the_start():
+    """Steps of size 0, nearly: the average of the iterates is where they began."""
+    problem = groups()
+    start = solve_listed(problem, 1.0).theta
+    found = dp.solve(problem, 1.0, solver="paper", budget=100, step_size=1e-12, start=start)
+    assert found.theta == pytest.approx(start, abs=1e-9)
+    outside = dp.solve(problem, 1.0, solver="paper", budget=100, step_size=1e-12, start=start + 1.0)
+    assert outside.theta == pytest.approx(start, abs=1e-9)  # the nearest point with the right sum
+    with pytest.raises(dp.InputError, match="begin at the projection of 0; leave start out"):
+        dp.solve(problem, 1.0, solver="paper", epsilon=0.1, delta=0.1, start=start)
+
+
+@pytest.mark.parametrize("solver", ["adaptive", "paper", "sampled-lp", "listed-lp"])
+def test_a_start_is_one_finite_weight_a_feature(solver):
+    problem = groups()
+    for start in (np.ones(3), np.full(80, np.nan), np.ones((80, 1)), "middle", ["a"] * 80):
+        with pytest.raises(dp.InputError, match="a finite weight for each of 80 features"):
+            dp.solve(problem, 1.0, solver=solver, start=start)
+
+
+def test_linear_programs_along_a_grid_draw_once(monkeypatch):
+    problem, fresh = groups(), groups()
+    solutions = [dp.solve(problem, h, solver=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)]
+    alone = [dp.solve(fresh, 2.0, solver=s) for s in ("listed-lp", "sampled-lp")]
+    assert [solutions[i].theta.tobytes() for i in (1, 3)] == [s.theta.tobytes() for s in alone]
+    monkeypatch.setattr(problem, "draw", None)
+    monkeypatch.setattr(problem, "enumerate", None)
+    for solver in ("listed-lp", "sampled-lp"):
+        dp.solve(problem, 3.0, solver=solver, start=solutions[0].theta)

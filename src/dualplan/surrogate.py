@@ -55,6 +55,7 @@ from dualplan.types import Floats, Ints
 
 StateFunction = Callable[[Ints], Any]  # of states, one a row: a number for each
 Penalty = float | tuple[float, float]
+KEPT = 5  # sets of constraints: two samples, two larger ones, and one that judges
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,7 @@ class DualALP:
         self.radius = self._radius(radius)
         self.weights, self.potential = weights, potential
         self.slope, self.intercept, self.slope_errors = self._shaped()
+        self._kept: dict[tuple[int | None, int, int], Constraints] = {}
         self.limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
         self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
         self.limit_penalty = self._limit_penalty(limit_penalty)
@@ -206,6 +208,16 @@ class DualALP:
 
     # -- Θ ------------------------------------------------------------------------------------------------------------
 
+    def starting_point(self, theta: Floats) -> Floats:
+        """The point of Θ nearest to weights from elsewhere, such as those found for another penalty."""
+        try:
+            weights = np.asarray(theta, np.float64)
+        except (TypeError, ValueError):
+            weights = np.full(0, np.nan)
+        if weights.shape != (len(self.features),) or not np.isfinite(weights).all():
+            raise InputError(f"a start is a θ with a finite weight for each of {len(self.features)} features.")
+        return self.project(weights)
+
     def project(self, theta: Floats) -> Floats:
         """The point of Θ nearest to θ: onto the plane, then towards its point nearest to 0, which is exact."""
         centre = self.mass / theta.size
@@ -237,6 +249,17 @@ class DualALP:
             states = self.model.box.states(numbers[0]), self.model.box.states(numbers[1])
         weights = np.ones(kept.size), np.ones(count)
         return self._constraints(pairs, every.flows, every.masses, weights, states, sampled=False)
+
+    def kept(self, count: int | None = None, *, seed: int = 0, first: int = 0) -> Constraints:
+        """All constraints, or `count` drawn ones, kept for the next penalty: none of them depends on it."""
+        key = count, seed, first
+        if key not in self._kept:
+            rows = self.enumerate() if count is None else self.draw(count, seed=seed, first=first)
+            self._kept = dict([*self._kept.items(), (key, rows)][-KEPT:])
+        return self._kept[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}  # a worker draws for itself, which is faster than sending
 
     def _constraints(
         self,

@@ -22,6 +22,7 @@ from dualplan.solvers.contract import Solution
 from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.subgradient import gradient_bound, halving, solve_adaptive, solve_by_theory, solve_subgradient
 from dualplan.surrogate import DualALP, Penalty
+from dualplan.types import Floats
 
 OPTIONS: dict[str, type] = {
     "batch": int, "step_size": float, "halve_every": int, "epsilon": float, "delta": float,
@@ -36,13 +37,20 @@ def solve(
     solver: str = "adaptive",
     budget: int | None = None,
     seed: int = 0,
+    start: Floats | None = None,
     **options: Any,
 ) -> Solution:
-    """Minimise the surrogate for one penalty H by a solver of the list above."""
+    """Minimise the surrogate for one penalty H by a solver of the list above.
+
+    A `start` is a θ that was found for a neighbouring penalty. The subgradient methods begin there; linear programs
+    find their minimum without.
+    """
     check_solver(solver, budget, options)
+    if start is not None:
+        start = problem.starting_point(start)
     if solver == "listed-lp":
         return replace(solve_listed(problem, penalty), seed=seed)
-    return SOLVERS[solver](problem, penalty, budget=budget, seed=seed, **options)
+    return SOLVERS[solver](problem, penalty, budget=budget, seed=seed, start=start, **options)
 
 
 def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) -> None:
@@ -67,8 +75,10 @@ def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) ->
         raise InputError(f"a batch of {options['batch']} exceeds the budget of {budget or BUDGET}.")
 
 
-def _adaptive(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int, batch: int = 10) -> Solution:
-    return solve_adaptive(problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed)
+def _adaptive(
+    problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int, start: Floats | None, batch: int = 10
+) -> Solution:
+    return solve_adaptive(problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed, start=start)
 
 
 def _paper(
@@ -77,6 +87,7 @@ def _paper(
     *,
     budget: int | None,
     seed: int,
+    start: Floats | None,
     batch: int = 1,
     step_size: float | None = None,
     halve_every: int | None = None,
@@ -88,15 +99,24 @@ def _paper(
     if epsilon is not None and delta is not None:
         if step_size is not None or batch != 1:
             raise InputError("with epsilon and delta, step size and batch are the theorem's; leave them out.")
+        if start is not None:
+            raise InputError("with epsilon and delta, steps begin at the projection of 0; leave start out.")
         return solve_by_theory(problem, penalty, epsilon=epsilon, delta=delta, budget=budget or BUDGET, seed=seed)
     steps = max((budget or BUDGET) // batch, 1)
     if step_size is None:
         step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
     sizes = halving(step_size, halve_every or steps)
-    return solve_subgradient(problem, penalty, steps=steps, step_size=sizes, batch=batch, seed=seed)
+    return solve_subgradient(problem, penalty, steps=steps, step_size=sizes, batch=batch, seed=seed, start=start)
 
 
-def _sampled(problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int) -> Solution:
+def _sampled(
+    problem: DualALP,
+    penalty: Penalty,
+    *,
+    budget: int | None,
+    seed: int,
+    start: Floats | None,  # noqa: ARG001 - as the others'
+) -> Solution:
     if budget is None:
         return solve_sampled(problem, penalty, seed=seed)
     return solve_sampled(problem, penalty, samples=max(budget // 2, 1), seed=seed, enlarge=0)
