@@ -32,23 +32,25 @@ ALLOWED = {
         "surrogate",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
-    "plans": {
-        "criteria",
-        "evaluation",
-        "exact",
-        "features",
-        "intervals",
-        "limits",
-        "models",
-        "policies",
-        "runs",
-        "solvers",
-        "surrogate",
+    "violations": {"features", "intervals", "surrogate"},
+    "theorems": {"criteria", "solvers", "surrogate", "violations"},
+    "certificates": {
+        "criteria", "exact", "intervals", "models", "policies", "solvers", "surrogate", "theorems", "violations",
     },
+    "outcomes": {"evaluation", "exact", "intervals", "limits", "models", "policies", "results", "solvers"},
+    "meta": {
+        "certificates", "criteria", "exact", "intervals", "outcomes", "parallel", "policies", "solvers", "surrogate",
+        "theorems", "violations",
+    },
+    "plans": {
+        "certificates", "criteria", "exact", "features", "intervals", "limits", "lower_bounds", "meta", "models",
+        "outcomes", "policies", "runs", "solvers", "surrogate", "violations",
+    },
+    "figures": {"runs"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},
-}
+}  # fmt: skip
 
 
 def imported(path):

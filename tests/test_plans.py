@@ -7,6 +7,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import features as families
+from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
 from dualplan.reproduce import MIXED, dual_mixing, three_panels
 from dualplan.solvers import MixturePolicy, load_policy, save_policy, solve
@@ -69,9 +70,9 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
     assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
-    for row in found["tried"]:
-        budget = {} if solver == "listed-lp" else {"budget": 20_000}
-        again = solve(problem, row["penalty"], solver=solver, seed=3, **budget)
+    budget = {} if solver == "listed-lp" else {"budget": 20_000}
+    solutions = solve_along(problem, [5.0, 60.0], solver=solver, seed=3, **budget)
+    for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
         assert abs(row["violation_negative"] - exact.negative) <= 5 * row["violation_negative_error"] + 1e-9
@@ -90,7 +91,7 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
     assert json.loads((folder / "result.json").read_text())["cost"] == first["cost"]
     assert len((folder / "trace.jsonl").read_text().splitlines()) == 2
     with monkeypatch.context() as patch:
-        patch.setattr("dualplan.plans.solve", None)  # whatever is solved again fails
+        patch.setattr("dualplan.meta.solve", None)  # whatever is solved again fails
         status, out, _ = run("solve", plan, "--out", str(folder), "--resume", "--json")
     assert status == 0
     assert len((folder / "trace.jsonl").read_text().splitlines()) == 2
@@ -321,7 +322,7 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
         limits=("length 1 <= 1.9",),
     )  # fmt: skip
     result = run_plan(plan)
-    tried, best = result.outcomes[result.chosen], result.best
+    tried, best = result.outcomes[result.choice.chosen], result.best
     assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
     assert best.solution is tried.solution
     assert best.cost != tried.cost
@@ -330,3 +331,73 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
     assert row["kept"]
     exact = dp.evaluate_exact(result.problem.model, best.policy)
     assert abs(best.cost - exact.cost) <= 5 * (best.upper - best.lower)
+
+
+def test_a_plan_has_a_certificate_a_lower_bound_and_a_gap(tmp_path, run):
+    """Against the exact optimum and cost; `show` prints the same, and draws the curve."""
+    folder, net = tmp_path / "run", dp.load("four-queue", buffers=2)
+    for criterion, words in ((dp.Average(), []), (dp.Discounted(0.9), ["--criterion", "discounted", "--gamma", "0.9"])):
+        target = folder / type(criterion).__name__
+        status, out, _ = run(
+            "solve", "four-queue", "--set", "buffers=2", "-H", 3, "-H", 30, *words, "--out", target, "--json"
+        )
+        assert status == 0
+        found, optimum = json.loads(out), dp.solve_exact(net, criterion, tol=1e-8)
+        entry = found["certificate"]["entries"]["cost"]
+        assert entry["lower"] <= found["cost"] <= entry["upper"]
+        assert entry["label"] == ("measured" if isinstance(criterion, dp.Average) else "proved")
+        assert found["lower_bound_kind"] == "proved"
+        assert found["lower_bound"] <= optimum.upper
+        assert found["lower_bound"] == pytest.approx(optimum.value, rel=1e-3)
+        assert found["gap"] == pytest.approx((found["cost_upper"] - found["lower_bound"]) / found["cost_upper"])
+        fewer = json.loads(
+            run("solve", "four-queue", "--set", "buffers=2", "-H", 3, *words, "--sweeps", 3, "--json")[1]
+        )
+        assert fewer["lower_bound"] < found["lower_bound"] - 1e-3
+        status, out, _ = run("show", target, "--json", "--figure", tmp_path / "curve.png")
+        assert json.loads(out) == found
+        assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
+        status, out, _ = run("show", target)
+        assert f"no policy costs less than {found['lower_bound']:.6g} (proved)" in out
+        assert f"the gap is at most {found['gap']:.2%}" in out
+
+
+def test_a_plan_by_theory(tmp_path, run):
+    """A grid from β and ε, the choice by rule, and F beside the costs; the plan from a file too."""
+    given = ["solve", "four-queue", "--set", "buffers=2", "--features", "paper-366", "--grid", "geometric", "--json"]
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'model = "four-queue"\nset = {buffers = 2}\n'
+        'features = [{family = "occupancies", policies = ["lbfs", "longer"]}]\n'
+        'grid = "geometric"\nepsilon = 20.0\nbeta = 100.0\nchoice = "rule"\n'
+    )
+    status, out, _ = run("solve", plan, "--json")
+    assert status == 0
+    found = json.loads(out)
+    rows = found["tried"]
+    assert found["chosen"] == min(range(len(rows)), key=lambda k: rows[k]["F"])
+    for row in rows:
+        assert row["F_lower"] <= row["surrogate"] + 100 / row["penalty"] <= row["F_upper"]
+    assert rows[1]["penalty"] == pytest.approx(2 * rows[0]["penalty"])
+    assert 100 / rows[-1]["penalty"] <= 10.0
+    assert found["beta"] == 100.0
+    for words, sentence in (
+        (["--epsilon", 1, "-H", 3], "either a grid or penalties"), ([], "needs epsilon"),
+        (["--epsilon", 1, "--choice", "luck"], "choice"),
+    ):  # fmt: skip
+        status, _, err = run(*given, *words)
+        assert status == 2
+        assert sentence in err
+    assert "belong to a grid" in run("solve", "four-queue", "--set", "buffers=2", "--beta", 3)[2]
+
+
+def test_only_saved_runs_are_shown(tmp_path, run):
+    assert "holds no run" in run("show", tmp_path)[2]
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "settings.json").write_text("{}")
+    assert "has no result yet" in run("show", tmp_path / "half")[2]
+    run("evaluate", "four-queue", "--set", "buffers=2", "-p", "lbfs", "--steps", 10_000, "--out", tmp_path / "e")
+    status, out, _ = run("show", tmp_path / "e")
+    assert status == 0
+    assert "lbfs" in out
+    assert "no penalties to draw" in run("show", tmp_path / "e", "--figure", tmp_path / "f.png")[2]

@@ -11,7 +11,11 @@
 with the upper ends of the violations' intervals. Discounted: σ = L/(1−γ), proved. Average: σ is measured where states
 are few, and otherwise must be given; without it there is no interval, and the certificate says so. Measured is the span
 of a computed bias h with l <= ℓ_π + P_π h − h <= u everywhere: the identity behind the interval then holds but for
-(1 + 2V_neg)·(u − l), which is added.
+(1 + 2V_neg)·(u − l), which is added. If the problem has a potential g, fᵀh = fᵀg + fᵀ(h − g), and
+
+    ℓᵀu + fᵀg ± [(L + σ)·V_neg + ½·span(h − g)·V_flow + ...]
+
+is shorter the closer g is to h.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from dualplan.violations import Violations, measure_violations
 FEW = 20_000  # states up to which the span of a policy's bias is measured unless told otherwise
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
+APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
 
 
@@ -183,7 +188,10 @@ def _spans(
     if isinstance(problem.criterion, Discounted) and math.isfinite(whole):
         found.append(_span("span", whole / (1 - problem.gamma), PROVED, "the range of the losses over 1 − γ"))
     if exact is not None:
-        found.append(_span("span, measured", exact.span, MEASURED, "of the policy's bias, over all states"))
+        found.append(_span("span, measured", exact.span, MEASURED, "of the policy's bias h, over all states"))
+        if problem.potential is not None:
+            apart = exact.values - problem.potential(problem.model.box.states(exact.reached))
+            found.append(_span(APART, float(np.ptp(apart)), MEASURED, "of h minus the potential, over all states"))
         found += _mixing(whole, exact)
     if given is not None:
         found.append(_span("span, assumed", given, ASSUMED, "as given"))
@@ -239,24 +247,27 @@ def _cost(
     """ℓᵀu and how far the cost may be from it, by the least span among the surest."""
     theta, (low, high, reason) = solution.theta, losses
     objective = float(problem.losses @ theta) + problem.base_loss
-    bounds = [entry for entry in spans if entry.name.startswith("span")]
+    bounds = {entry.name: entry for entry in spans if entry.name.startswith("span")}
     if not bounds or not math.isfinite(high - low):
         words = f"no interval: {trouble or f'the range of the losses is {reason}'}"
         return Entry("cost", objective, -math.inf, math.inf, ASSUMED, words)
-    best = min(bounds, key=lambda entry: (ORDER.index(entry.label), entry.value))
+    apart = bounds.pop(APART, None)
+    best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
     on_negative, on_flow = theorems.price(high - low, best.value, problem.gamma)
+    centre, words, source, errors = objective, "ℓᵀu", best.name, problem.features.errors
+    if apart is not None and apart.value < best.value:
+        centre, on_flow = float(problem.slope @ theta) + problem.intercept, apart.value / 2
+        words, source, errors = "ℓᵀu + fᵀg", APART, problem.slope_errors
     mass = abs(float(theta.sum()) - problem.mass) * max(abs(low), abs(high))
-    rounding = ROUNDING * float(np.abs(problem.losses) @ np.abs(theta) + abs(problem.base_loss))
+    rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
     residual = (1 + 2 * found.negative.upper) * (exact.upper - exact.lower) if exact is not None else 0.0
-    errors = problem.features.errors @ np.abs(theta)
-    if problem.base is not None:
-        errors += problem.total * problem.base.errors[0]
-    estimated = ERRORS * float(errors)
+    base_error = 0.0 if problem.base is None else problem.total * float(problem.base.errors[0])
+    estimated = ERRORS * (float(errors @ np.abs(theta)) + base_error)
     reach = on_negative * found.negative.upper + on_flow * found.flow.upper + mass + rounding + residual + estimated
-    words = f"ℓᵀu ± ({on_negative:.4g}·V_neg + {on_flow:.4g}·V_flow), by {best.name}"
+    words += f" ± ({on_negative:.4g}·V_neg + {on_flow:.4g}·V_flow), by the {source}"
     if estimated:
-        words += f", and {ERRORS:g} standard errors of ℓᵀu"
+        words += f", and {ERRORS:g} standard errors of the objective"
     label = max(best.label, MEASURED, key=ORDER.index) if estimated else best.label
     # no policy costs less than the least loss or more than the largest
-    lower, upper = max(objective - reach, low * problem.total), min(objective + reach, high * problem.total)
-    return Entry("cost", objective, lower, upper, label, words)
+    lower, upper = max(centre - reach, low * problem.total), min(centre + reach, high * problem.total)
+    return Entry("cost", centre, lower, upper, label, words)

@@ -1,4 +1,4 @@
-"""The command line: ``dualplan models | check | evaluate | exact | solve | reproduce``.
+"""The command line: ``dualplan models | check | evaluate | exact | solve | show | reproduce``.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
 ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
@@ -27,20 +27,22 @@ from dualplan.evaluation import evaluate as evaluate_policy
 from dualplan.exact import evaluate_exact, solve_exact, solve_lp
 from dualplan.exact.iteration import METHODS as ITERATIONS
 from dualplan.exact.programs import FORMS
+from dualplan.figures import draw_curve, require_drawable
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
+from dualplan.meta import CHOICES, GRIDS
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model
 from dualplan.models.load import load, load_object
 from dualplan.models.queueing import OPTIONS
 from dualplan.models.zoo import INSTANCES
-from dualplan.plans import NAMED, Planned, override, read_plan, run_plan
+from dualplan.plans import NAMED, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3
 from dualplan.reproduce import STEPS as STEPS_OF_FIGURE
 from dualplan.results import Comparison, Evaluation
-from dualplan.runs import plain
+from dualplan.runs import plain, read_result
 from dualplan.sampling import SCHEMES
 from dualplan.solvers import SOLVERS, load_policy
 from dualplan.status import Status
@@ -193,13 +195,7 @@ def exact(
     if as_json:
         _print_json(result)
         return
-    table = Table("", "", show_header=False)
-    for name, value in result.items():
-        if name != "limits":
-            table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
-    _out().print(table)
-    if "limits" in result:
-        _out().print(_limits(result["limits"]))
+    _print_rows(result)
 
 
 @app.command()
@@ -222,6 +218,14 @@ def solve(
     seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
     evaluation: Annotated[str | None, typer.Option(help="exact or simulation, of the policies found")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="simulated steps, if it is simulation")] = None,
+    span: Annotated[float | None, typer.Option(help="of the policy's bias at most, for the certificate")] = None,
+    sweeps: Annotated[int | None, typer.Option(min=0, help="of value iteration, for the lower bound")] = None,
+    grid: Annotated[str | None, typer.Option(help=f"of H by theory: {' or '.join(GRIDS)}")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="error in F that matters (with --grid)")] = None,
+    beta: Annotated[float | None, typer.Option(help="coefficient of 1/H in F (with --grid)")] = None,
+    choice: Annotated[str | None, typer.Option(help=f"of H: by {' or '.join(CHOICES)} (with --grid)")] = None,
+    jobs: Annotated[int | None, typer.Option(help="processes that share the penalties; -1: one a core")] = None,
+    figure: Annotated[str | None, typer.Option(help="file for the curve of costs and violations against H")] = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run and the policy in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     as_json: JsonOption = False,
@@ -235,21 +239,43 @@ def solve(
         plan, set={**plan.set, **parameters} if parameters else None, criterion=criterion, gamma=gamma,
         features=features, sampling=sampling, solver=solver, penalty=penalty, radius=radius, potential=potential,
         fallback=fallback, limits=tuple(limit) if limit else None, budget=budget, seed=seed, evaluation=evaluation,
-        steps=steps,
+        steps=steps, span=span, sweeps=sweeps, grid=grid, epsilon=epsilon, beta=beta, choice=choice,
     )  # fmt: skip
+    if figure is not None:
+        require_drawable(figure)
     with _bar("solving") as update:
-        result = run_plan(plan, folder=out, resume=resume, progress=update)
+        result = run_plan(plan, folder=out, resume=resume, jobs=jobs, progress=update).to_json()
+    if figure is not None:
+        _draw(result, figure)
     if as_json:
-        _print_json(result.to_json())
+        _print_json(result)
         return
-    _out().print(_outcomes(result))
-    best = result.best
-    _out().print(f"best: H = {best.solution.penalty[1]:g}, cost {best.cost:.6g} ({best.lower:.6g} – {best.upper:.6g}, "
-                 f"{best.method}); {best.status.advice}", highlight=False)  # fmt: skip
-    if best.excess > 0:
-        _out().print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
+    _print_planned(plain(result))
     if out is not None:
         _out().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
+
+
+@app.command()
+def show(
+    folder: Annotated[str, typer.Argument(help="of a run that was saved with --out", metavar="DIR")],
+    figure: Annotated[str | None, typer.Option(help="file for the curve of costs and violations against H")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came of a saved run."""
+    if figure is not None:
+        require_drawable(figure)
+    result = read_result(folder)
+    solved = "tried" in result
+    if figure is not None:
+        if not solved:
+            raise InputError(f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out.")
+        _draw(result, figure)
+    if as_json:
+        _print_json(result)
+    elif solved:
+        _print_planned(result)
+    else:
+        _print_rows(result)
 
 
 @app.command()
@@ -361,17 +387,67 @@ def _evaluate_exactly(
     _out().print(measures)
 
 
-def _outcomes(result: Planned) -> Table:
+def _print_planned(result: dict[str, Any]) -> None:
+    """What a plan came to: a row for each penalty, the best with its certificate, and what any policy could save."""
+    out, status = _out(), Status(result["cost_status"])
+    out.print(_outcomes(result))
+    cost, low, high = (_number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
+    out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}",
+              highlight=False)  # fmt: skip
+    if result["advantage"] is not None:
+        gain = result["advantage"]
+        value, low, high = (_number(gain[key], 4) for key in ("value", "lower", "upper"))
+        out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}", highlight=False)
+    if any(not limit["kept"] for limit in result["limits"]):
+        out.print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
+    out.print(_certificate(result["certificate"]))
+    gap = "unknown" if result["gap"] is None else f"at most {result['gap']:.2%} of the cost"
+    out.print(f"no policy costs less than {_number(result['lower_bound'], 6)} ({result['lower_bound_kind']}); "
+              f"the gap is {gap}.", highlight=False)  # fmt: skip
+
+
+def _outcomes(result: dict[str, Any]) -> Table:
     table = Table("H", "objective", "negative part", "flow", "surrogate", "status", "cost of the policy", "seconds")
-    for k, o in enumerate(result.outcomes):
-        parts = o.solution.parts
-        mark = " *" if k == result.chosen else ""
+    for k, row in enumerate(result["tried"]):
+        cells = [
+            _with_error(row[key], row[f"{key}_error"]) for key in ("violation_negative", "violation_flow", "surrogate")
+        ]
+        mark = " *" if k == result["chosen"] else ""
         table.add_row(
-            f"{o.solution.penalty[1]:g}", _number(parts.objective), _with_error(parts.negative, parts.negative_error),
-            _with_error(parts.flow, parts.flow_error), _with_error(parts.total, parts.total_error),
-            str(o.solution.status), f"{_number(o.cost)}{mark}", f"{o.solution.seconds + o.seconds:.1f}",
+            _penalty(row), _number(row["objective"]), *cells, row["status"], f"{_number(row['cost'])}{mark}",
+            f"{row['seconds'] + row['evaluation_seconds']:.1f}",
         )  # fmt: skip
     return table
+
+
+def _penalty(row: dict[str, Any]) -> str:
+    """H of the flow, where the two violations are weighed apart."""
+    return f"{row['penalty'][1] if isinstance(row['penalty'], list) else row['penalty']:g}"
+
+
+def _certificate(certificate: dict[str, Any]) -> Table:
+    table = Table("", "value", "between", "known", "why", title="certificate")
+    for name, entry in certificate["entries"].items():
+        ends = entry["lower"], entry["upper"]
+        between = "" if ends[0] == ends[1] else " – ".join(_number(end) for end in ends)
+        table.add_row(name, _number(entry["value"]), between, entry["label"], entry["note"])
+    return table
+
+
+def _draw(result: dict[str, Any], figure: str) -> None:
+    bound = {} if result["lower_bound"] is None else {"lower bound": result["lower_bound"]}
+    draw_curve(result["tried"], figure, f"{result['model']}, {result['features']} features", bound)
+
+
+def _print_rows(result: dict[str, Any]) -> None:
+    """A result as a table of its numbers and words."""
+    table = Table("", "", show_header=False)
+    for name, value in result.items():
+        if name != "limits":
+            table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
+    _out().print(table)
+    if "limits" in result:
+        _out().print(_limits(result["limits"]))
 
 
 def _print_curves(result: dict[str, Any]) -> None:
@@ -469,8 +545,9 @@ def _measures(evaluations: list[Evaluation]) -> Table:
     return table
 
 
-def _number(value: float) -> str:
-    return "∞" if value == float("inf") else f"{value:.5g}"
+def _number(value: float | None, digits: int = 5) -> str:
+    """A number in a table; JSON has None for one that is infinite or unknown."""
+    return "unknown" if value is None else "∞" if value == float("inf") else f"{value:.{digits}g}"
 
 
 def _words(interval: Interval | None) -> str:

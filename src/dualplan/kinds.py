@@ -71,6 +71,13 @@ PLAN: dict[str, Kind] = {
     "evaluation": _NAME,
     "steps": _COUNT,
     "confidence": (lambda v: is_number(v) and 0 < v < 1, "a number between 0 and 1"),
+    "span": (lambda v: is_number(v) and v >= 0, "a number of at least 0"),
+    "sweeps": (lambda v: is_whole(v) and v >= 0, "an integer of at least 0"),
+    "grid": _NAME,
+    "epsilon": (is_positive, "a positive number"),
+    "delta": (lambda v: is_number(v) and 0 < v < 1, "a number between 0 and 1"),
+    "beta": (is_positive, "a positive number"),
+    "choice": _NAME,
 }
 FEATURES: dict[str, Kind] = {
     "policies": (is_list(is_text), "a list of names"),

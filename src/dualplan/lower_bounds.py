@@ -18,12 +18,13 @@ every pair stays put with probability q or more, for τ <= 1/(1 − γq). A τ b
 *Proved.* Where states can be listed, m(h) is a sweep of L over all of them. A computed difference is off by at most
 ε = `rounding` of max|h| + |m|, and the bound is that of m − ε.
 
-*Statistical.* Elsewhere states are drawn, by simulating a policy, and the least ℓ_h seen stands for m(h). This is not a
-proof. Were the n draws independent, states of probability p would all be missed with probability (1−p)ⁿ <= e^(−pn), so
-that with the given confidence at most a fraction `missed` = ln(1/(1−confidence))/n of such draws lies lower; but states
-on one trajectory are not independent, so this is a guide. The visits of a good policy are the right states to
-look at: the optimal cost is the mean of ℓ_h over the visits of an optimal policy, and states that it hardly ever visits
-hardly count in it. From the worst states drawn a search goes on by ±1 in a coordinate as long as ℓ_h falls.
+*Statistical.* Elsewhere states are drawn, by simulating a policy or all heuristics in turn, and the least ℓ_h seen
+stands for m(h). This is not a proof. Were the n draws independent, states of probability p would all be missed with
+probability (1−p)ⁿ <= e^(−pn), so that with the given confidence at most a fraction `missed` = ln(1/(1−confidence))/n of
+such draws lies lower; but states on one trajectory are not independent, so this is a guide, and how much lower is not
+said. The visits of a good policy are the right states to look at: the optimal cost is the mean of ℓ_h over the visits
+of an optimal policy, and states that it hardly ever visits hardly count in it. From the worst states drawn a search
+goes on by ±1 in a coordinate as long as ℓ_h falls.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from dualplan.intervals import finite
 from dualplan.kinds import is_whole
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.tables import random_policy
 from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
 from dualplan.surrogate import StateFunction
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
@@ -131,8 +133,8 @@ def lower_bound(
     """A lower bound on the optimal cost from a potential h: a function of states, numbers for all states, or 0.
 
     The bound is proved, and improved by `sweeps` sweeps of value iteration, where there are at most `LISTABLE` states
-    or `kind` asks for it. Otherwise it is statistical, from `samples` states visited by `policy`, by default the
-    model's first heuristic.
+    or `kind` asks for it. Otherwise it is statistical, from `samples` states visited by `policy`, by default by all the
+    model's heuristics in equal parts: the worst states often lie where a single policy never goes.
     """
     started = time.monotonic()
     criterion = Average() if criterion is None else criterion
@@ -146,14 +148,21 @@ def lower_bound(
     elif sweeps:
         raise InputError(f"sweeps need every state of {model.name!r}; leave them out, or ask for kind='proved'.")
     else:
-        chosen = model.policy(next(iter(model.policies))) if policy is None else policy
-        require_policy_of(model, chosen)
+        chosen = _policies(model) if policy is None else [policy]
+        require_policy_of(model, chosen[0])
         missed = min(1.0, -math.log1p(-confidence) / samples)
+        shares = -(-samples // len(chosen))
+        states = [_drawn(shaped, p, shares, seed, threads) for p in chosen]
         found = replace(
-            _statistical(shaped, chosen, _drawn(shaped, chosen, samples, seed, threads)),
-            samples=samples, confidence=confidence, missed=missed,
+            _statistical(shaped, chosen, np.unique(np.concatenate(states), axis=0)),
+            samples=shares * len(chosen), confidence=confidence, missed=missed,
         )  # fmt: skip
     return replace(found, seconds=time.monotonic() - started)
+
+
+def _policies(model: Model) -> list[Policy]:
+    """The heuristics of a model, or without any choosing evenly."""
+    return [model.policy(name) for name in model.policies] or [random_policy(model)]
 
 
 def _check(model: Model, sweeps: int, samples: int, confidence: float, seed: int, kind: str | None) -> None:
@@ -319,23 +328,23 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
 
 
 def _drawn(shaped: _Shaped, policy: Policy, samples: int, seed: int, threads: int | None) -> Ints:
-    """States visited by trajectories of a policy from the starts, and the starts, each once."""
+    """States visited by trajectories of a policy from the starts, and the starts."""
     run = engine(shaped.model, policy, seed)
     weights = shaped.alpha / shaped.alpha.sum()
     chosen = np.random.default_rng(seed).choice(weights.size, REPLICAS, p=weights)
     replicas = [Replica(k, shaped.starts[s].copy(), np.zeros(2), 0) for k, s in enumerate(chosen)]
     each = -(-samples // REPLICAS)
     visits = in_parallel([partial(run.visits, r, each, SPACING) for r in replicas], threads if run.fast else 1)
-    return np.unique(np.concatenate([shaped.starts, np.concatenate(visits)[:samples]]), axis=0)
+    return np.concatenate([shaped.starts, np.concatenate(visits)[:samples]])
 
 
-def _statistical(shaped: _Shaped, policy: Policy, states: Ints) -> LowerBound:
+def _statistical(shaped: _Shaped, policies: list[Policy], states: Ints) -> LowerBound:
     """The bound of the least ℓ_h that is found from the states drawn."""
     values = shaped.least(states)
     order = np.argsort(values, kind="stable")[:WORST]
     least, worst, falling = _descend(shaped, states[order], values[order])
     value = shaped.bound(least, shaped.values(shaped.starts))
-    assumed = _assumed(shaped, policy, falling)
+    assumed = _assumed(shaped, policies, falling)
     return LowerBound(value, STATISTICAL, shaped.words, tuple(worst.tolist()), assumed=assumed)
 
 
@@ -365,9 +374,10 @@ def _neighbours(model: Model, states: Ints) -> tuple[Ints, Ints]:
     return near[inside], np.repeat(np.arange(len(states)), 2 * model.box.dim)[inside]
 
 
-def _assumed(shaped: _Shaped, policy: Policy, falling: bool) -> str:
+def _assumed(shaped: _Shaped, policies: list[Policy], falling: bool) -> str:
     """What the number rests on."""
-    parts = [f"the states that {policy.name!r} visits stand for all, and count as independent draws"]
+    names = ", ".join(repr(policy.name) for policy in policies)
+    parts = [f"the states that {names} visit stand for all, and count as independent draws"]
     if not shaped.model.box.bounded:
         growth = "E h(x_n)/n tends to 0" if shaped.average else "γⁿ·E h(x_n) tends to 0"
         parts.append(f"{growth} under every policy worth comparing")

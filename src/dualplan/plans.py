@@ -20,7 +20,8 @@ each coordinate, times the actions, and the occupancies of the next three. Unles
 the best heuristic's values are the potential, so that H is the radius of a trust region about them.
 
 For each penalty: solve, turn θ into a policy, evaluate the policy (exactly where states are few, otherwise by
-simulation). The exact optimum is never computed here.
+simulation). Then, and only then, the certificate of the best, and a lower bound on what any policy costs: by sweeps of
+value iteration from the potential where states can be listed, otherwise from the least loss.
 """
 
 from __future__ import annotations
@@ -35,31 +36,46 @@ import numpy as np
 
 from dualplan import features as families
 from dualplan import kinds
+from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError, ModelError, unknown
-from dualplan.evaluation import evaluate
+from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
-from dualplan.intervals import Interval
+from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
+from dualplan.lower_bounds import LowerBound, gap, lower_bound
+from dualplan.meta import (
+    POLICIES,
+    RULE,
+    Point,
+    Progress,
+    Scheme,
+    check_choice,
+    counted,
+    least,
+    make_scheme,
+    solve_along,
+)
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.load import load, read_toml
+from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, choose, judged
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run, plain, require_free
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.saved import save_policy
-from dualplan.solvers.solve import check_solver, solve
+from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
 from dualplan.types import Json
+from dualplan.violations import BERNSTEIN
 
-EXACTLY = 20_000  # states up to which policies are evaluated exactly unless told otherwise
 LISTABLE = 2_000_000  # states up to which the standard features are computed
-STEPS = 5_000_000
+SWEEPS, SWEPT = 1_000, 2e8  # of value iteration for the lower bound: at most so many, over so many outcomes in all
+DRAWS = 200_000  # constraints of each kind for the certificate
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
 BEST = "best"  # the heuristic that costs least
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,13 @@ class Plan:
     evaluation: str | None = None
     steps: int = STEPS
     confidence: float = 0.95
+    span: float | None = None
+    sweeps: int | None = None
+    grid: str | None = None
+    epsilon: float | None = None
+    delta: float = 0.05
+    beta: float | None = None
+    choice: str = POLICIES
 
     @staticmethod
     def read(path: str | Path) -> Plan:
@@ -111,63 +134,32 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """A solution for one penalty, its policy, what the policy costs, and what became of the limits under it."""
-
-    solution: Solution
-    policy: Policy
-    cost: float
-    lower: float
-    upper: float
-    status: Status
-    method: str
-    measures: dict[str, Interval]
-    limits: tuple[Limit, ...] = ()
-    seconds: float = 0.0
-
-    @property
-    def excess(self) -> float:
-        """By how much the policy may exceed its limits, in sum; 0 if it keeps them, with their whole intervals."""
-        over = [self.measures[limit.name].upper - limit.at_most for limit in self.limits]
-        return sum(e for e in over if e > 1e-9)
-
-    def to_json(self) -> Json:
-        """As plain values."""
-        return {
-            **self.solution.to_json(),
-            "cost": self.cost,
-            "cost_lower": self.lower,
-            "cost_upper": self.upper,
-            "cost_status": str(self.status),
-            "evaluation": self.method,
-            "evaluation_seconds": round(self.seconds, 3),
-            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
-            "limits": [
-                {
-                    "measure": limit.name,
-                    "at_most": limit.at_most,
-                    **self.measures[limit.name].to_json(),
-                    "kept": self.measures[limit.name].upper <= limit.at_most + 1e-9,
-                }
-                for limit in self.limits
-            ],
-        }
-
-
-@dataclass(frozen=True, eq=False)
 class Planned:
     """What came of a plan: an outcome for each penalty, and the best.
 
     The best is the one whose policy costs least, as evaluated, among those that keep the limits or come nearest. Where
-    it was chosen by simulation, it is simulated again with other random numbers: the least of several is too low.
+    it was chosen by simulation, it is simulated again with other random numbers, beside the runner-up: `outcomes.py`.
     """
 
     plan: Plan
     problem: DualALP
     outcomes: tuple[Outcome, ...]
-    chosen: int
-    best: Outcome
+    choice: Choice
+    certificate: Certificate
+    bound: LowerBound
+    scheme: Scheme | None
+    points: tuple[Point, ...]
     seconds: float
+
+    @property
+    def best(self) -> Outcome:
+        """What was chosen."""
+        return self.choice.best
+
+    @property
+    def gap(self) -> float:
+        """The largest part of the cost that another policy could save."""
+        return gap(self.best.upper, self.bound.value)
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
@@ -181,44 +173,96 @@ class Planned:
             "constants_known": constants.known,
             "radius": self.problem.radius,
             **self.best.to_json(),
+            "chosen": self.choice.chosen,
+            "advantage": None if self.choice.advantage is None else self.choice.advantage.to_json(),
+            "lower_bound": finite(self.bound.value),
+            "lower_bound_kind": self.bound.kind,
+            "lower_bound_sweeps": self.bound.sweeps,
+            "gap": finite(self.gap),
+            "certificate": self.certificate.to_json(),
             "seconds": round(self.seconds, 3),
-            "tried": [outcome.to_json() for outcome in self.outcomes],
+            **({} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}),
+            "tried": [tried.to_json() for tried in self.points or self.outcomes],
         }
 
 
 def run_plan(
-    plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Progress | None = None
+    plan: Plan,
+    *,
+    folder: str | None = None,
+    resume: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Planned:
     """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
     started = time.monotonic()
     criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
     model = load(plan.model, **plan.set)
+    judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     _check(plan, model, criterion, folder, resume)
     fallback = None if plan.fallback is None else model.policy(plan.fallback)
     problem = _problem(plan, model, criterion)
-    plan = _with_defaults(plan, problem)
-    grid = plan.penalty
-    run = _open(plan, model, folder, resume)
+    scheme = _scheme(plan, problem)
+    plan = _with_defaults(plan, problem, scheme)
+    run, grid = _open(plan, model, folder, resume), plan.penalty
     kept = {} if run is None else run.checkpoint() or {}
-    outcomes = []
-    for k, penalty in enumerate(grid):
-        if progress is not None:
-            progress(k, len(grid), f"H = {penalty:g}")
-        solution = _solved(plan, problem, penalty, kept)
-        outcomes.append(_evaluated(plan, problem, solution, fallback))
-        if run is not None and _key("theta", penalty) not in kept:
-            kept |= _as_arrays(solution)
+    tell, count = progress or (lambda *_: None), counted(len(grid), progress)
+
+    def done(k: int, solution: Solution) -> None:
+        count(k, solution)
+        if run is not None:
+            kept.update(_as_arrays(solution))
             run.save_checkpoint(kept)
-            run.trace(outcomes[-1].to_json())
-    chosen = min(range(len(outcomes)), key=lambda k: (outcomes[k].excess, outcomes[k].cost))
-    best = outcomes[chosen]
-    if len(outcomes) > 1 and best.method != "exact":
-        best = _evaluated(replace(plan, seed=plan.seed ^ 1), problem, best.solution, fallback)
-    result = Planned(plan, problem, tuple(outcomes), chosen, best, time.monotonic() - started)
+            run.trace(solution.to_json())
+
+    tell(0, len(grid), "")
+    solutions = solve_along(
+        problem, [_both(plan, h) for h in grid], solver=str(plan.solver), budget=plan.budget, seed=plan.seed,
+        options=plan.options, jobs=jobs, known=_known(plan, problem, grid, kept), done=done,
+    )  # fmt: skip
+    tell(len(grid), len(grid), "evaluating the policies")
+    outcomes = tuple(judged(solution, judge, fallback) for solution in solutions)
+    points = _points(plan, scheme, outcomes)
+    choice = Choice(k := least(points), outcomes[k], None) if plan.choice == RULE else choose(outcomes, judge)
+    tell(len(grid), len(grid), "certificate and lower bound")
+    certificate = certify(
+        problem, choice.best.solution, fallback=fallback, span=plan.span, confidence=plan.confidence, budget=DRAWS
+    )
+    result = Planned(
+        plan, problem, outcomes, choice, certificate, _lower_bound(plan, problem), scheme, points,
+        time.monotonic() - started,
+    )  # fmt: skip
     if run is not None:
         save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
         run.save_result(result.to_json())
     return result
+
+
+def _points(plan: Plan, scheme: Scheme | None, outcomes: Sequence[Outcome]) -> tuple[Point, ...]:
+    """F̂ at each H of a grid made by theory, with what became of its policy."""
+    if scheme is None:
+        return ()
+    looks = (scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in enumerate(outcomes))
+    return tuple(replace(point, outcome=o) for point, o in zip(looks, outcomes, strict=True))
+
+
+def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
+    """By sweeps from the plan's potential and from 0, whichever is higher, where states can be listed."""
+    model = problem.model
+    if model.box.count is None or model.box.count > LISTABLE:
+        return lower_bound(model, None, problem.criterion, seed=plan.seed)
+    starts = [None] if problem.potential is None else [None, problem.potential]
+    sweeps = _sweeps(model) if plan.sweeps is None else plan.sweeps
+    found = [lower_bound(model, h, problem.criterion, sweeps=sweeps) for h in starts]
+    return max(found, key=lambda bound: bound.value)
+
+
+def _sweeps(model: Model) -> int:
+    """Some seconds' worth: sweeps that are not compiled for the model go through all outcomes of all pairs."""
+    if Sweeper(model).swift:
+        return SWEEPS
+    outcomes = int(model.box.count or 0) * len(model.actions) * model.code.max_outcomes
+    return max(1, min(SWEEPS, int(SWEPT / outcomes)))
 
 
 # -- the parts of a plan ----------------------------------------------------------------------------------------------
@@ -343,13 +387,24 @@ def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
     return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]
 
 
-def _with_defaults(plan: Plan, problem: DualALP) -> Plan:
+def _scheme(plan: Plan, problem: DualALP) -> Scheme | None:
+    """The grid that theory asks for, if the plan does."""
+    if plan.grid is None:
+        return None
+    return make_scheme(
+        problem, epsilon=plan.epsilon or 0.0, delta=plan.delta, beta=plan.beta, span=plan.span, grid=plan.grid
+    )
+
+
+def _with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     """The plan with what it left open: the solver, and the penalties as a list.
 
     With a potential the flow's penalty is a trust region and may be small; the negative part's must not be.
     """
     scale = max(float(np.abs(problem.losses).max()), 1e-12)
     given = [plan.penalty] if is_number(plan.penalty) else plan.penalty
+    if scheme is not None:
+        return replace(plan, solver=_solver(plan, problem.model), penalty=scheme.weights)
     hard = 10 * GRID[-1] * scale if problem.potential is not None else None
     return replace(
         plan,
@@ -367,9 +422,16 @@ def _solver(plan: Plan, model: Model) -> str:
 def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
     check_solver(_solver(plan, model), plan.budget, plan.options)
-    if plan.evaluation not in (None, "exact", "simulation"):
-        raise unknown("evaluation", str(plan.evaluation), ["exact", "simulation"])
-    if plan.evaluation == "exact":
+    check_choice(plan.choice, BERNSTEIN)
+    if plan.grid is None and (plan.choice == RULE or plan.beta is not None or plan.epsilon is not None):
+        raise InputError(
+            "the rule, beta and epsilon belong to a grid made by theory; give grid = 'geometric' or 'paper'."
+        )
+    if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
+        raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
+    if plan.grid is not None and plan.epsilon is None:
+        raise InputError("a grid made by theory needs epsilon, the error in F that matters to you.")
+    if plan.evaluation == EXACT:
         model.box.strides  # noqa: B018 - raises if states cannot be numbered
     if isinstance(criterion, Discounted):
         criterion.start_distribution(model)
@@ -379,33 +441,8 @@ def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, r
         require_free(folder)
 
 
-# -- solve and evaluate -----------------------------------------------------------------------------------------------
-
-
-def _solved(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
-    if all(_key(what, penalty) in kept for what in KEPT):
-        return _from_arrays(plan, problem, penalty, kept)
-    return solve(
-        problem, _both(plan, penalty), solver=str(plan.solver), budget=plan.budget, seed=plan.seed, **plan.options
-    )
-
-
 def _both(plan: Plan, penalty: float) -> tuple[float, float]:
     return plan.penalty_negative or penalty, penalty
-
-
-def _evaluated(plan: Plan, problem: DualALP, solution: Solution, fallback: Policy | None) -> Outcome:
-    started, policy = time.monotonic(), solution.policy(fallback)
-    model, criterion = problem.model, problem.criterion
-    few = model.box.count is not None and model.box.count <= EXACTLY
-    if plan.evaluation == "exact" or (plan.evaluation is None and few):
-        exact = evaluate_exact(model, policy, criterion)
-        measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
-        found = Outcome(solution, policy, exact.cost, exact.lower, exact.upper, exact.status, "exact", measures)
-    else:
-        run = evaluate(model, policy, criterion, steps=plan.steps, seed=plan.seed, confidence=plan.confidence)
-        found = Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, dict(run.measures))
-    return replace(found, limits=problem.limits, seconds=time.monotonic() - started)
 
 
 # -- the folder of a run ----------------------------------------------------------------------------------------------
@@ -435,6 +472,12 @@ def _as_arrays(solution: Solution) -> dict[str, Any]:
         _key("parts", h): np.array([*numbers, *work, *parts.excess]),
         _key("status", h): np.array(str(solution.status)),
     }
+
+
+def _known(plan: Plan, problem: DualALP, grid: Sequence[float], kept: Mapping[str, Any]) -> dict[int, Solution]:
+    """The solutions that a checkpoint holds, by their place in the grid."""
+    whole = [k for k, h in enumerate(grid) if all(_key(what, h) in kept for what in KEPT)]
+    return {k: _from_arrays(plan, problem, grid[k], kept) for k in whole}
 
 
 def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:

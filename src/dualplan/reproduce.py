@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
-from dualplan.errors import InputError
 from dualplan.evaluation import evaluate
 from dualplan.exact.iteration import solve_exact
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features
+from dualplan.figures import blank, require_drawable, save
 from dualplan.models import zoo
 from dualplan.models.contract import Model
 from dualplan.models.load import build
 from dualplan.policies.network import soft_longer
-from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.solvers.subgradient import halving, solve_adaptive, solve_subgradient
 from dualplan.surrogate import DualALP
@@ -116,15 +115,6 @@ def figure_3(
     return three_panels(model, families.paper(model, count), out, progress=progress, **run)
 
 
-def require_drawable(out: str | Path) -> None:
-    """Raise unless a figure can be written to this file."""
-    path = Path(out)
-    if path.suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"the figure's file must end in .png, .pdf or .svg, got {str(out)!r}.")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {str(path.parent)!r} for the figure.")
-
-
 def three_panels(
     model: Model,
     features: Features,
@@ -200,12 +190,7 @@ def _curve(
 
 
 def _draw(path: Path, model: Model, features: Features, curves: list[Curve], lines: dict[str, float]) -> None:
-    import io
-
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    panels: Any = figure.subplots(1, 3)
+    figure, panels = blank(3)
     titles = ("LP objective", "total violation", "average loss of the policy")
     for panel, title, what in zip(panels, titles, ("objective", "violation", "cost"), strict=True):
         for curve in curves:
@@ -223,6 +208,4 @@ def _draw(path: Path, model: Model, features: Features, curves: list[Curve], lin
     panels[0].legend(fontsize="small")
     options = model.describe()
     figure.suptitle(f"{model.name}, {len(features)} features, {options['states']:,} states")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:], dpi=150)
-    write_bytes(path, buffer.getvalue())
+    save(figure, path)

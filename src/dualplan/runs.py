@@ -125,6 +125,16 @@ def read_json(path: Path) -> Json:
     return value
 
 
+def read_result(folder: str | Path) -> Json:
+    """What came out of the run in a folder."""
+    path = Path(folder)
+    if not (path / SETTINGS).exists():
+        raise RunError(f"folder {str(folder)!r} holds no run; name one that was saved with --out.")
+    if not (path / RESULT).exists():
+        raise RunError(f"the run in {str(folder)!r} has no result yet; go on with it by --resume.")
+    return read_json(path / RESULT)
+
+
 def plain(value: Any) -> Any:
     """Values as JSON has them: arrays become lists, infinite numbers None."""
     if isinstance(value, dict):

@@ -1,0 +1,442 @@
+"""Choosing H: the surrogate along a grid of penalties, and one of the solutions.
+
+With H₀ >= 0 fixed, V = V_neg + V_flow and β > 0,
+
+    c(H) = min_θ ℓᵀu + (H + H₀)·V,        F(H) = c(H) + β/H,
+
+and c is non-decreasing and concave. β is the coefficient of 1/H in the bound on the excess loss, κ·D (`theorems.py`),
+and H₀ = κ wherever κ is known: always in the discounted criterion; in the average one if a span is given, otherwise 0,
+as in the paper. All penalties are in units of loss times mixing time (or 1/(1−γ)).
+
+*Grids* begin at √(β/V_max), where the two terms of H·V_max + β/H are equal, and end at 2β/ε or later, where the second
+is at most ε/2.
+
+    paper's      H_{k+1} = H_k + ε'/(V_max + β/H_k²): F varies by at most ε' between neighbours. Its steps are at most
+                 ε'/V_max, so it has about 2β·V_max/(ε·ε') points, not logarithmically many.
+    geometric    H_{k+1} = ρ·H_k: for H_k <= H <= ρ·H_k, c(H_k) <= c(H), so F(H_k) <= F(H) + (ρ − 1)·β/H.
+
+*The rule* takes the k with the least F̂_k = ℓᵀu_k + (H_k + H₀)·V̂_k + β/H_k. If each solution is within ε/4 of c(H_k),
+each (H_k + H₀)·V̂_k within ε/4 of the truth and ε' = ε/4, all of it with probability 1 − δ, then the chosen θ has
+F(θ) <= F̂ + ε/4 <= min F + ε. (The error of V̂ counts twice: for the one chosen and for the best; and it is multiplied
+by H, so that n grows like H².)
+
+*By their policies*: evaluate all and take the cheapest (`outcomes.py`). This needs no β, and is what works in practice:
+between an H that is too small and one at which the penalty is exact a minimiser of the surrogate can be worse than
+everything it was made from, and F does not see it.
+
+The grid is cut into strands of neighbours. Along a strand, from the largest H down, a solver that can starts from the
+last solution: what is nearly feasible is a good start for a smaller H, while the minimiser of a smaller H may have run
+away (measured: docs/dual.md). Strands are independent, and go to the workers of joblib. What comes out does not depend
+on how many there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from dualplan import theorems
+from dualplan.certificates import ERRORS, loss_range
+from dualplan.criteria import Discounted
+from dualplan.errors import InputError, unknown
+from dualplan.exact.policy import evaluate_exact
+from dualplan.intervals import Interval
+from dualplan.outcomes import Judge, Outcome, choose, judged
+from dualplan.parallel import in_order
+from dualplan.policies.contract import Policy
+from dualplan.policies.tables import random_policy
+from dualplan.solvers.contract import Solution
+from dualplan.solvers.solve import BUDGET, check_solver, solve
+from dualplan.solvers.subgradient import solve_by_theory
+from dualplan.surrogate import DualALP, Penalty
+from dualplan.surrogate import penalties as weigh
+from dualplan.theorems import ASSUMED, MEASURED, PROVED
+from dualplan.types import Floats, Json
+from dualplan.violations import BERNSTEIN, RULES, Violations, measure_violations
+
+GRIDS = ("geometric", "paper")
+POLICIES, RULE = CHOICES = ("policies", "rule")
+THEORY = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
+WARM = ("adaptive", "paper")  # solvers that can start from another solution
+STRAND = 4  # neighbours that are solved one after another
+MOST = 10_000  # points of a grid
+Progress = Callable[[int, int, str], None]
+SPAN_STATES = 2_000_000  # up to which a heuristic's bias is computed for the default β
+
+
+# -- grids ------------------------------------------------------------------------------------------------------------
+
+
+def paper_grid(beta: float, v_max: float, epsilon: float, step: float | None = None) -> list[float]:
+    """The paper's grid, with its start corrected; between neighbours F varies by at most `step`, by default ε."""
+    size = grid_size(beta, v_max, epsilon, step)
+    if size > MOST:
+        raise InputError(
+            f"the paper's grid has about {size:.3g} points for β = {beta:.3g}, V_max = {v_max:.3g} and ε = "
+            f"{epsilon:.3g}, more than {MOST:,}; take grid 'geometric', or a larger epsilon."
+        )
+    return _paper_points(beta, v_max, epsilon, step or epsilon)
+
+
+def grid_size(beta: float, v_max: float, epsilon: float, step: float | None = None) -> float:
+    """How many points the paper's grid has: counted up to 10,000, and beyond by ∫ (V_max + β/H²) dH / step."""
+    first, last, width = _ends(beta, v_max, epsilon), 2 * beta / epsilon, step or epsilon
+    if first >= last:
+        return 1.0
+    about = (v_max * (last - first) + beta / first - beta / last) / width
+    return about if about > MOST else float(len(_paper_points(beta, v_max, epsilon, width)))
+
+
+def geometric_grid(beta: float, v_max: float, epsilon: float, ratio: float = 2.0) -> list[float]:
+    """H_k = ratioᵏ·√(β/V_max), up to the first that is at least 2β/ε."""
+    if not 1 < ratio < math.inf:
+        raise InputError(f"the ratio of the grid must exceed 1, got {ratio!r}.")
+    first, last = _ends(beta, v_max, epsilon), 2 * beta / epsilon
+    count = max(0, math.ceil(math.log(last / first) / math.log(ratio) - 1e-12)) + 1
+    if count > MOST:
+        raise InputError(f"the grid has {count:,} points, more than {MOST:,}; take a larger ratio.")
+    return [first * ratio**k for k in range(count)]
+
+
+def _ends(beta: float, v_max: float, epsilon: float) -> float:
+    for name, value in (("beta", beta), ("V_max", v_max), ("epsilon", epsilon)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise InputError(f"{name} must be a positive number, got {value!r}.")
+    return math.sqrt(beta / v_max)
+
+
+def _paper_points(beta: float, v_max: float, epsilon: float, step: float) -> list[float]:
+    points = [_ends(beta, v_max, epsilon)]
+    while points[-1] < 2 * beta / epsilon:
+        points.append(points[-1] + step / (v_max + beta / points[-1] ** 2))
+    return points
+
+
+# -- along the grid ---------------------------------------------------------------------------------------------------
+
+
+def solve_along(
+    problem: DualALP,
+    penalties: Sequence[Penalty],
+    *,
+    solver: str,
+    budget: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    known: Mapping[int, Solution] | None = None,
+    done: Callable[[int, Solution], None] | None = None,
+) -> list[Solution]:
+    """A solution for each penalty, in order; those `known` are not sought again, and `done` is told of the others.
+
+    `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or this process.
+    """
+    work = partial(_solved, solver, budget, seed, dict(options or {}))
+    found, tell = dict(known or {}), done or (lambda *_: None)
+    order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
+    strands = [order[k : k + STRAND] for k in range(0, len(order), STRAND)]
+    if effective_n_jobs(jobs) == 1:
+        for strand in strands:
+            _along(work, problem, penalties, strand, found, tell)
+    else:
+        tasks = [(strand, {k: _bare(found[k]) for k in strand if k in found}) for strand in strands]
+        parts = in_order(partial(_strand, work, problem, penalties), tasks, jobs)
+        for k, solution in ((k, part[k]) for part in parts for k in part if k not in found):
+            found[k] = replace(solution, problem=problem)
+            tell(k, found[k])
+    return [found[k] for k in range(len(penalties))]
+
+
+def _along(
+    work: Callable[..., Solution],
+    problem: DualALP,
+    penalties: Sequence[Penalty],
+    strand: Sequence[int],
+    found: dict[int, Solution],
+    tell: Callable[[int, Solution], None],
+) -> None:
+    """Solve the penalties of a strand that are not found yet, each from the one before."""
+    for last, k in zip([None, *strand], strand, strict=False):
+        if k not in found:
+            found[k] = work(problem, penalties[k], None if last is None else found[last].theta)
+            tell(k, found[k])
+
+
+def _strand(
+    work: Callable[..., Solution],
+    problem: DualALP,
+    penalties: Sequence[Penalty],
+    task: tuple[Sequence[int], dict[int, Solution]],
+) -> dict[int, Solution]:
+    """A strand in a worker, which sends back solutions without the problem."""
+    strand, found = task
+    _along(work, problem, penalties, strand, found, lambda *_: None)
+    return {k: _bare(solution) for k, solution in found.items()}
+
+
+def _bare(solution: Solution) -> Solution:
+    return replace(solution, problem=None)  # type: ignore[arg-type]
+
+
+def _solved(
+    solver: str,
+    budget: int | None,
+    seed: int,
+    options: dict[str, Any],
+    problem: DualALP,
+    penalty: Penalty,
+    start: Floats | None,
+) -> Solution:
+    if solver == THEORY:
+        return solve_by_theory(problem, penalty, budget=budget or BUDGET, seed=seed, **options)
+    # the theorem is about walks from the projection of 0
+    warm = {"start": start} if solver in WARM and "epsilon" not in options else {}
+    return solve(problem, penalty, solver=solver, budget=budget, seed=seed, **warm, **options)
+
+
+# -- the meta-algorithm -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What was found at one H: the solution for the weight H + H₀, its violations, and F̂ with an interval."""
+
+    penalty: float
+    weight: float
+    solution: Solution
+    violations: Violations
+    estimate: Interval
+    outcome: Outcome | None = None
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return {
+            **(self.solution if self.outcome is None else self.outcome).to_json(),
+            "penalty": self.penalty,
+            "weight": self.weight,
+            "violations": self.violations.to_json(),
+            "F": self.estimate.value,
+            "F_lower": self.estimate.lower,
+            "F_upper": self.estimate.upper,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Scheme:
+    """The penalties H_k to try, and what F is made of; `beta_known` says how β is known."""
+
+    penalties: tuple[float, ...]
+    grid: str
+    beta: float
+    beta_known: str
+    offset: float
+    v_max: float
+    epsilon: float
+    delta: float
+
+    @property
+    def weights(self) -> list[float]:
+        """H_k + H₀: what the surrogate is minimised with."""
+        return [h + self.offset for h in self.penalties]
+
+    @property
+    def failure(self) -> float:
+        """The probability that one point may fail with, in its solution or in its V̂."""
+        return self.delta / (2 * len(self.penalties))
+
+    def look(self, k: int, solution: Solution, *, rule: str, draws: int, seed: int) -> Point:
+        """V̂ such that (H + H₀)·V̂ is within ε/4, and F̂."""
+        problem, penalty, weight = solution.problem, self.penalties[k], self.weights[k]
+        found = measure_violations(
+            problem, solution.theta, rule=rule, within=self.epsilon / 4 / weight, confidence=1 - self.failure,
+            budget=draws, seed=seed,
+        )  # fmt: skip
+        rest = float(problem.slope @ solution.theta) + problem.intercept + self.beta / penalty
+        errors, v = ERRORS * float(problem.slope_errors @ np.abs(solution.theta)), found.total
+        estimate = Interval(
+            rest + weight * v.value, rest + weight * v.lower - errors, rest + weight * v.upper + errors, v.confidence
+        )
+        return Point(penalty, weight, solution, found, estimate)
+
+    def to_json(self) -> Json:
+        """As plain values, without the penalties."""
+        names = ("grid", "beta", "beta_known", "offset", "v_max", "epsilon", "delta")
+        return {name: getattr(self, name) for name in names}
+
+
+def make_scheme(
+    problem: DualALP,
+    *,
+    epsilon: float,
+    delta: float = 0.05,
+    beta: float | None = None,
+    span: float | None = None,
+    grid: str | Sequence[float] = "geometric",
+    ratio: float = 2.0,
+) -> Scheme:
+    """`grid` is `geometric`, `paper`, or numbers; β is by default κ·D (`default_beta`)."""
+    if isinstance(grid, str) and grid not in GRIDS:
+        raise unknown("grid", grid, GRIDS)
+    if not 0 < epsilon < math.inf or not 0 < delta < 1:
+        raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+    found, known = (float(beta), ASSUMED) if beta is not None else default_beta(problem, span)
+    v_max = theorems.largest_violation(problem)
+    if grid == "geometric":
+        points = geometric_grid(found, v_max, epsilon, ratio)
+    elif grid == "paper":
+        points = paper_grid(found, v_max, epsilon, epsilon / 4)
+    else:
+        points = sorted(float(h) for h in grid)
+        if not points or not all(0 < h < math.inf for h in points):
+            raise InputError(f"a grid is a list of positive penalties, got {grid!r}.")
+    name = grid if isinstance(grid, str) else "given"
+    return Scheme(tuple(points), name, found, known, _offset(problem, span), v_max, epsilon, delta)
+
+
+@dataclass(frozen=True, eq=False)
+class MetaSolution:
+    """A solution chosen from a grid, with everything that was found on the way.
+
+    `best` and `advantage` are of the choice by policies: the chosen one evaluated again, and paired with the next.
+    """
+
+    scheme: Scheme
+    points: tuple[Point, ...]
+    chosen: int
+    choice: str
+    best: Outcome | None
+    advantage: Interval | None
+    seconds: float
+
+    @property
+    def solution(self) -> Solution:
+        """The chosen one."""
+        return self.points[self.chosen].solution
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return {
+            **self.scheme.to_json(),
+            "choice": self.choice,
+            "chosen": self.chosen,
+            "penalty": self.points[self.chosen].penalty,
+            "advantage": None if self.advantage is None else self.advantage.to_json(),
+            "seconds": round(self.seconds, 3),
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+def solve_meta(
+    problem: DualALP,
+    *,
+    epsilon: float,
+    delta: float = 0.05,
+    beta: float | None = None,
+    span: float | None = None,
+    grid: str | Sequence[float] = "geometric",
+    ratio: float = 2.0,
+    choice: str = POLICIES,
+    violations: str = BERNSTEIN,
+    solver: str = "adaptive",
+    budget: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    draws: int = 2_000_000,
+    judge: Judge | None = None,
+    fallback: Policy | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> MetaSolution:
+    """Solve along a grid of H, estimate the violations of each solution, and choose one.
+
+    `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice` is `policies` (the
+    cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations` is how V̂ is found, with at most `draws`
+    draws a point: `bernstein`, `hoeffding` or `listed`. The solver `theory` is the paper's method with the steps that
+    ε/4 asks for.
+    """
+    started, options = time.monotonic(), dict(options or {})
+    check_choice(choice, violations)
+    if solver != THEORY:
+        check_solver(solver, budget, options)
+    scheme = make_scheme(problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio)
+    if solver == THEORY:
+        options |= {"epsilon": epsilon / 4, "delta": scheme.failure}
+    solutions = solve_along(
+        problem, scheme.weights, solver=solver, budget=budget, seed=seed, options=options, jobs=jobs,
+        done=counted(len(scheme.penalties), progress),
+    )  # fmt: skip
+    points = [scheme.look(k, s, rule=violations, draws=draws, seed=seed) for k, s in enumerate(solutions)]
+    chosen, best, advantage = least(points), None, None
+    if choice == POLICIES:
+        judge = judge or Judge(seed=seed)
+        outcomes = [judged(point.solution, judge, fallback) for point in points]
+        points = [replace(point, outcome=o) for point, o in zip(points, outcomes, strict=True)]
+        picked = choose(outcomes, judge)
+        chosen, best, advantage = picked.chosen, picked.best, picked.advantage
+    return MetaSolution(scheme, tuple(points), chosen, choice, best, advantage, time.monotonic() - started)
+
+
+def counted(total: int, progress: Progress | None) -> Callable[[int, Solution], None]:
+    """Tell of each solution how many there are by now."""
+    numbers = itertools.count(1)
+
+    def tell(_: int, solution: Solution) -> None:
+        if progress is not None:
+            progress(next(numbers), total, f"H = {solution.penalty[1]:.3g} solved")
+
+    return tell
+
+
+def least(points: Sequence[Point]) -> int:
+    """The rule: where F̂ is least."""
+    return min(range(len(points)), key=lambda k: points[k].estimate.value)
+
+
+def check_choice(choice: str, violations: str) -> None:
+    """Raise unless these are a way to choose and a rule for V̂."""
+    if choice not in CHOICES:
+        raise unknown("choice", str(choice), CHOICES)
+    if violations not in RULES:
+        raise unknown("rule", str(violations), RULES)
+
+
+def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, str]:
+    """β = κ·D, κ = L + γσ, and how it is known: σ is L/(1−γ), the given span, or that of a heuristic's bias."""
+    if problem.potential is not None or problem.weights is not None or problem.limits:
+        raise InputError("β has a default only without potential, weights over states and limits; give beta.")
+    losses, known = loss_range(problem.model), PROVED if isinstance(problem.criterion, Discounted) else ASSUMED
+    if not math.isfinite(losses):
+        raise InputError(f"the losses of {problem.model.name!r} have no known bounds, so β has no default; give beta.")
+    if isinstance(problem.criterion, Discounted):
+        span = losses / (1 - problem.gamma) if span is None else span
+    elif span is None:
+        span, known = _measured_span(problem), MEASURED
+    return theorems.price(losses, span, problem.gamma)[0] * theorems.spread(problem), known
+
+
+def _measured_span(problem: DualALP) -> float:
+    """The span of the bias of the model's first heuristic, or without one of choosing evenly."""
+    model = problem.model
+    if model.box.count is None or model.box.count > SPAN_STATES:
+        raise InputError(
+            f"model {model.name!r} has too many states to measure the span of a bias, from which β has its default; "
+            "give beta or span."
+        )
+    names = list(model.policies)
+    policy = model.policy(names[0]) if names else random_policy(model)
+    return evaluate_exact(model, policy, problem.criterion).span
+
+
+def _offset(problem: DualALP, span: float | None) -> float:
+    """H₀ = κ where it is known."""
+    if isinstance(problem.criterion, Discounted) and span is None:
+        return loss_range(problem.model) / (1 - problem.gamma)
+    return 0.0 if span is None else theorems.price(loss_range(problem.model), span, problem.gamma)[0]
