@@ -1,9 +1,11 @@
 """Planning in Markov decision processes that are fully specified but too large to enumerate.
 
-The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy -> evaluation.
+The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy -> evaluation and
+certificate.
 """
 
-from dualplan import features, policies, solvers
+from dualplan import features, policies, solvers, theorems
+from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
@@ -11,6 +13,7 @@ from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evalu
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
+from dualplan.meta import MetaSolution, solve_meta
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
 from dualplan.models.event import EventModel
@@ -18,6 +21,7 @@ from dualplan.models.load import load
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.tabular import TabularModel
+from dualplan.outcomes import Judge
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
@@ -25,12 +29,14 @@ from dualplan.runs import Run
 from dualplan.solvers import Solution, load_policy, save_policy, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
+from dualplan.violations import Violations, measure_violations
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Average",
     "Box",
+    "Certificate",
     "CheckReport",
     "Comparison",
     "Discounted",
@@ -42,9 +48,11 @@ __all__ = [
     "ExactSolution",
     "InputError",
     "Interval",
+    "Judge",
     "Limit",
     "LinearSolution",
     "LowerBound",
+    "MetaSolution",
     "MissingError",
     "Model",
     "ModelError",
@@ -59,6 +67,8 @@ __all__ = [
     "Solution",
     "Status",
     "TabularModel",
+    "Violations",
+    "certify",
     "check_model",
     "compare",
     "evaluate",
@@ -67,11 +77,14 @@ __all__ = [
     "load",
     "load_policy",
     "lower_bound",
+    "measure_violations",
     "policies",
     "run_plan",
     "save_policy",
     "solve",
     "solve_exact",
     "solve_lp",
+    "solve_meta",
     "solvers",
+    "theorems",
 ]
