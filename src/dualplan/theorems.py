@@ -21,7 +21,8 @@ contraction C·e^(−k/τ), which gives σ <= C·L/(1 − e^(−1/τ)).
                                                                      false for fast mixing and infinite at V1 = 0)
     ‖ν_π − u‖₁ <= (2V3 + V4)/(1 − γ)                                (printed: (3V3 + V4)/(1 − γ)).
 
-The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊ − u‖ = V3.
+The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊ − u‖ = V3. Neither
+is ever more than 2M + 2V_neg, the sum of the two norms.
 
 **Excess loss.** Let V = V_neg + V_flow, κ >= L + γσ for the policies in question, D the largest difference of ℓᵀu
 over Θ, and c(θ̂) <= min c + b. If H >= κ, the surrogate is an upper bound of the cost of its own policy, so for every θ
@@ -89,7 +90,7 @@ class Statement:
 
 def distance_average(negative: float, flow: float, tau: float, constant: float = 1.0) -> float:
     """‖μ_π − u‖₁ at most, for a chain that contracts by constant·e^(−k/τ) in k steps."""
-    return constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative) + 2 * negative
+    return min(constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative), 2.0) + 2 * negative
 
 
 def printed_distance_average(negative: float, flow: float, tau: float) -> float:
@@ -101,7 +102,7 @@ def printed_distance_average(negative: float, flow: float, tau: float) -> float:
 
 def distance_discounted(negative: float, flow: float, gamma: float) -> float:
     """‖ν_π − u‖₁ at most."""
-    return (2 * negative + flow) / (1 - gamma)
+    return min((2 * negative + flow) / (1 - gamma), 2 / (1 - gamma) + 2 * negative)
 
 
 def printed_distance_discounted(negative: float, flow: float, gamma: float) -> float:

@@ -128,7 +128,7 @@ def hoeffding_size(span: float, within: float, failure: float) -> float:
 
 def collected(problem: DualALP, theta: Floats) -> tuple[DualALP, Floats]:
     """The same u over at most two features: those of positive and those of negative weight, put together."""
-    theta = np.asarray(theta, np.float64)
+    theta = problem.checked(theta)
     parts = [part for part in (np.maximum(theta, 0.0), np.maximum(-theta, 0.0)) if part.any()]
     signs = [1.0 if (part @ theta) > 0 else -1.0 for part in parts]
     masses = [float(part.sum()) for part in parts]
@@ -155,7 +155,7 @@ def _check(rule: str | None, within: float | None, confidence: float, budget: in
 def _listed(problem: DualALP, theta: Floats) -> Violations:
     parts = problem.value(theta, 1.0, problem.enumerate())
     # rows are sums of products that may cancel, so what rounding leaves is by the size of what was added up
-    size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
+    size = float(np.abs(problem.checked(theta)).sum()) + (problem.total if problem.base is not None else 0.0)
     off_pairs, off_flows = ROUNDING * size, ROUNDING * ((1 + problem.gamma) * size + 1)
     found = (parts.negative, off_pairs), (parts.flow, off_flows), (parts.negative + parts.flow, off_pairs + off_flows)
     negative, flow, total = (Interval(v, max(v - off, 0.0), v + off, 1.0) for v, off in found)
