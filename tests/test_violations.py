@@ -123,13 +123,11 @@ def test_collected_weights_stand_for_the_same_u(net, mixed):
 def test_ranges_are_never_exceeded_and_are_reached(net, mixed, table_problems):
     """[u]₋/q1 and |f|/q2 at every pair and state. Some θ come within 5% of each range."""
     rng = np.random.default_rng(2)
-    cases = [(problem, theta) for problem in problems(net, mixed) for theta in weights(problem, rng)]
-    cases += [(problem, theta) for problem, theta, _, _ in table_problems]
+    cases = [(Dense(problem), list(weights(problem, rng))) for problem in problems(net, mixed)]
+    cases += [(Dense(problem), [theta]) for problem, theta, _, _ in table_problems]
     closest = {None: [0.0, 0.0], "discounted": [0.0, 0.0]}
-    for problem, theta in cases:
-        if not theta.any():
-            continue
-        truth, (q1, q2) = Dense(problem), Dense(problem).densities(theta)
+    for truth, theta in [(truth, theta) for truth, several in cases for theta in several if theta.any()]:
+        problem, (q1, q2) = truth.problem, truth.densities(theta)
         assert (q1.sum(), q2.sum()) == pytest.approx((1.0, 1.0))
         ranges = _ranges(*collected(problem, theta))
         terms = np.maximum(-truth.u(theta), 0), np.abs(truth.f(theta))
@@ -177,7 +175,9 @@ def test_intervals_cover_as_often_as_they_say(table_problems, rule, within, monk
     """
     monkeypatch.setattr(violations, "FIRST", 128)
     most = stats.binom.ppf(0.999, 400, 0.2)
-    for problem, theta, negative, flow in table_problems:
+    for problem, theta, negative, flow in table_problems if within is None else table_problems[1:4]:
+        few = collected(problem, theta)
+        monkeypatch.setattr(violations, "collected", lambda *_, few=few: few)  # the same for all seeds
         counts = np.zeros(2, int)
         short = None if within is None else within * _span(problem, theta)
         for seed in range(400):
@@ -246,7 +246,9 @@ def test_looks_spend_no_more_than_they_have():
                     assert sizes == sorted(set(sizes))
                     assert sum(failure for _, failure, _ in looks) <= delta * (1 + 1e-12)
                     asked = hoeffding_size(span, within, delta / 2)
-                    assert sizes[-1] == max(2, math.ceil(min(asked, budget)))  # never more than Hoeffding at δ/2
+                    assert sizes[-1] <= max(2, math.ceil(min(asked, budget)))  # never more than Hoeffding at δ/2
+                    if hoeffding_size(span, within, delta) <= 1_000:  # and at δ where it is few
+                        assert sizes[-1] <= max(2, math.ceil(min(hoeffding_size(span, within, delta), budget)))
                     n, failure, by_variance = looks[-1]
                     if not by_variance:
                         assert span * math.sqrt(math.log(2 / failure) / (2 * n)) <= within * (1 + 1e-12)

@@ -173,8 +173,9 @@ def _looks(rule: str, span: float, within: float | None, failure: float, budget:
     """When to look: the number of draws, the probability that the look may fail with, and whether by the variance."""
     if within is None:
         return [(budget, failure, rule == BERNSTEIN)]
-    if rule == HOEFFDING:
-        return [(max(2, math.ceil(min(hoeffding_size(span, within, failure), budget))), failure, False)]
+    fixed = hoeffding_size(span, within, failure)
+    if rule == HOEFFDING or fixed <= min(FIRST, budget):  # fewer than a first look takes
+        return [(max(2, math.ceil(min(fixed, budget))), failure, False)]
     last = max(2, math.ceil(min(hoeffding_size(span, within, failure / 2), budget)))
     looks, k = list[tuple[int, float, bool]](), 0
     while FIRST * 2**k < last:
