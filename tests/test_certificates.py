@@ -186,6 +186,9 @@ def test_both_prices_are_attained_in_the_discounted_criterion(gamma):
     assert found["negative part"].value == pytest.approx(t)
     assert found.cost.upper == pytest.approx(kappa / 2)
     assert discounted_cost_from(model, negative.policy(), problem) == pytest.approx(kappa / 2)
+    # so is the distance: ν is M/2 in each state, by the first action
+    assert np.abs(negative.theta - mass * np.array([0.5, 0.0, 0.5, 0.0])).sum() == pytest.approx(2 * t / (1 - gamma))
+    assert found["distance"].value == pytest.approx(2 * t / (1 - gamma))
 
 
 def discounted_cost_from(model, policy, problem):
@@ -379,6 +382,31 @@ def test_the_meta_theorem_holds_for_the_minimiser_over_a_fine_grid(gamma):
                 )  # fmt: skip
                 assert best[4][0] <= bound.bound + 1e-9
             assert bound.label == ("measured" if gamma is None else "proved")
+
+
+def test_the_meta_theorem_needs_its_root():
+    """Of two features one is feasible and costs .65, the other's policy costs 0 at V = .02; κ = 10 and β = 2.
+
+    F is least at the first, and without 2√(βV) = .4 the bound would be .42.
+    """
+    gamma, kappa, beta, epsilon, s = 0.9, 10.0, 2.0, 0.01, 0.1
+    stay, absorbed = np.eye(2), np.eye(2)
+    model = dp.TabularModel([stay, absorbed], [[0.0, 0.065], [1.0, 1.0]])
+    phi = np.array([[1 - s / 10, 0], [0, 1.0], [s / 10, 0], [0, 0]])
+    problem = DualALP(model, families.table(model, phi), dp.Discounted(gamma), radius=10.0)
+    near = given(problem, [10.0, 0.0])
+    violation = near.parts.negative + near.parts.flow
+    assert violation == pytest.approx(0.02)
+    assert near.parts.objective == pytest.approx(kappa / 2 * violation)
+    grid = np.geomspace(math.sqrt(beta / theorems.largest_violation(problem)), 2 * beta / epsilon, 60)
+    scores = [(minimiser(problem, h + kappa)[1] + beta / h, h) for h in grid]
+    theta, _, _ = minimiser(problem, min(scores)[1] + kappa)
+    assert theta == pytest.approx([0.0, 10.0], abs=1e-6)
+    cost = discounted_cost_from(model, given(problem, theta).policy(), problem)
+    assert cost == pytest.approx(0.65)
+    found = theorems.meta_theorem(problem, loss_range=1.0, cost=0.0, violation=violation, epsilon=epsilon, beta=beta)
+    assert found.bound - found.terms["root"] < cost <= found.bound
+    assert found.bound == pytest.approx(0.4 + 0.4 + epsilon)
 
 
 def test_the_corollary_holds_for_features_near_the_optimum():
@@ -588,17 +616,15 @@ def test_losses_that_were_estimated_make_a_measured_interval(make):
 
 
 def test_estimated_losses_widen_the_interval_by_five_errors():
-    """u is an exact occupancy, so that nothing else has a width."""
     net = dp.load("four-queue", buffers=2, penalty=4.0)
     features = products(net, [[Truncated(0.5)] * 4])
     base = families.occupancies(net, [net.policy("lbfs")], dp.Discounted(0.5))
     problem = DualALP(net, features, dp.Discounted(0.5), base=base)
     found = certify(problem, given(problem, [0.1, -0.1, 0.0, 0.0]))
-    with_errors = found.cost.upper - found.cost.lower
-    negative, flow, reach = found["negative part"].upper, found["flow"].upper, loss_range(net) / 0.5
-    width = 2 * (reach * (negative + flow / 2) + 5 * 0.1 * features.errors[:2].sum())
-    assert with_errors == pytest.approx(min(width, with_errors), rel=1e-9)
-    assert width == pytest.approx(with_errors, rel=1e-9) or found.cost.lower == 0.0
+    negative, flow, kappa = found["negative part"].upper, found["flow"].upper, loss_range(net) / 0.5
+    reach = kappa * (negative + flow / 2) + 5 * 0.1 * features.errors[:2].sum()
+    assert found.cost.upper < 2 * net.loss_bounds[1]
+    assert found.cost.upper - found.cost.value == pytest.approx(reach, rel=1e-9)
 
 
 def test_several_recurrent_classes_have_no_interval_whatever_is_given():
