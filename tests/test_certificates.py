@@ -9,9 +9,8 @@ from scipy import optimize
 import dualplan as dp
 from bank import (
     SPEEDS,
-    average_cost,
     dense,
-    discounted_cost,
+    matrix,
     mixed_features,
     occupancy_and_values,
     positive_part_policy,
@@ -522,19 +521,17 @@ def small_models():
 def test_certificates_of_named_models(which):
     """Random θ and minimisers, with and without a base measure; violations summed and drawn."""
     model, features = small_models()[which]
-    rng, d = np.random.default_rng(which), len(features)
+    rng, d, (rows, losses) = np.random.default_rng(which), len(features), matrix(model)
+    tables, states = rows.reshape(*losses.shape, -1), [model.box.state(i) for i in range(model.box.count)]
+    start = np.eye(len(states))[model.box.index(model.start)]
     for criterion in BOTH:
         for base in (None, families.occupancies(model, [dp.policies.random_policy(model)], criterion)):
             problem = DualALP(model, features, criterion, base=base)
             solutions = [given(problem, problem.project(rng.normal(size=d) * size)) for size in (0.0, 0.1, 1.0)]
             solutions.append(solve_listed(problem, 2 * loss_range(model) * problem.total))
             for solution in solutions:
-                policy = solution.policy()
-                truth = (
-                    discounted_cost(model, policy, criterion.gamma)
-                    if isinstance(criterion, dp.Discounted)
-                    else average_cost(model, policy)
-                )
+                policy, gamma = solution.policy(), getattr(criterion, "gamma", None)
+                truth = occupancy_and_values(tables, losses, np.array([policy(x) for x in states]), gamma, start)[2]
                 drawn = measure_violations(
                     problem, solution.theta, rule="bernstein", budget=2_000, confidence=0.99, seed=which
                 )
