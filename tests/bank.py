@@ -222,3 +222,56 @@ def dense_flow(model, criterion, phi):
     for x, p in zip(*criterion.start_distribution(model), strict=True):
         alpha[model.box.index(x)] += p
     return (b - criterion.gamma * rows).T @ phi, alpha
+
+
+def occupancy_and_values(transitions, losses, policy, gamma=None, alpha=None):
+    """μ_π, h and λ, or ν_π, J and αᵀJ, by dense solves; arrays (X, A, Y), (X, A), (..., X, A)."""
+    count = len(losses)
+    chain = np.einsum("...xa,xay->...xy", policy, transitions)
+    cost = (policy * losses).sum(axis=-1)
+    if gamma is None:
+        ones, system = np.ones((*chain.shape[:-1], 1)), np.eye(count) - chain + 1.0
+        law = np.linalg.solve(np.swapaxes(system, -1, -2), ones)[..., 0]
+        average = (law * cost).sum(axis=-1)
+        system = np.eye(count) - chain + law[..., None, :]
+        values = np.linalg.solve(system, (cost - average[..., None])[..., None])[..., 0]
+        return law[..., None] * policy, values, average
+    system = np.eye(count) - gamma * chain
+    law = np.linalg.solve(np.swapaxes(system, -1, -2), np.broadcast_to(alpha, cost.shape)[..., None])[..., 0]
+    values = np.linalg.solve(system, cost[..., None])[..., 0]
+    return law[..., None] * policy, values, values @ alpha
+
+
+def positive_part_policy(u, fallback):
+    """[u]₊ normalised, and the fallback where there is none; arrays (..., X, A)."""
+    part = np.maximum(u, 0.0)
+    total = part.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, part / np.where(total > 0, total, 1.0), fallback)
+
+
+SPEEDS = ("random", "fast", "lazy", "decomposable")
+
+
+def random_tables(rng, speed, states, actions):
+    """Transitions (X, A, Y) and losses (X, A) of a model that mixes as it is told."""
+    table = rng.dirichlet(np.full(states, 0.5), size=(states, actions))
+    if speed == "fast":
+        table = 0.97 * rng.dirichlet(np.ones(states)) + 0.03 * table
+    elif speed == "lazy":
+        table = 0.9 * np.eye(states)[:, None, :] + 0.1 * table
+    elif speed == "decomposable":
+        block = np.arange(states) < states // 2
+        table = table * np.where(block[:, None] == block, 1.0, 0.02)[:, None, :]
+        table /= table.sum(axis=2, keepdims=True)
+    return table, rng.uniform(-1.0, 2.0) + rng.uniform(0.5, 4.0) * rng.random((states, actions))
+
+
+def random_features(rng, tables, count, gamma=None, alpha=None):
+    """Φ with a column for each feature: occupancies of random policies first, then sparse random distributions."""
+    transitions, losses = tables
+    policies = rng.dirichlet(np.full(losses.shape[1], 0.5), size=(2, len(losses)))
+    own = occupancy_and_values(transitions, losses, policies, gamma, alpha)[0].reshape(2, -1).T
+    others = rng.random((losses.size, count - 2)) ** 2 * (rng.random((losses.size, count - 2)) < 0.4)
+    others[rng.integers(losses.size, size=count - 2), np.arange(count - 2)] += 0.5
+    phi = np.hstack([own, others])
+    return phi / phi.sum(axis=0)

@@ -32,9 +32,11 @@ from dualplan.errors import InputError, MissingError, ModelError
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.intervals import finite
+from dualplan.kinds import is_number
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.solvers.contract import Solution
+from dualplan.solvers.mixture import NOISE
 from dualplan.surrogate import DualALP
 from dualplan.theorems import ASSUMED, MEASURED, PROVED
 from dualplan.types import Json
@@ -114,7 +116,7 @@ def certify(
     criterion, for the span to be computed over all states, which by default is done where they are few. `violations`
     and `budget` are for the constraints (`measure_violations`).
     """
-    if span is not None and not 0 <= span < math.inf:
+    if span is not None and (not is_number(span) or span < 0):
         raise InputError(f"span must be a finite number of at least 0, got {span!r}.")
     draws = solution.seed if seed is None else seed
     found = violations or measure_violations(problem, solution.theta, confidence=confidence, budget=budget, seed=draws)
@@ -122,10 +124,10 @@ def certify(
     entries.append(_loss_entry(losses))
     entries += _violation_entries(found)
     exact, trouble = _measured(problem, solution.policy(fallback), measure)
-    spans = _spans(problem, losses, span, exact)
+    spans = [] if isinstance(trouble, ModelError) else _spans(problem, losses, span, exact)
     entries += [*spans, *_distances(problem, found, exact)]
-    entries.append(_cost(problem, solution, found, losses, spans, exact, trouble))
-    return Certificate(tuple(entries), found, 1.0 if found.exact else confidence)
+    entries.append(_cost(problem, solution, found, losses, spans, exact, str(trouble)))
+    return Certificate(tuple(entries), found, found.total.confidence)
 
 
 # -- the parts --------------------------------------------------------------------------------------------------------
@@ -167,7 +169,9 @@ def _violation_entries(found: Violations) -> Iterable[Entry]:
         yield Entry(name, interval.value, interval.lower, interval.upper, PROVED, note)
 
 
-def _measured(problem: DualALP, policy: Policy, measure: bool | None) -> tuple[ExactEvaluation | None, str]:
+def _measured(
+    problem: DualALP, policy: Policy, measure: bool | None
+) -> tuple[ExactEvaluation | None, str | ModelError]:
     """The policy's chain over all states, if it is asked for, or by default cheap; or why not."""
     count = problem.model.box.count
     if isinstance(problem.criterion, Discounted):
@@ -176,8 +180,8 @@ def _measured(problem: DualALP, policy: Policy, measure: bool | None) -> tuple[E
         return None, "the span of the policy's bias is not known; give span, or simulate the policy"
     try:
         return evaluate_exact(problem.model, policy, problem.criterion, everywhere=True), ""
-    except ModelError:
-        return None, "the policy has several recurrent classes, so no bias over all states"
+    except ModelError as error:  # several recurrent classes: no one cost, so none that a span could bound
+        return None, error
 
 
 def _spans(
@@ -260,6 +264,9 @@ def _cost(
         words, source, errors = "ℓᵀu + fᵀg", APART, problem.slope_errors
     mass = abs(float(theta.sum()) - problem.mass) * max(abs(low), abs(high))
     rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
+    # the policy takes what is this small in u for rounding, and for 0
+    size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
+    rounding += on_negative * NOISE * size
     residual = (1 + 2 * found.negative.upper) * (exact.upper - exact.lower) if exact is not None else 0.0
     base_error = 0.0 if problem.base is None else problem.total * float(problem.base.errors[0])
     estimated = ERRORS * (float(errors @ np.abs(theta)) + base_error)

@@ -42,11 +42,12 @@ CHECKED = 20_000  # rows drawn to estimate constants, and to see that sampling o
 
 @dataclass(frozen=True)
 class Constants:
-    """Bounds on ‖row‖/q for pairs and for states, and how they are known."""
+    """Bounds on ‖row‖/q for pairs and for states, how they are known, and one on α/q4."""
 
     negative: float
     flow: float
     known: str
+    start: float
 
 
 class Mixture:
@@ -65,17 +66,19 @@ class Mixture:
     def constants(self) -> Constants:
         """Proved where the features are the problem's own."""
         discounted, m = self.rows.alpha.size > 0, self.high - self.low
+        start = 2.0 if discounted else 0.0
         if self.low < self.own:
-            return Constants(float(m), 2.0 * (1 + self.rows.gamma) * m if discounted else 2.0 * m, PROVED)
+            return Constants(float(m), 2.0 * (1 + self.rows.gamma) * m if discounted else 2.0 * m, PROVED, start)
         if self._small:
             q1, q2, every = self._densities
             pairs, flows = every.pairs[:, : self.own], every.flows[:, : self.own]
-            return Constants(_largest_ratio(_norms(pairs), q1), _largest_ratio(_norms(flows), q2), COMPUTED)
+            return Constants(_largest_ratio(_norms(pairs), q1), _largest_ratio(_norms(flows), q2), COMPUTED, start)
         drawn = self.draw(CHECKED, seed=0, first=0, threads=None)
         return Constants(
             _largest_ratio(_norms(drawn.pairs[:, : self.own]), drawn.pair_densities),
             _largest_ratio(_norms(drawn.flows[:, : self.own]), drawn.flow_densities),
             ESTIMATED,
+            start,
         )
 
     @property
@@ -119,7 +122,8 @@ class Table:
     @cached_property
     def constants(self) -> Constants:
         """The largest ratios."""
-        return Constants(_largest_ratio(self._norms[0], self.q[0]), _largest_ratio(self._norms[1], self.q[1]), COMPUTED)
+        negative, flow = (_largest_ratio(norms, q) for norms, q in zip(self._norms, self.q, strict=True))
+        return Constants(negative, flow, COMPUTED, _largest_ratio(self.every.masses, self.q[1]))
 
     def draw(self, count: int, *, seed: int, first: int, threads: int | None) -> Drawn:  # noqa: ARG002 - as Mixture's
         """Rows of both kinds."""

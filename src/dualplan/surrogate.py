@@ -306,7 +306,7 @@ class DualALP:
     def value(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Value:
         """c(θ) and its parts, over all constraints or estimated from a sample."""
         on_negative, on_flow = penalties(penalty)
-        c, theta = constraints, self._weights_of(theta)
+        c, theta = constraints, self.checked(theta)
         negative = np.maximum(-(c.pairs @ theta + c.base), 0.0) * c.pair_weights
         flow = np.abs(c.flows @ theta - c.masses) * c.flow_weights
         priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices
@@ -324,7 +324,8 @@ class DualALP:
             tuple(excess.tolist()),
         )  # fmt: skip
 
-    def _weights_of(self, theta: Floats) -> Floats:
+    def checked(self, theta: Floats) -> Floats:
+        """θ, if it has a finite weight for each feature."""
         weights = np.asarray(theta, np.float64)
         if weights.shape != (len(self.features),) or not np.isfinite(weights).all():
             raise InputError(f"θ has a finite weight for each of {len(self.features)} features.")
@@ -333,7 +334,7 @@ class DualALP:
     def subgradient(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Floats:
         """A subgradient of c at θ, or an unbiased estimate of one (0 where a term has a kink)."""
         on_negative, on_flow = penalties(penalty)
-        c, theta = constraints, self._weights_of(theta)
+        c, theta = constraints, self.checked(theta)
         below = (c.pairs @ theta + c.base < 0) * c.pair_weights * c.pair_prices
         signs = np.sign(c.flows @ theta - c.masses) * c.flow_weights * c.flow_prices
         over = (self.limit_rows @ theta + self.limit_base > 0) * self.limit_penalty

@@ -21,19 +21,21 @@ contraction C·e^(−k/τ), which gives σ <= C·L/(1 − e^(−1/τ)).
                                                                      false for fast mixing and infinite at V1 = 0)
     ‖ν_π − u‖₁ <= (2V3 + V4)/(1 − γ)                                (printed: (3V3 + V4)/(1 − γ)).
 
-The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊ − u‖ = V3.
+The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊ − u‖ = V3. Neither
+is ever more than 2M + 2V_neg, the sum of the two norms.
 
 **Excess loss.** Let V = V_neg + V_flow, κ >= L + γσ for the policies in question, D the largest difference of ℓᵀu
 over Θ, and c(θ̂) <= min c + b. If H >= κ, the surrogate is an upper bound of the cost of its own policy, so for every θ
 
     cost(θ̂) <= c(θ̂) <= c(θ) + b <= cost(θ) + (κ + H)·V(θ) + b;                                       (exact penalty)
 
-for any H, V(θ̂) <= V(θ) + (D + b)/H gives the form of the paper's theorems,
+for H <= κ, cost(θ̂) <= c(θ̂) + (κ − H)·V(θ̂), and V(θ̂) <= V(θ) + (D + b)/H gives the form of the paper's theorems,
 
-    cost(θ̂) <= cost(θ) + (2κ + H)·V(θ) + κ·D/H + (1 + κ/H)·b.
+    cost(θ̂) <= cost(θ) + 2κ·V(θ) + (κ/H − 1)·D + κ/H·b.
 
-The paper prints 6/(1−γ) for 2κ and 2√d·C·S for D, and bounds |ℓᵀu| by 1 + S in the average case, which is false for
-weights of both signs. Here D = 2ρ·‖slope − its mean‖, ρ² = S² − M²/d, exactly. So β, the coefficient of 1/H, is κ·D.
+The paper has (2κ + H)·V(θ) + κ·D/H + (1 + κ/H)·b, with 6/(1−γ) for 2κ and 2√d·C·S for D, and bounds |ℓᵀu| by 1 + S in
+the average case, which is false for weights of both signs. Here D = 2ρ·‖slope − its mean‖, ρ² = S² − M²/d, exactly. So
+β, the coefficient of 1/H, is κ·D.
 
 **The meta-algorithm** minimises F(H) = min_θ ℓᵀu + (H + κ)V + β/H within ε (`meta.py`). As the weight of V is at least
 κ, cost(θ̂) <= F, and F(√(β/V(θ))) <= cost(θ) + 2κV(θ) + 2√(βV(θ)): the paper's conclusion holds, with constants,
@@ -44,7 +46,7 @@ weights of both signs. Here D = 2ρ·‖slope − its mean‖, ρ² = S² − M�
 average case κ must be assumed or measured. β may be any positive number here; the smaller, the better the bound.
 
 **Distance to the optimum.** If ‖u_θ − ν*‖₁ = e then V3(θ) <= ½e, V4(θ) <= (1+γ)e and ℓᵀu_θ <= αᵀJ* + ½L·e. So, for
-H >= κ,  αᵀJ_θ̂ − αᵀJ* <= (½L + (3/2 + γ)H)·e + b.
+H >= κ,  αᵀJ_θ̂ − αᵀJ* <= (½L + (3/2 + γ)H)·e + b, and for H <= κ at most (½L + (3/2 + γ)κ)·e + (κ/H − 1)·D + κ/H·b.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class Statement:
 
 def distance_average(negative: float, flow: float, tau: float, constant: float = 1.0) -> float:
     """‖μ_π − u‖₁ at most, for a chain that contracts by constant·e^(−k/τ) in k steps."""
-    return constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative) + 2 * negative
+    return min(constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative), 2.0) + 2 * negative
 
 
 def printed_distance_average(negative: float, flow: float, tau: float) -> float:
@@ -100,7 +102,7 @@ def printed_distance_average(negative: float, flow: float, tau: float) -> float:
 
 def distance_discounted(negative: float, flow: float, gamma: float) -> float:
     """‖ν_π − u‖₁ at most."""
-    return (2 * negative + flow) / (1 - gamma)
+    return min((2 * negative + flow) / (1 - gamma), 2 / (1 - gamma) + 2 * negative)
 
 
 def printed_distance_discounted(negative: float, flow: float, gamma: float) -> float:
@@ -162,13 +164,8 @@ def main_theorem(
     """
     kappa = _kappa(problem, loss_range, span)
     largest = spread(problem)
-    exact = {"cost of θ": cost, "violations": (kappa + penalty) * violation, "b": error}
-    rest = kappa / penalty * error
-    general = {
-        "cost of θ": cost, "violations": (2 * kappa + penalty) * violation, "1/H": kappa * largest / penalty,
-        "b": error + rest,
-    }  # fmt: skip
-    terms = exact if penalty >= kappa and sum(exact.values()) <= sum(general.values()) else general
+    terms = {"cost of θ": cost, "violations": (kappa + max(penalty, kappa)) * violation}
+    terms |= _short_of(kappa, penalty, largest, error)
     constants = {
         "H": penalty, "kappa": kappa, "beta": kappa * largest, "D": largest, "L": loss_range, "S": problem.radius,
         "d": float(len(problem.features)), "V": violation, "b": error,
@@ -206,14 +203,19 @@ def error_bound(
         raise InputError("the corollary is about the discounted criterion.")
     kappa, gamma = _kappa(problem, loss_range, None), problem.gamma
     terms = {
-        "optimum": optimum, "objective": loss_range * distance / 2, "violations": penalty * (1.5 + gamma) * distance,
-        "b": error,
+        "optimum": optimum, "objective": loss_range * distance / 2,
+        "violations": max(penalty, kappa) * (1.5 + gamma) * distance,
     }  # fmt: skip
-    if penalty < kappa:
-        terms["violations"] += kappa * (1.5 + gamma) * distance
-        terms["1/H"], terms["b"] = kappa * spread(problem) / penalty, (1 + kappa / penalty) * error
+    terms |= _short_of(kappa, penalty, spread(problem), error)
     constants = {"H": penalty, "kappa": kappa, "L": loss_range, "distance": distance, "b": error}
     return Statement("cor:discounted_error_bound", terms, constants, PROVED)
+
+
+def _short_of(kappa: float, penalty: float, largest: float, error: float) -> dict[str, float]:
+    """The terms of D and b: b alone once H reaches κ."""
+    if penalty >= kappa:
+        return {"b": error}
+    return {"1/H": (kappa / penalty - 1) * largest, "b": kappa / penalty * error}
 
 
 def _kappa(problem: DualALP, loss_range: float, span: float | None) -> float:
@@ -245,15 +247,18 @@ def _name(problem: DualALP, which: str) -> str:
 class Requirements:
     """Work for a wanted ε by theory: T steps and n draws at one of K penalties, and in all."""
 
-    penalty: float
+    penalty: tuple[float, float]
     steps: float
     draws: float
     points: float
 
     def to_json(self) -> Json:
         """As plain values; infinite ones become None."""
-        values = {"penalty": self.penalty, "T": self.steps, "n": self.draws, "K": self.points}
-        return {name: value if math.isfinite(value) else None for name, value in values.items()}
+        negative, flow = self.penalty
+        values = {"T": self.steps, "n": self.draws, "K": self.points}
+        return {"penalty": negative if negative == flow else [negative, flow]} | {
+            name: value if math.isfinite(value) else None for name, value in values.items()
+        }
 
 
 def requirements(
@@ -261,11 +266,12 @@ def requirements(
 ) -> Requirements:
     """T for c within ε/4 and n for H·V̂ within ε/4 at one of K penalties, all of them together with probability 1 − δ.
 
-    n is before θ is known: a term of V̂ is at most S·(C1 + C2), with a base measure √(S² + M²)·(C1 + C2), and at most 2
-    more for the start.
+    n is before θ is known: a term of V̂ is at most S·(C1 + C2), with a base measure √(S² + M²)·(C1 + C2), and the
+    largest α/q4 more, which is at most 2 where features are drawn from.
     """
-    constants, (_, weight) = problem.constants, penalties(penalty)
+    constants, (on_negative, on_flow) = problem.constants, penalties(penalty)
     size = math.hypot(problem.radius, problem.total if problem.base is not None else 0.0)
-    span = size * (constants.negative + constants.flow) + (2.0 if problem.alpha.size else 0.0)
+    span = on_negative * size * constants.negative + on_flow * (size * constants.flow + constants.start)
     steps = theory(problem, penalty, epsilon=epsilon / 4, delta=delta / (2 * points)).steps
-    return Requirements(weight, steps, hoeffding_size(span, epsilon / 4 / weight, delta / (2 * points)), points)
+    draws = hoeffding_size(span, epsilon / 4, delta / (2 * points))
+    return Requirements((on_negative, on_flow), steps, draws, points)

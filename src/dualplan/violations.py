@@ -18,7 +18,8 @@ of a solution, not any of Θ.) With R = R_neg + R_flow, n pairs of draws and the
 
 so that Hoeffding needs n = ½(R/r)²·ln(2/δ) for an error r. The second rule looks at the interval when n has doubled,
 with δ/2·1/((k+1)(k+2)) at look k, and stops when it is as short as was asked; at the latest when n is Hoeffding's for
-the other δ/2. Whatever it sees, the interval that it returns covers with probability 1 − δ.
+the other δ/2, or when the budget ends, with all that is left of δ. Whatever it sees, the interval that it returns
+covers with probability 1 − δ.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 from dualplan.errors import InputError, unknown
 from dualplan.features.mixtures import mixtures
 from dualplan.intervals import Interval
+from dualplan.kinds import is_number, is_positive, is_whole
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
 from dualplan.types import Floats, Json
@@ -120,12 +122,13 @@ def measure_violations(
 
 def hoeffding_size(span: float, within: float, failure: float) -> float:
     """How many terms of range `span` have a mean within so much of V, but for a probability of `failure`."""
-    return 0.5 * (span / within) ** 2 * math.log(2 / failure)
+    ratio = span / within
+    return 0.5 * ratio * ratio * math.log(2 / failure)
 
 
 def collected(problem: DualALP, theta: Floats) -> tuple[DualALP, Floats]:
     """The same u over at most two features: those of positive and those of negative weight, put together."""
-    theta = np.asarray(theta, np.float64)
+    theta = problem.checked(theta)
     parts = [part for part in (np.maximum(theta, 0.0), np.maximum(-theta, 0.0)) if part.any()]
     signs = [1.0 if (part @ theta) > 0 else -1.0 for part in parts]
     masses = [float(part.sum()) for part in parts]
@@ -141,18 +144,18 @@ def collected(problem: DualALP, theta: Floats) -> tuple[DualALP, Floats]:
 def _check(rule: str | None, within: float | None, confidence: float, budget: int) -> None:
     if rule is not None and rule not in RULES:
         raise unknown("rule", str(rule), RULES)
-    if within is not None and not 0 < within < math.inf:
+    if within is not None and not is_positive(within):
         raise InputError(f"within must be a positive number, got {within!r}.")
-    if not 0 < confidence < 1:
+    if not is_number(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 2:
+    if not is_whole(budget) or budget < 2:
         raise InputError(f"the budget must be an integer of at least 2, got {budget!r}.")
 
 
 def _listed(problem: DualALP, theta: Floats) -> Violations:
     parts = problem.value(theta, 1.0, problem.enumerate())
     # rows are sums of products that may cancel, so what rounding leaves is by the size of what was added up
-    size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
+    size = float(np.abs(problem.checked(theta)).sum()) + (problem.total if problem.base is not None else 0.0)
     off_pairs, off_flows = ROUNDING * size, ROUNDING * ((1 + problem.gamma) * size + 1)
     found = (parts.negative, off_pairs), (parts.flow, off_flows), (parts.negative + parts.flow, off_pairs + off_flows)
     negative, flow, total = (Interval(v, max(v - off, 0.0), v + off, 1.0) for v, off in found)
@@ -162,24 +165,25 @@ def _listed(problem: DualALP, theta: Floats) -> Violations:
 def _ranges(few: DualALP, weights: Floats) -> tuple[float, float]:
     """R_neg and R_flow."""
     w = weights if few.base is None else np.append(weights, few.total)
-    negative, flow = w.size * max(0.0, -float(w.min())), 2 * (1 + few.gamma) * w.size * float(np.abs(w).max())
-    return negative, max(2.0, flow) if few.alpha.size else flow
+    negative, flow = w.size * max(0.0, -float(w.min())), 2 * w.size * float(np.abs(w).max())
+    return negative, max(2.0, (1 + few.gamma) * flow) if few.alpha.size else flow
 
 
 def _looks(rule: str, span: float, within: float | None, failure: float, budget: int) -> list[tuple[int, float, bool]]:
     """When to look: the number of draws, the probability that the look may fail with, and whether by the variance."""
     if within is None:
         return [(budget, failure, rule == BERNSTEIN)]
-    if rule == HOEFFDING:
-        return [(max(2, math.ceil(min(hoeffding_size(span, within, failure), budget))), failure, False)]
+    fixed = hoeffding_size(span, within, failure)
+    if rule == HOEFFDING or fixed <= min(FIRST, budget):  # fewer than a first look takes
+        return [(max(2, math.ceil(min(fixed, budget))), failure, False)]
     last = max(2, math.ceil(min(hoeffding_size(span, within, failure / 2), budget)))
     looks, k = list[tuple[int, float, bool]](), 0
     while FIRST * 2**k < last:
         looks.append((FIRST * 2**k, failure / 2 / ((k + 1) * (k + 2)), True))
         k += 1
-    # where the budget ends it all, a look by the variance is worth more than Hoeffding's
+    # where the budget ends it all, a look by the variance is worth more than Hoeffding's, and has its δ/2 too
     spent = last >= budget
-    return [*looks, (last, failure / 2 / ((k + 1) * (k + 2)) if spent else failure / 2, spent)]
+    return [*looks, (last, failure / 2 * (1 + 1 / (k + 1)) if spent else failure / 2, spent)]
 
 
 def _terms(few: DualALP, weights: Floats, first: int, last: int, seed: int, threads: int | None) -> Floats:

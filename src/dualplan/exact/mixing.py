@@ -4,7 +4,10 @@ With δ(Q) = ½·max_{x,y} ‖Q(x,·) − Q(y,·)‖₁, two distributions come 
 steps. The paper assumes δ(P) = e^(−1/τ) < 1; in queueing networks δ(P) = 1, since two far states have no next state in
 common. What holds for every chain that forgets at all is a contraction in t steps, and from it for *all* k
 
-    ‖(p − q)Pᵏ‖₁  <=  C·e^(−k/τ)·‖p − q‖₁     with     τ = −t/ln δ,  C = 1/δ,  δ >= δ(Pᵗ).
+    ‖(p − q)Pᵏ‖₁  <=  C·e^(−k/τ)·‖p − q‖₁     with     τ = −t/ln δ,  C = δ^(1/t − 1),  δ >= δ(Pᵗ),
+
+since k has ⌊k/t⌋ >= (k − t + 1)/t whole blocks; a single step has C = 1. A δ below e⁻² counts as e⁻² if t > 1: what it
+would gain in τ it would lose in C.
 
 Here t is the first power of 2 at which δ(Pᵗ) <= 2·max_x ½‖Pᵗ(x,·) − μ‖₁ <= e⁻¹. This takes the powers as full matrices.
 On larger chains only the relaxation time −1/ln|λ₂| is computed, with λ₂ the second largest eigenvalue: the rate in the
@@ -55,8 +58,9 @@ def mixing(chain: Any, stationary: Floats) -> Mixing:
     for _ in range(MOST_DOUBLINGS):
         contraction = one_step if steps == 1 else min(1.0, float(np.abs(power - stationary).sum(axis=1).max()))
         if contraction <= math.exp(-1):
-            contraction = max(contraction, 1e-16)  # forgotten altogether: any number will do
-            return Mixing(-steps / math.log(contraction), 1 / contraction, steps, one_step, relaxation)
+            contraction = max(contraction, 1e-16 if steps == 1 else math.exp(-2))
+            constant = contraction ** (1 / steps - 1)
+            return Mixing(-steps / math.log(contraction), constant, steps, one_step, relaxation)
         power, steps = power @ power, 2 * steps
     return Mixing(math.inf, math.inf, steps, one_step, relaxation)
 
