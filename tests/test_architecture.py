@@ -37,14 +37,16 @@ ALLOWED = {
     "certificates": {
         "criteria", "exact", "intervals", "models", "policies", "solvers", "surrogate", "theorems", "violations",
     },
+    "grids": set(),
+    "guarantees": {"certificates", "criteria", "grids", "solvers", "surrogate", "theorems", "violations"},
     "outcomes": {"evaluation", "exact", "intervals", "limits", "models", "policies", "results", "solvers"},
     "meta": {
-        "certificates", "criteria", "exact", "intervals", "outcomes", "parallel", "policies", "solvers", "surrogate",
-        "theorems", "violations",
+        "certificates", "criteria", "exact", "grids", "intervals", "outcomes", "parallel", "policies", "solvers",
+        "surrogate", "theorems", "violations",
     },
     "plans": {
-        "certificates", "criteria", "exact", "features", "intervals", "limits", "lower_bounds", "meta", "models",
-        "outcomes", "policies", "runs", "solvers", "surrogate", "violations",
+        "certificates", "criteria", "exact", "features", "guarantees", "intervals", "limits", "lower_bounds", "meta",
+        "models", "outcomes", "policies", "runs", "solvers", "surrogate", "theorems", "violations",
     },
     "figures": {"runs"},
     "results": {"intervals"},

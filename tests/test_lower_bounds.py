@@ -249,7 +249,10 @@ def test_draws_depend_on_the_seed_alone(monkeypatch):
     def h(x):
         return np.sin(x @ np.array([1.0, 2.0, 3.0, 4.0])) * 5
 
-    values = [dp.lower_bound(model, h, samples=30, seed=s, threads=t).value for s, t in ((0, 1), (0, 2), (1, 1))]
+    values = [
+        dp.lower_bound(model, h, samples=30, policy=model.policy("longer"), seed=s, threads=t).value
+        for s, t in ((0, 1), (0, 2), (1, 1))
+    ]
     assert values[0] == values[1] != values[2]
 
 

@@ -12,7 +12,8 @@ from bank import mixed_features
 from dualplan import meta, theorems
 from dualplan.errors import InputError
 from dualplan.figures import draw_curve
-from dualplan.meta import geometric_grid, grid_size, make_scheme, paper_grid, solve_along, solve_meta
+from dualplan.grids import geometric_grid, grid_size, paper_grid
+from dualplan.meta import make_scheme, solve_along, solve_meta
 from dualplan.outcomes import Judge, choose, judged
 from dualplan.policies.tables import TablePolicy, random_policy
 from dualplan.solvers.linear_program import minimum, solve_listed

@@ -388,7 +388,10 @@ def test_a_plan_by_theory(tmp_path, run):
         status, _, err = run(*given, *words)
         assert status == 2
         assert sentence in err
-    assert "belong to a grid" in run("solve", "four-queue", "--set", "buffers=2", "--beta", 3)[2]
+    alone = ["solve", "four-queue", "--set", "buffers=2"]
+    assert "beta belongs to theory" in run(*alone, "--beta", 3)[2]
+    assert "without potential" in run(*alone, "--epsilon", 3)[2]
+    assert "give grid" in run(*alone, "--choice", "rule")[2]
 
 
 def test_only_saved_runs_are_shown(tmp_path, run):

@@ -45,6 +45,7 @@ from dualplan.violations import Violations, measure_violations
 FEW = 20_000  # states up to which the span of a policy's bias is measured unless told otherwise
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
+MEASURED_SPAN = "span, measured"
 APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
 
@@ -130,6 +131,11 @@ def certify(
     return Certificate(tuple(entries), found, found.total.confidence)
 
 
+def measurable(model: Model) -> bool:
+    """Whether the span of a policy's bias is measured unless told otherwise."""
+    return model.box.count is not None and model.box.count <= FEW
+
+
 # -- the parts --------------------------------------------------------------------------------------------------------
 
 
@@ -173,10 +179,9 @@ def _measured(
     problem: DualALP, policy: Policy, measure: bool | None
 ) -> tuple[ExactEvaluation | None, str | ModelError]:
     """The policy's chain over all states, if it is asked for, or by default cheap; or why not."""
-    count = problem.model.box.count
     if isinstance(problem.criterion, Discounted):
         return None, ""
-    if not (measure if measure is not None else count is not None and count <= FEW):
+    if not (measurable(problem.model) if measure is None else measure):
         return None, "the span of the policy's bias is not known; give span, or simulate the policy"
     try:
         return evaluate_exact(problem.model, policy, problem.criterion, everywhere=True), ""
@@ -192,7 +197,7 @@ def _spans(
     if isinstance(problem.criterion, Discounted) and math.isfinite(whole):
         found.append(_span("span", whole / (1 - problem.gamma), PROVED, "the range of the losses over 1 − γ"))
     if exact is not None:
-        found.append(_span("span, measured", exact.span, MEASURED, "of the policy's bias h, over all states"))
+        found.append(_span(MEASURED_SPAN, exact.span, MEASURED, "of the policy's bias h, over all states"))
         if problem.potential is not None:
             apart = exact.values - problem.potential(problem.model.box.states(exact.reached))
             found.append(_span(APART, float(np.ptp(apart)), MEASURED, "of h minus the potential, over all states"))

@@ -28,9 +28,10 @@ from dualplan.exact import evaluate_exact, solve_exact, solve_lp
 from dualplan.exact.iteration import METHODS as ITERATIONS
 from dualplan.exact.programs import FORMS
 from dualplan.figures import draw_curve, require_drawable
+from dualplan.grids import GRIDS
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
-from dualplan.meta import CHOICES, GRIDS
+from dualplan.meta import CHOICES
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model
 from dualplan.models.load import load, load_object
@@ -221,8 +222,8 @@ def solve(
     span: Annotated[float | None, typer.Option(help="of the policy's bias at most, for the certificate")] = None,
     sweeps: Annotated[int | None, typer.Option(min=0, help="of value iteration, for the lower bound")] = None,
     grid: Annotated[str | None, typer.Option(help=f"of H by theory: {' or '.join(GRIDS)}")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="error in F that matters (with --grid)")] = None,
-    beta: Annotated[float | None, typer.Option(help="coefficient of 1/H in F (with --grid)")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="error that matters: prints the theorems as numbers")] = None,
+    beta: Annotated[float | None, typer.Option(help="coefficient of 1/H in F (with --epsilon)")] = None,
     choice: Annotated[str | None, typer.Option(help=f"of H: by {' or '.join(CHOICES)} (with --grid)")] = None,
     jobs: Annotated[int | None, typer.Option(help="processes that share the penalties; -1: one a core")] = None,
     figure: Annotated[str | None, typer.Option(help="file for the curve of costs and violations against H")] = None,
@@ -401,6 +402,8 @@ def _print_planned(result: dict[str, Any]) -> None:
     if any(not limit["kept"] for limit in result["limits"]):
         out.print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
     out.print(_certificate(result["certificate"]))
+    if result["theory"] is not None:
+        _print_theory(result["theory"])
     gap = "unknown" if result["gap"] is None else f"at most {result['gap']:.2%} of the cost"
     out.print(f"no policy costs less than {_number(result['lower_bound'], 6)} ({result['lower_bound_kind']}); "
               f"the gap is {gap}.", highlight=False)  # fmt: skip
@@ -432,6 +435,21 @@ def _certificate(certificate: dict[str, Any]) -> Table:
         between = "" if ends[0] == ends[1] else " – ".join(_number(end) for end in ends)
         table.add_row(name, _number(entry["value"]), between, entry["label"], entry["note"])
     return table
+
+
+def _print_theory(theory: dict[str, Any]) -> None:
+    """The theorems as numbers, and the work they ask for."""
+    title = f"by theory, for ε = {theory['epsilon']:g} and δ = {theory['delta']:g}"
+    table = Table("theorem", "at most", "known", "terms", "constants", title=title)
+    for name, statement in theory["statements"].items():
+        parts = [", ".join(f"{key} {_number(value, 4)}" for key, value in statement[part].items())
+                 for part in ("terms", "constants")]  # fmt: skip
+        table.add_row(name, _number(statement["bound"]), statement["label"], *parts)
+    work = Table("at", "largest H", "T: steps", "n: draws", "K: points")
+    for name, asked in theory["requirements"].items():
+        work.add_row(name, *(_number(asked[key], 3) for key in ("penalty", "T", "n", "K")))
+    _out().print(table)
+    _out().print(work)
 
 
 def _draw(result: dict[str, Any], figure: str) -> None:

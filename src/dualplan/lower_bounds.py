@@ -151,11 +151,11 @@ def lower_bound(
         chosen = _policies(model) if policy is None else [policy]
         require_policy_of(model, chosen[0])
         missed = min(1.0, -math.log1p(-confidence) / samples)
-        shares = -(-samples // len(chosen))
-        states = [_drawn(shaped, p, shares, seed, threads) for p in chosen]
+        shares = [samples // len(chosen) + (k < samples % len(chosen)) for k in range(len(chosen))]
+        states = [_drawn(shaped, p, n, seed, threads) for p, n in zip(chosen, shares, strict=True)]
         found = replace(
             _statistical(shaped, chosen, np.unique(np.concatenate(states), axis=0)),
-            samples=shares * len(chosen), confidence=confidence, missed=missed,
+            samples=samples, confidence=confidence, missed=missed,
         )  # fmt: skip
     return replace(found, seconds=time.monotonic() - started)
 

@@ -8,12 +8,7 @@ and c is non-decreasing and concave. β is the coefficient of 1/H in the bound o
 and H₀ = κ wherever κ is known: always in the discounted criterion; in the average one if a span is given, otherwise 0,
 as in the paper. All penalties are in units of loss times mixing time (or 1/(1−γ)).
 
-*Grids* begin at √(β/V_max), where the two terms of H·V_max + β/H are equal, and end at 2β/ε or later, where the second
-is at most ε/2.
-
-    paper's      H_{k+1} = H_k + ε'/(V_max + β/H_k²): F varies by at most ε' between neighbours. Its steps are at most
-                 ε'/V_max, so it has about 2β·V_max/(ε·ε') points, not logarithmically many.
-    geometric    H_{k+1} = ρ·H_k: for H_k <= H <= ρ·H_k, c(H_k) <= c(H), so F(H_k) <= F(H) + (ρ − 1)·β/H.
+The grid is the paper's or a geometric one (`grids.py`). Between neighbours of the paper's F varies by at most ε'.
 
 *The rule* takes the k with the least F̂_k = ℓᵀu_k + (H_k + H₀)·V̂_k + β/H_k. If each solution is within ε/4 of c(H_k),
 each (H_k + H₀)·V̂_k within ε/4 of the truth and ε' = ε/4, all of it with probability 1 − δ, then the chosen θ has
@@ -48,6 +43,7 @@ from dualplan.certificates import ERRORS, loss_range
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError, unknown
 from dualplan.exact.policy import evaluate_exact
+from dualplan.grids import GRIDS, geometric_grid, paper_grid
 from dualplan.intervals import Interval
 from dualplan.outcomes import Judge, Outcome, choose, judged
 from dualplan.parallel import in_order
@@ -62,62 +58,12 @@ from dualplan.theorems import ASSUMED, MEASURED, PROVED
 from dualplan.types import Floats, Json
 from dualplan.violations import BERNSTEIN, RULES, Violations, measure_violations
 
-GRIDS = ("geometric", "paper")
 POLICIES, RULE = CHOICES = ("policies", "rule")
 THEORY = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
 WARM = ("adaptive", "paper")  # solvers that can start from another solution
 STRAND = 4  # neighbours that are solved one after another
-MOST = 10_000  # points of a grid
 Progress = Callable[[int, int, str], None]
 SPAN_STATES = 2_000_000  # up to which a heuristic's bias is computed for the default β
-
-
-# -- grids ------------------------------------------------------------------------------------------------------------
-
-
-def paper_grid(beta: float, v_max: float, epsilon: float, step: float | None = None) -> list[float]:
-    """The paper's grid, with its start corrected; between neighbours F varies by at most `step`, by default ε."""
-    size = grid_size(beta, v_max, epsilon, step)
-    if size > MOST:
-        raise InputError(
-            f"the paper's grid has about {size:.3g} points for β = {beta:.3g}, V_max = {v_max:.3g} and ε = "
-            f"{epsilon:.3g}, more than {MOST:,}; take grid 'geometric', or a larger epsilon."
-        )
-    return _paper_points(beta, v_max, epsilon, step or epsilon)
-
-
-def grid_size(beta: float, v_max: float, epsilon: float, step: float | None = None) -> float:
-    """How many points the paper's grid has: counted up to 10,000, and beyond by ∫ (V_max + β/H²) dH / step."""
-    first, last, width = _ends(beta, v_max, epsilon), 2 * beta / epsilon, step or epsilon
-    if first >= last:
-        return 1.0
-    about = (v_max * (last - first) + beta / first - beta / last) / width
-    return about if about > MOST else float(len(_paper_points(beta, v_max, epsilon, width)))
-
-
-def geometric_grid(beta: float, v_max: float, epsilon: float, ratio: float = 2.0) -> list[float]:
-    """H_k = ratioᵏ·√(β/V_max), up to the first that is at least 2β/ε."""
-    if not 1 < ratio < math.inf:
-        raise InputError(f"the ratio of the grid must exceed 1, got {ratio!r}.")
-    first, last = _ends(beta, v_max, epsilon), 2 * beta / epsilon
-    count = max(0, math.ceil(math.log(last / first) / math.log(ratio) - 1e-12)) + 1
-    if count > MOST:
-        raise InputError(f"the grid has {count:,} points, more than {MOST:,}; take a larger ratio.")
-    return [first * ratio**k for k in range(count)]
-
-
-def _ends(beta: float, v_max: float, epsilon: float) -> float:
-    for name, value in (("beta", beta), ("V_max", v_max), ("epsilon", epsilon)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise InputError(f"{name} must be a positive number, got {value!r}.")
-    return math.sqrt(beta / v_max)
-
-
-def _paper_points(beta: float, v_max: float, epsilon: float, step: float) -> list[float]:
-    points = [_ends(beta, v_max, epsilon)]
-    while points[-1] < 2 * beta / epsilon:
-        points.append(points[-1] + step / (v_max + beta / points[-1] ** 2))
-    return points
 
 
 # -- along the grid ---------------------------------------------------------------------------------------------------
@@ -410,8 +356,7 @@ def check_choice(choice: str, violations: str) -> None:
 
 def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, str]:
     """β = κ·D, κ = L + γσ, and how it is known: σ is L/(1−γ), the given span, or that of a heuristic's bias."""
-    if problem.potential is not None or problem.weights is not None or problem.limits:
-        raise InputError("β has a default only without potential, weights over states and limits; give beta.")
+    theorems.require_plain(problem)
     losses, known = loss_range(problem.model), PROVED if isinstance(problem.criterion, Discounted) else ASSUMED
     if not math.isfinite(losses):
         raise InputError(f"the losses of {problem.model.name!r} have no known bounds, so β has no default; give beta.")

@@ -36,12 +36,13 @@ import numpy as np
 
 from dualplan import features as families
 from dualplan import kinds
-from dualplan.certificates import Certificate, certify
+from dualplan.certificates import MEASURED_SPAN, Certificate, certify, measurable
 from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError, ModelError, unknown
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
+from dualplan.guarantees import Guarantees, guarantees
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
@@ -68,6 +69,7 @@ from dualplan.solvers.saved import save_policy
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
+from dualplan.theorems import ASSUMED, MEASURED, require_plain
 from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
@@ -149,6 +151,7 @@ class Planned:
     bound: LowerBound
     scheme: Scheme | None
     points: tuple[Point, ...]
+    theory: Guarantees | None
     seconds: float
 
     @property
@@ -173,6 +176,7 @@ class Planned:
             "constants_known": constants.known,
             "radius": self.problem.radius,
             **self.best.to_json(),
+            **({"penalty": self.points[self.choice.chosen].penalty} if self.points else {}),
             "chosen": self.choice.chosen,
             "advantage": None if self.choice.advantage is None else self.choice.advantage.to_json(),
             "lower_bound": finite(self.bound.value),
@@ -180,6 +184,7 @@ class Planned:
             "lower_bound_sweeps": self.bound.sweeps,
             "gap": finite(self.gap),
             "certificate": self.certificate.to_json(),
+            "theory": None if self.theory is None else self.theory.to_json(),
             "seconds": round(self.seconds, 3),
             **({} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}),
             "tried": [tried.to_json() for tried in self.points or self.outcomes],
@@ -202,6 +207,10 @@ def run_plan(
     _check(plan, model, criterion, folder, resume)
     fallback = None if plan.fallback is None else model.policy(plan.fallback)
     problem = _problem(plan, model, criterion)
+    if plan.epsilon is not None:
+        require_plain(problem)
+        if plan.span is None and not isinstance(criterion, Discounted) and not measurable(model):
+            raise InputError("with so many states the span of a bias is not measured, and theory needs it; give span.")
     scheme = _scheme(plan, problem)
     plan = _with_defaults(plan, problem, scheme)
     run, grid = _open(plan, model, folder, resume), plan.penalty
@@ -230,7 +239,7 @@ def run_plan(
     )
     result = Planned(
         plan, problem, outcomes, choice, certificate, _lower_bound(plan, problem), scheme, points,
-        time.monotonic() - started,
+        _theory(plan, problem, choice.best.solution, certificate), time.monotonic() - started,
     )  # fmt: skip
     if run is not None:
         save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
@@ -244,6 +253,21 @@ def _points(plan: Plan, scheme: Scheme | None, outcomes: Sequence[Outcome]) -> t
         return ()
     looks = (scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in enumerate(outcomes))
     return tuple(replace(point, outcome=o) for point, o in zip(looks, outcomes, strict=True))
+
+
+def _theory(plan: Plan, problem: DualALP, solution: Solution, certificate: Certificate) -> Guarantees | None:
+    """What the theorems say at the chosen H, if the plan names an ε; by the measured span unless one is given."""
+    if plan.epsilon is None:
+        return None
+    span, known = plan.span, ASSUMED
+    if span is None and MEASURED_SPAN in certificate:
+        span, known = certificate[MEASURED_SPAN].value, MEASURED
+    if span is None and not isinstance(problem.criterion, Discounted):
+        return None  # several recurrent classes: the certificate says so
+    return guarantees(
+        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta, beta=plan.beta, span=span, known=known,
+        seed=plan.seed,
+    )  # fmt: skip
 
 
 def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
@@ -423,10 +447,10 @@ def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, r
     """Whatever can be seen to be wrong before any long work."""
     check_solver(_solver(plan, model), plan.budget, plan.options)
     check_choice(plan.choice, BERNSTEIN)
-    if plan.grid is None and (plan.choice == RULE or plan.beta is not None or plan.epsilon is not None):
-        raise InputError(
-            "the rule, beta and epsilon belong to a grid made by theory; give grid = 'geometric' or 'paper'."
-        )
+    if plan.grid is None and plan.choice == RULE:
+        raise InputError("the rule chooses from a grid of H made by theory; give grid = 'geometric'.")
+    if plan.beta is not None and plan.epsilon is None:
+        raise InputError("beta belongs to theory, which also needs epsilon, the error that matters to you.")
     if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
         raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
     if plan.grid is not None and plan.epsilon is None:

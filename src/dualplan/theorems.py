@@ -162,7 +162,7 @@ def main_theorem(
     `error` is b, such as `optimisation_error`. In the average case `span` must bound the span of the bias of both
     policies, and `known` says how it is known.
     """
-    kappa = _kappa(problem, loss_range, span)
+    kappa = exact_penalty(problem, loss_range, span)
     largest = spread(problem)
     terms = {"cost of θ": cost, "violations": (kappa + max(penalty, kappa)) * violation}
     terms |= _short_of(kappa, penalty, largest, error)
@@ -170,7 +170,7 @@ def main_theorem(
         "H": penalty, "kappa": kappa, "beta": kappa * largest, "D": largest, "L": loss_range, "S": problem.radius,
         "d": float(len(problem.features)), "V": violation, "b": error,
     }  # fmt: skip
-    return Statement(_name(problem, "main"), terms, constants, _label(problem, known))
+    return Statement(_name(problem, "main"), terms, constants, _label(problem, span, known))
 
 
 def meta_theorem(
@@ -185,14 +185,14 @@ def meta_theorem(
     known: str = PROVED,
 ) -> Statement:
     """`thm:H_opt_average_cost` or `thm:H_opt_discounted_cost`: what the chosen θ̂ costs at most, given some θ."""
-    kappa = _kappa(problem, loss_range, span)
+    kappa = exact_penalty(problem, loss_range, span)
     beta = kappa * spread(problem) if beta is None else beta
     terms = {
         "cost of θ": cost, "violations": 2 * kappa * violation,
         "root": max(2 * math.sqrt(beta * violation), epsilon), "epsilon": epsilon,
     }  # fmt: skip
     constants = {"kappa": kappa, "beta": beta, "V": violation, "L": loss_range, "S": problem.radius, "epsilon": epsilon}
-    return Statement(_name(problem, "H_opt"), terms, constants, _label(problem, known))
+    return Statement(_name(problem, "H_opt"), terms, constants, _label(problem, span, known))
 
 
 def error_bound(
@@ -201,13 +201,16 @@ def error_bound(
     """`cor:discounted_error_bound`: what θ̂ costs at most if some θ has ‖u_θ − ν*‖₁ = distance."""
     if not isinstance(problem.criterion, Discounted):
         raise InputError("the corollary is about the discounted criterion.")
-    kappa, gamma = _kappa(problem, loss_range, None), problem.gamma
+    kappa, gamma = exact_penalty(problem, loss_range), problem.gamma
+    on_violations = max(penalty, kappa) * (1.5 + gamma)
     terms = {
-        "optimum": optimum, "objective": loss_range * distance / 2,
-        "violations": max(penalty, kappa) * (1.5 + gamma) * distance,
+        "optimum": optimum, "objective": loss_range * distance / 2, "violations": on_violations * distance,
     }  # fmt: skip
     terms |= _short_of(kappa, penalty, spread(problem), error)
-    constants = {"H": penalty, "kappa": kappa, "L": loss_range, "distance": distance, "b": error}
+    constants = {
+        "H": penalty, "kappa": kappa, "L": loss_range, "distance": distance, "b": error,
+        "per unit of distance": loss_range / 2 + on_violations,
+    }  # fmt: skip
     return Statement("cor:discounted_error_bound", terms, constants, PROVED)
 
 
@@ -218,10 +221,18 @@ def _short_of(kappa: float, penalty: float, largest: float, error: float) -> dic
     return {"1/H": (kappa / penalty - 1) * largest, "b": kappa / penalty * error}
 
 
-def _kappa(problem: DualALP, loss_range: float, span: float | None) -> float:
-    """L + γσ."""
+def require_plain(problem: DualALP) -> None:
+    """Raise unless the surrogate is the one that the theorems are about."""
     if problem.potential is not None or problem.weights is not None or problem.limits:
-        raise InputError("the theorems are about the surrogate without potential, weights over states and limits.")
+        raise InputError(
+            "the theorems are about the surrogate without potential, weights over states and limits; leave them or "
+            "epsilon out, and name features of your own instead of the standard ones."
+        )
+
+
+def exact_penalty(problem: DualALP, loss_range: float, span: float | None = None) -> float:
+    """κ = L + γσ, with σ = L/(1−γ) in the discounted criterion unless a span is given."""
+    require_plain(problem)
     if isinstance(problem.criterion, Discounted):
         span = loss_range / (1 - problem.gamma) if span is None else span
     if span is None:
@@ -229,8 +240,8 @@ def _kappa(problem: DualALP, loss_range: float, span: float | None) -> float:
     return price(loss_range, span, problem.gamma)[0]
 
 
-def _label(problem: DualALP, known: str) -> str:
-    return PROVED if isinstance(problem.criterion, Discounted) else known
+def _label(problem: DualALP, span: float | None, known: str) -> str:
+    return PROVED if isinstance(problem.criterion, Discounted) and span is None else known
 
 
 def _name(problem: DualALP, which: str) -> str:

@@ -160,7 +160,7 @@ def solve_adaptive(
     chunk = max(batch, min(CHUNK, samples // 4) // batch * batch)
     chunks = samples // chunk
     held = problem.draw(min(HELD, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads)
-    first = _first_point(problem, penalty, held)
+    first = first_point(problem, penalty, held)
     second = problem.starting_point(np.zeros_like(first) if start is None else start)
     origins, known = [first, second], [first] if start is None else [first, second]
     for low, high in ((0, chunks // 2), (chunks // 2, chunks)):
@@ -220,7 +220,7 @@ def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
+def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
     """The base measure alone, or all mass on the feature with the least surrogate, as estimated.
 
     A single feature is nowhere negative.
