@@ -66,6 +66,7 @@ def draw_curve(rows: Sequence[Json], path: str | Path, title: str, lines: Mappin
         panel.legend(fontsize="small")
     panels[0].set_yscale("symlog")
     panels[1].set_yscale("symlog", linthresh=1e-6)
+    panels[1].set_ylim(bottom=0)
     low, high = min(costs), max(costs)
     panels[2].set_ylim(min(low, *(lines or {"": low}).values()) * 0.9, high * 1.1 if high > 0 else None)
     figure.suptitle(title)
