@@ -21,8 +21,8 @@ everything it was made from, and F does not see it.
 
 The grid is cut into strands of neighbours. Along a strand, from the largest H down, a solver that can starts from the
 last solution: what is nearly feasible is a good start for a smaller H, while the minimiser of a smaller H may have run
-away (measured: docs/dual.md). Strands are independent, and go to the workers of joblib. What comes out does not depend
-on how many there are.
+away (measured: docs/certificates.md). Strands are independent, and go to the workers of joblib. What comes out does not
+depend on how many there are.
 """
 
 from __future__ import annotations
