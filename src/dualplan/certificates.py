@@ -3,6 +3,7 @@
     proved     holds for every model that is what it says it is; if it rests on draws, with the stated probability
     measured   rests on something computed or simulated for this very policy (the span of its bias, its mixing)
     assumed    rests on a number that the user gave
+    unknown    what cannot be said, and why
 
 `theorems.py` has the mathematics. The interval of the cost is
 
@@ -48,6 +49,7 @@ ROUNDING = 2.0**-45
 MEASURED_SPAN = "span, measured"
 APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def _cost(
     bounds = {entry.name: entry for entry in spans if entry.name.startswith("span")}
     if not bounds or not math.isfinite(high - low):
         words = f"no interval: {trouble or f'the range of the losses is {reason}'}"
-        return Entry("cost", objective, -math.inf, math.inf, ASSUMED, words)
+        return Entry("cost", math.nan, -math.inf, math.inf, UNKNOWN, words)
     apart = bounds.pop(APART, None)
     best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
     on_negative, on_flow = theorems.price(high - low, best.value, problem.gamma)
