@@ -69,7 +69,7 @@ from dualplan.solvers.saved import save_policy
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
-from dualplan.theorems import ASSUMED, MEASURED, require_plain
+from dualplan.theorems import require_plain
 from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
@@ -256,18 +256,20 @@ def _points(plan: Plan, scheme: Scheme | None, outcomes: Sequence[Outcome]) -> t
 
 
 def _theory(plan: Plan, problem: DualALP, solution: Solution, certificate: Certificate) -> Guarantees | None:
-    """What the theorems say at the chosen H, if the plan names an ε; by the measured span unless one is given."""
+    """What the theorems say at the chosen H, if the plan names an ε.
+
+    By the span that was measured unless one is given: measured of the one policy, assumed of those it is compared with.
+    """
     if plan.epsilon is None:
         return None
-    span, known = plan.span, ASSUMED
+    span = plan.span
     if span is None and MEASURED_SPAN in certificate:
-        span, known = certificate[MEASURED_SPAN].value, MEASURED
+        span = certificate[MEASURED_SPAN].value
     if span is None and not isinstance(problem.criterion, Discounted):
         return None  # several recurrent classes: the certificate says so
     return guarantees(
-        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta, beta=plan.beta, span=span, known=known,
-        seed=plan.seed,
-    )  # fmt: skip
+        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta, beta=plan.beta, span=span, seed=plan.seed
+    )
 
 
 def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
