@@ -39,12 +39,13 @@ from dualplan.solvers.contract import Solution
 from dualplan.solvers.mixture import NOISE
 from dualplan.surrogate import DualALP
 from dualplan.theorems import ASSUMED, MEASURED, PROVED
-from dualplan.types import Json
+from dualplan.types import Floats, Json
 from dualplan.violations import Violations, measure_violations
 
 FEW = 20_000  # states up to which the span of a policy's bias is measured unless told otherwise
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
+LOSS_ROUNDING = 1e-9  # by which a loss may be outside of declared bounds
 MEASURED_SPAN = "span, measured"
 APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
@@ -146,15 +147,32 @@ def loss_range(model: Model) -> float:
 
 
 def _loss_bounds(model: Model) -> tuple[float, float, str]:
-    """The least and the largest loss: those that the model declares, or those of all pairs where states are few."""
+    """The least and the largest loss: those that the model declares, or those of all pairs where states are few.
+
+    What a model declares is looked at, too, where states are few.
+    """
     if model.loss_bounds is not None:
         low, high = model.loss_bounds
+        if measurable(model) and model.has_forward:
+            _require_within(model, Sweeper(model).losses)
         return low, high, "declared by the model"
     try:
         losses = Sweeper(model).losses
     except (InputError, MissingError):
         return -math.inf, math.inf, "not known: the model declares no bounds and has too many states to look at all"
     return float(np.nanmin(losses)), float(np.nanmax(losses)), "the least and the largest of all pairs"
+
+
+def _require_within(model: Model, losses: Floats) -> None:
+    """Raise unless losses lie within what the model declares, but for rounding."""
+    low, high = model.loss_bounds or (-math.inf, math.inf)
+    least, largest = float(np.nanmin(losses)), float(np.nanmax(losses))
+    slack = LOSS_ROUNDING * max(1.0, abs(least), abs(largest))
+    if least < low - slack or largest > high + slack:
+        raise ModelError(
+            f"model {model.name!r} declares losses from {low:g} to {high:g} but has losses from {least:g} to "
+            f"{largest:g}; correct its loss_bounds."
+        )
 
 
 def _loss_entry(losses: tuple[float, float, str]) -> Entry:
@@ -267,7 +285,8 @@ def _cost(
     if apart is not None and apart.value < best.value:
         centre, on_flow = float(problem.slope @ theta) + problem.intercept, apart.value / 2
         words, source, errors = "ℓᵀu + fᵀg", APART, problem.slope_errors
-    mass = abs(float(theta.sum()) - problem.mass) * max(abs(low), abs(high))
+    off = float(theta.sum()) - problem.mass if found.mass is None else found.mass - problem.total
+    mass = abs(off) * max(abs(low), abs(high))
     rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
     # the policy takes what is this small in u for rounding, and for 0
     size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
