@@ -177,7 +177,8 @@ def _require_within(model: Model, losses: Floats) -> None:
 
 def _loss_entry(losses: tuple[float, float, str]) -> Entry:
     low, high, note = losses
-    return Entry("loss range", high - low, high - low, high - low, PROVED, note)
+    label = PROVED if math.isfinite(high - low) else ASSUMED  # nothing is known, as of a cost without an interval
+    return Entry("loss range", high - low, high - low, high - low, label, note)
 
 
 def _violation_entries(found: Violations) -> Iterable[Entry]:
@@ -276,7 +277,7 @@ def _cost(
     objective = float(problem.losses @ theta) + problem.base_loss
     bounds = {entry.name: entry for entry in spans if entry.name.startswith("span")}
     if not bounds or not math.isfinite(high - low):
-        words = f"no interval: {trouble or f'the range of the losses is {reason}'}"
+        words = f"no interval: {trouble if math.isfinite(high - low) else f'the range of the losses is {reason}'}"
         return Entry("cost", objective, -math.inf, math.inf, ASSUMED, words)
     apart = bounds.pop(APART, None)
     best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
