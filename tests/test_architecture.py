@@ -45,8 +45,8 @@ ALLOWED = {
         "surrogate", "theorems", "violations",
     },
     "plans": {
-        "certificates", "criteria", "exact", "features", "guarantees", "intervals", "limits", "lower_bounds", "meta",
-        "models", "outcomes", "policies", "runs", "solvers", "surrogate", "theorems", "violations",
+        "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits", "lower_bounds",
+        "meta", "models", "outcomes", "parallel", "policies", "runs", "solvers", "surrogate", "theorems", "violations",
     },
     "figures": {"runs"},
     "results": {"intervals"},

@@ -21,6 +21,7 @@ from dualplan import features as families
 from dualplan import theorems
 from dualplan.certificates import certify, loss_range
 from dualplan.features import Truncated, products, user_defined
+from dualplan.models.load import load
 from dualplan.policies import TablePolicy
 from dualplan.solvers import Solution, solve_listed
 from dualplan.status import Status
@@ -663,3 +664,37 @@ def test_mistakes(options, words):
 def test_dense_features_are_those_of_the_cases():
     case = Case(1, "lazy", 0.95, based=True)
     assert dense(case.problem.features) == pytest.approx(case.phi, abs=1e-15)
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9, start=[((0,), 0.5), ((1,), 0.5)])])
+def test_features_that_do_not_quite_sum_to_one_are_allowed_for(criterion):
+    """Sums are checked to 1e-9 only; losses are large, and nothing else widens the interval."""
+    model = dp.TabularModel([np.full((2, 2), 0.5)], [[1000.0], [1001.0]])
+    problem = DualALP(model, families.table(model, np.full((2, 1), 0.5 * (1 + 9e-10))), criterion)
+    solution = given(problem, [problem.mass])
+    found, cost = certify(problem, solution).cost, dp.evaluate_exact(model, solution.policy(), criterion)
+    assert found.lower <= cost.lower
+    assert cost.upper <= found.upper
+
+
+def test_declared_loss_bounds_are_looked_at():
+    class Wrong(dp.TabularModel):
+        loss_bounds = (0.0, 1.0)
+
+    model = Wrong([np.full((2, 2), 0.5)], [[0.0], [5.0]])
+    problem = DualALP(model, families.table(model, np.eye(2)))
+    with pytest.raises(dp.errors.ModelError, match="declares losses from 0 to 1 but has losses from 0 to 5"):
+        certify(problem, given(problem, [0.5, 0.5]))
+
+
+def test_without_loss_bounds_a_span_is_not_asked_for():
+    """It would not help."""
+    model = load("criss-cross")
+    problem = DualALP(model, products(model, [[families.Geometric(0.5)] * 3]))
+    theta = np.full(len(problem.features), 1 / len(problem.features))
+    parts = problem.value(theta, 1.0, problem.draw(100))
+    solution = Solution(problem, "given", (1.0, 1.0), theta, parts, Status.SOLVED, 0, 0, 0.0)
+    for span in (None, 100.0):
+        found = certify(problem, solution, span=span, budget=1_000)
+        assert "range of the losses is not known" in found.cost.note
+        assert found["loss range"].label == "assumed"

@@ -7,9 +7,11 @@ import pytest
 
 import dualplan as dp
 from bank import mixed_features
+from dualplan import features as families
 from dualplan import theorems
 from dualplan.errors import InputError
 from dualplan.guarantees import guarantees
+from dualplan.meta import solve_meta
 from dualplan.solvers import solve_listed
 
 
@@ -84,3 +86,23 @@ def test_what_theory_cannot_say(net):
     lone = dp.features.occupancies(net, [net.policy("lbfs")])
     with pytest.raises(InputError, match="any H will do"):
         guarantees(dp.DualALP(net, lone), 3.0, epsilon=1.0, span=5.0)
+
+
+def test_the_meta_theorem_needs_the_offset():
+    """A small β without H₀ = κ: F is minimised exactly, and its θ̂ costs more than the theorem would say."""
+    turn, stay = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    model = dp.TabularModel([turn, stay], [[1.0, 1.0], [0.0, 0.0]])
+    features = families.table(model, np.array([[0.5, 1.0], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]]))
+    problem = dp.DualALP(model, features, dp.Average(), radius=3.0)
+    options = {"epsilon": 0.02, "beta": 1e-3}
+    listed = {"choice": "rule", "violations": "listed", "solver": "listed-lp"}
+    loose = solve_meta(problem, **options, **listed)
+    cost = dp.evaluate_exact(model, loose.solution.policy()).cost
+    stated = guarantees(problem, loose.solution.penalty[1], span=1.0, **options)
+    assert cost > {s.name: s for s in stated.statements}["thm:H_opt_average_cost"].bound + 0.1
+    kept = guarantees(problem, loose.solution.penalty[1], span=1.0, offset=loose.scheme.offset, **options)
+    assert [s.name for s in kept.statements] == ["thm:main_average"]
+    tight = solve_meta(problem, span=1.0, **options, **listed)
+    stated = guarantees(problem, tight.solution.penalty[1], span=1.0, offset=tight.scheme.offset, **options)
+    bound = {s.name: s for s in stated.statements}["thm:H_opt_average_cost"].bound
+    assert dp.evaluate_exact(model, tight.solution.policy()).cost <= bound

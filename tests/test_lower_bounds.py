@@ -14,7 +14,7 @@ import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, matrix, mm1, mm1k, mm1k_law, networks
 from dualplan import lower_bounds, policies
 from dualplan.exact.operators import Sweeper
-from dualplan.lower_bounds import gap
+from dualplan.lower_bounds import gap, largest_gap
 
 MODELS = {
     "four queues": dp.load("four-queue", buffers=2),
@@ -316,6 +316,10 @@ def test_gaps():
     assert gap(-10.0, -11.0) == pytest.approx(0.1)
     assert gap(0.0, 0.0) == 0.0
     assert gap(0.0, -1.0) == math.inf
+    assert largest_gap(0.1, 1.0, -1.0) == pytest.approx(11.0)  # with a negative bound the lower end has the larger gap
+    assert largest_gap(9.0, 10.0, 8.0) == pytest.approx(0.2)
+    assert largest_gap(-10.0, -9.0, -11.0) == pytest.approx(2 / 9)
+    assert largest_gap(-1e-9, 1e-9, -1.0) == math.inf
     assert gap(math.inf, 1.0) == gap(1.0, -math.inf) == gap(math.nan, 1.0) == math.inf
 
 

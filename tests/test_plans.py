@@ -7,6 +7,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import features as families
+from dualplan.figures import draw_curve
 from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
 from dualplan.reproduce import MIXED, dual_mixing, three_panels
@@ -404,3 +405,90 @@ def test_only_saved_runs_are_shown(tmp_path, run):
     assert status == 0
     assert "lbfs" in out
     assert "no penalties to draw" in run("show", tmp_path / "e", "--figure", tmp_path / "f.png")[2]
+
+
+MODEL_FILE = """
+import dualplan as dp
+
+
+def probability(x, a, e):
+    return 0.4 if e == 0 else 0.6
+
+
+def move(x, a, e):
+    return (min(x[0] + 1, 4),) if e == 0 else (max(x[0] - 1 - a, 0),)
+
+
+def loss(x, a):
+    return x[0] + 2.0 * a
+
+
+def make(**more):
+    return dp.EventModel(lower=[0], upper=[4], actions=2, events=2, probability=probability, move=move, loss=loss,
+                         jumps=[(1,), (0,), (-1,), (-2,)], name="file", **more)
+
+
+queue = make()
+wrong = make(loss_bounds=(0.0, 1.0))
+"""
+
+
+def test_models_from_files_travel_to_workers(tmp_path, run):
+    path = tmp_path / "own.py"
+    path.write_text(MODEL_FILE)
+    here, there = (
+        run("solve", f"{path}:queue", "-H", "1", "-H", "10", "--json", *more) for more in ((), ("--jobs", "2"))
+    )
+    assert here[0] == there[0] == 0
+    assert json.loads(here[1])["cost"] == json.loads(there[1])["cost"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["forest", "--jobs", "0"], "jobs is a number of workers"),
+        (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
+        (["four-queue", "--grid", "paper", "--epsilon", "1"], "the theorems are about the surrogate without potential"),
+    ],
+)
+def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arguments, words):
+    monkeypatch.setattr("dualplan.plans._problem", lambda *_: pytest.fail("work was begun"))
+    status, _, err = run("solve", *arguments)
+    assert status == 2
+    assert words in err
+
+
+def test_declared_losses_are_looked_at_before_the_work(tmp_path, run, monkeypatch):
+    path = tmp_path / "own.py"
+    path.write_text(MODEL_FILE)
+    monkeypatch.setattr("dualplan.plans._problem", lambda *_: pytest.fail("work was begun"))
+    status, _, err = run("solve", f"{path}:wrong")
+    assert status == 2
+    assert "correct its loss_bounds" in err
+
+
+def test_figures_of_negative_and_of_unknown_costs(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr("dualplan.figures.save", lambda figure, path: kept.append(figure))
+    row = {"penalty": 1.0, "objective": -2.0, "surrogate": -2.0, "violation_negative": 0.0, "violation_flow": 0.1}
+    known = {"cost": -3.0, "cost_lower": -3.1, "cost_upper": -2.9}
+    unknown = {"cost": None, "cost_lower": 4.0, "cost_upper": None}
+    infinite = {"cost": float("inf"), "cost_lower": 4.0, "cost_upper": float("inf")}
+    draw_curve([row | known, {**row, "penalty": 2.0} | unknown], tmp_path / "a.png", "", {"lower bound": -3.5})
+    low, high = kept[0].axes[2].get_ylim()
+    assert low < -3.5 < -3.0 < high
+    draw_curve([row | infinite], tmp_path / "a.png", "")
+    assert len(kept) == 2
+
+
+def test_runs_of_earlier_versions_are_shown(tmp_path, run):
+    folder = tmp_path / "old"
+    assert run("solve", "forest", "-H", "1", "--out", str(folder))[0] == 0
+    result = json.loads((folder / "result.json").read_text())
+    new = ["advantage", "lower_bound", "lower_bound_kind", "lower_bound_sweeps", "gap", "certificate", "theory"]
+    for key in (*new, "chosen"):
+        del result[key]
+    (folder / "result.json").write_text(json.dumps(result))
+    status, out, _ = run("show", str(folder), "--figure", str(tmp_path / "a.png"))
+    assert status == 0
+    assert "earlier version" in out

@@ -40,12 +40,13 @@ from dualplan.solvers.contract import Solution
 from dualplan.solvers.mixture import NOISE
 from dualplan.surrogate import DualALP
 from dualplan.theorems import ASSUMED, MEASURED, PROVED
-from dualplan.types import Json
+from dualplan.types import Floats, Json
 from dualplan.violations import Violations, measure_violations
 
 FEW = 20_000  # states up to which the span of a policy's bias is measured unless told otherwise
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
+LOSS_ROUNDING = 1e-9  # by which a loss may be outside of declared bounds
 MEASURED_SPAN = "span, measured"
 APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
@@ -148,9 +149,14 @@ def loss_range(model: Model) -> float:
 
 
 def _loss_bounds(model: Model) -> tuple[float, float, str]:
-    """The least and the largest loss: those that the model declares, or those of all pairs where states are few."""
+    """The least and the largest loss: those that the model declares, or those of all pairs where states are few.
+
+    What a model declares is looked at, too, where states are few.
+    """
     if model.loss_bounds is not None:
         low, high = model.loss_bounds
+        if measurable(model) and model.has_forward:
+            _require_within(model, Sweeper(model).losses)
         return low, high, "declared by the model"
     try:
         losses = Sweeper(model).losses
@@ -159,9 +165,22 @@ def _loss_bounds(model: Model) -> tuple[float, float, str]:
     return float(np.nanmin(losses)), float(np.nanmax(losses)), "the least and the largest of all pairs"
 
 
+def _require_within(model: Model, losses: Floats) -> None:
+    """Raise unless losses lie within what the model declares, but for rounding."""
+    low, high = model.loss_bounds or (-math.inf, math.inf)
+    least, largest = float(np.nanmin(losses)), float(np.nanmax(losses))
+    slack = LOSS_ROUNDING * max(1.0, abs(least), abs(largest))
+    if least < low - slack or largest > high + slack:
+        raise ModelError(
+            f"model {model.name!r} declares losses from {low:g} to {high:g} but has losses from {least:g} to "
+            f"{largest:g}; correct its loss_bounds."
+        )
+
+
 def _loss_entry(losses: tuple[float, float, str]) -> Entry:
     low, high, note = losses
-    return Entry("loss range", high - low, high - low, high - low, PROVED, note)
+    label = PROVED if math.isfinite(high - low) else ASSUMED  # nothing is known, as of a cost without an interval
+    return Entry("loss range", high - low, high - low, high - low, label, note)
 
 
 def _violation_entries(found: Violations) -> Iterable[Entry]:
@@ -260,7 +279,7 @@ def _cost(
     objective = float(problem.losses @ theta) + problem.base_loss
     bounds = {entry.name: entry for entry in spans if entry.name.startswith("span")}
     if not bounds or not math.isfinite(high - low):
-        words = f"no interval: {trouble or f'the range of the losses is {reason}'}"
+        words = f"no interval: {trouble if math.isfinite(high - low) else f'the range of the losses is {reason}'}"
         return Entry("cost", math.nan, -math.inf, math.inf, UNKNOWN, words)
     apart = bounds.pop(APART, None)
     best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
@@ -269,7 +288,8 @@ def _cost(
     if apart is not None and apart.value < best.value:
         centre, on_flow = float(problem.slope @ theta) + problem.intercept, apart.value / 2
         words, source, errors = "ℓᵀu + fᵀg", APART, problem.slope_errors
-    mass = abs(float(theta.sum()) - problem.mass) * max(abs(low), abs(high))
+    off = float(theta.sum()) - problem.mass if found.mass is None else found.mass - problem.total
+    mass = abs(off) * max(abs(low), abs(high))
     rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
     # the policy takes what is this small in u for rounding, and for 0
     size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)

@@ -31,6 +31,7 @@ from dualplan.figures import draw_curve, require_drawable
 from dualplan.grids import GRIDS
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
+from dualplan.lower_bounds import PROVED
 from dualplan.meta import CHOICES
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model
@@ -395,18 +396,24 @@ def _print_planned(result: dict[str, Any]) -> None:
     cost, low, high = (_number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
     out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}",
               highlight=False)  # fmt: skip
-    if result["advantage"] is not None:
+    if result.get("advantage") is not None:
         gain = result["advantage"]
         value, low, high = (_number(gain[key], 4) for key in ("value", "lower", "upper"))
         out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}", highlight=False)
     if any(not limit["kept"] for limit in result["limits"]):
         out.print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
+    if "certificate" not in result:
+        out.print("the run was saved by an earlier version, without a certificate and a lower bound.", highlight=False)
+        return
     out.print(_certificate(result["certificate"]))
     if result["theory"] is not None:
         _print_theory(result["theory"])
     gap = "unknown" if result["gap"] is None else f"at most {result['gap']:.2%} of the cost"
-    out.print(f"no policy costs less than {_number(result['lower_bound'], 6)} ({result['lower_bound_kind']}); "
-              f"the gap is {gap}.", highlight=False)  # fmt: skip
+    bound, proved = _number(result["lower_bound"], 6), result["lower_bound_kind"] == PROVED
+    words = f"no policy costs less than {bound} (proved)" if proved else (
+        f"{bound} is a lower bound by the states that were looked at ({result['lower_bound_kind']}, not a proof)"
+    )  # fmt: skip
+    out.print(f"{words}; the gap is {gap}.", highlight=False)
 
 
 def _outcomes(result: dict[str, Any]) -> Table:
@@ -415,7 +422,7 @@ def _outcomes(result: dict[str, Any]) -> Table:
         cells = [
             _with_error(row[key], row[f"{key}_error"]) for key in ("violation_negative", "violation_flow", "surrogate")
         ]
-        mark = " *" if k == result["chosen"] else ""
+        mark = " *" if k == result.get("chosen") else ""
         table.add_row(
             _penalty(row), _number(row["objective"]), *cells, row["status"], f"{_number(row['cost'])}{mark}",
             f"{row['seconds'] + row['evaluation_seconds']:.1f}",
@@ -453,7 +460,7 @@ def _print_theory(theory: dict[str, Any]) -> None:
 
 
 def _draw(result: dict[str, Any], figure: str) -> None:
-    bound = {} if result["lower_bound"] is None else {"lower bound": result["lower_bound"]}
+    bound = {} if result.get("lower_bound") is None else {"lower bound": result["lower_bound"]}
     draw_curve(result["tried"], figure, f"{result['model']}, {result['features']} features", bound)
 
 

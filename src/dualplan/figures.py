@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dualplan.errors import InputError
 from dualplan.runs import write_bytes
@@ -55,8 +58,11 @@ def draw_curve(rows: Sequence[Json], path: str | Path, title: str, lines: Mappin
             panels[0].plot(penalties, [row[key] for row in rows], marker=".", label=words)
     for key, words in (("violation_negative", "negative part"), ("violation_flow", "flow")):
         panels[1].plot(penalties, [row[key] for row in rows], marker=".", label=words)
-    costs = [row["cost"] for row in rows]
-    reach = [[r["cost"] - r["cost_lower"] for r in rows], [r["cost_upper"] - r["cost"] for r in rows]]
+    # an infinite cost, or one that is not known, has no place
+    costs, lower, upper = (
+        np.array([_finite(row[key]) for row in rows]) for key in ("cost", "cost_lower", "cost_upper")
+    )
+    reach = np.nan_to_num([costs - lower, upper - costs])
     panels[2].errorbar(penalties, costs, reach, marker=".", capsize=2, label="cost of the policy")
     panels[2].plot(penalties, [row["objective"] for row in rows], linestyle=":", label="objective ℓᵀu, its estimate")
     for style, (name, value) in zip(("--", "-.", (0, (1, 4))), (lines or {}).items(), strict=False):
@@ -67,10 +73,16 @@ def draw_curve(rows: Sequence[Json], path: str | Path, title: str, lines: Mappin
     panels[0].set_yscale("symlog")
     panels[1].set_yscale("symlog", linthresh=1e-6)
     panels[1].set_ylim(bottom=0)
-    low, high = min(costs), max(costs)
-    panels[2].set_ylim(min(low, *(lines or {"": low}).values()) * 0.9, high * 1.1 if high > 0 else None)
+    shown = [*costs[np.isfinite(costs)], *(lines or {}).values()]
+    if shown:  # the objective may be far away
+        room = 0.1 * max(max(shown) - min(shown), 0.1 * max(map(abs, shown)), 1e-9)
+        panels[2].set_ylim(min(shown) - room, max(shown) + room)
     figure.suptitle(title)
     save(figure, path)
+
+
+def _finite(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else math.nan
 
 
 def _flow(penalty: Any) -> float:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualplan import theorems
-from dualplan.certificates import loss_range, measurable
+from dualplan.certificates import ERRORS, loss_range, measurable
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError
 from dualplan.grids import geometric_grid, grid_size
@@ -61,12 +61,14 @@ def guarantees(
     beta: float | None = None,
     span: float | None = None,
     known: str = ASSUMED,
+    offset: float | None = None,
     seed: int = 0,
 ) -> Guarantees:
     """The theorems as numbers for a penalty H.
 
     In the average criterion `span` must bound the span of the bias of the policies in question, and `known` says how it
-    is known. β is by default κ·D.
+    is known. β is by default κ·D. `offset` is the H₀ that F was minimised with, by default κ. With less the meta
+    theorem says nothing (a θ̂ of small H and large V may cost more than its F), and is left out.
     """
     losses = loss_range(problem.model)
     if not math.isfinite(losses):
@@ -78,15 +80,17 @@ def guarantees(
     sigma = losses / (1 - problem.gamma) if span is None else span
     on_negative, on_flow = theorems.price(losses, sigma, problem.gamma)
     objective = float(problem.losses @ theta) + problem.base_loss
-    cost = objective + on_negative * found.negative.upper + on_flow * found.flow.upper
+    errors = ERRORS * float(problem.features.errors @ abs(theta))
+    if problem.base is not None:
+        errors += ERRORS * problem.total * float(problem.base.errors[0])
+    cost = objective + errors + on_negative * found.negative.upper + on_flow * found.flow.upper
     beta = kappa * theorems.spread(problem) if beta is None else beta
     beside: dict[str, Any] = {
         "loss_range": losses, "cost": cost, "violation": found.total.upper, "span": span, "known": known,
     }  # fmt: skip
-    statements = [
-        theorems.main_theorem(problem, penalty, error=epsilon, **beside),
-        theorems.meta_theorem(problem, epsilon=epsilon, beta=beta, **beside),
-    ]
+    statements = [theorems.main_theorem(problem, penalty, error=epsilon, **beside)]
+    if offset is None or offset >= kappa * (1 - 1e-12):
+        statements.append(theorems.meta_theorem(problem, epsilon=epsilon, beta=beta, **beside))
     if isinstance(problem.criterion, Discounted):
         # what is added to the optimum where some θ is at distance 0 from it
         above = theorems.error_bound(problem, penalty, loss_range=losses, optimum=0.0, distance=0.0, error=epsilon)

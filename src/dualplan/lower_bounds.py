@@ -117,6 +117,13 @@ def gap(cost: float, bound: float) -> float:
     return (cost - bound) / abs(cost)
 
 
+def largest_gap(lower: float, upper: float, bound: float) -> float:
+    """The largest gap of a cost that is known between two numbers; infinite if it may be 0 and the bound is not."""
+    if lower < 0 < upper:
+        return math.inf
+    return max(gap(lower, bound), gap(upper, bound))
+
+
 def lower_bound(
     model: Model,
     potential: StateFunction | ArrayLike | None = None,

@@ -45,8 +45,9 @@ from dualplan.errors import InputError, unknown
 from dualplan.exact.policy import evaluate_exact
 from dualplan.grids import GRIDS, geometric_grid, paper_grid
 from dualplan.intervals import Interval
+from dualplan.kinds import is_number, is_positive
 from dualplan.outcomes import Judge, Outcome, choose, judged
-from dualplan.parallel import in_order
+from dualplan.parallel import check_jobs, in_order
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import random_policy
 from dualplan.solvers.contract import Solution
@@ -85,6 +86,7 @@ def solve_along(
 
     `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or this process.
     """
+    check_jobs(jobs)
     work = partial(_solved, solver, budget, seed, dict(options or {}))
     found, tell = dict(known or {}), done or (lambda *_: None)
     order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
@@ -206,7 +208,9 @@ class Scheme:
             budget=draws, seed=seed,
         )  # fmt: skip
         rest = float(problem.slope @ solution.theta) + problem.intercept + self.beta / penalty
-        errors, v = ERRORS * float(problem.slope_errors @ np.abs(solution.theta)), found.total
+        base_error = 0.0 if problem.base is None else problem.total * float(problem.base.errors[0])
+        errors = ERRORS * (float(problem.slope_errors @ np.abs(solution.theta)) + base_error)
+        v = found.total
         estimate = Interval(
             rest + weight * v.value, rest + weight * v.lower - errors, rest + weight * v.upper + errors, v.confidence
         )
@@ -231,8 +235,13 @@ def make_scheme(
     """`grid` is `geometric`, `paper`, or numbers; β is by default κ·D (`default_beta`)."""
     if isinstance(grid, str) and grid not in GRIDS:
         raise unknown("grid", grid, GRIDS)
-    if not 0 < epsilon < math.inf or not 0 < delta < 1:
+    if not is_positive(epsilon) or not is_positive(delta) or delta >= 1:
         raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+    if beta is not None and not is_positive(beta):
+        raise InputError(f"beta must be a positive number, got {beta!r}.")
+    if span is not None and (not is_number(span) or span < 0):
+        raise InputError(f"span must be a finite number of at least 0, got {span!r}.")
+    theorems.require_plain(problem)  # F is that of the theorems, whatever β
     found, known = (float(beta), ASSUMED) if beta is not None else default_beta(problem, span)
     v_max = theorems.largest_violation(problem)
     if grid == "geometric":
@@ -240,9 +249,9 @@ def make_scheme(
     elif grid == "paper":
         points = paper_grid(found, v_max, epsilon, epsilon / 4)
     else:
-        points = sorted(float(h) for h in grid)
-        if not points or not all(0 < h < math.inf for h in points):
+        if not all(map(is_positive, grid)) or not len(grid):
             raise InputError(f"a grid is a list of positive penalties, got {grid!r}.")
+        points = sorted(float(h) for h in grid)
     name = grid if isinstance(grid, str) else "given"
     return Scheme(tuple(points), name, found, known, _offset(problem, span), v_max, epsilon, delta)
 
@@ -310,6 +319,7 @@ def solve_meta(
     """
     started, options = time.monotonic(), dict(options or {})
     check_choice(choice, violations)
+    check_jobs(jobs)
     if solver != THEORY:
         check_solver(solver, budget, options)
     scheme = make_scheme(problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio)
@@ -364,6 +374,8 @@ def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, st
         span = losses / (1 - problem.gamma) if span is None else span
     elif span is None:
         span, known = _measured_span(problem), MEASURED
+    if known == PROVED and theorems.estimated(problem):
+        known = MEASURED
     return theorems.price(losses, span, problem.gamma)[0] * theorems.spread(problem), known
 
 
@@ -381,7 +393,8 @@ def _measured_span(problem: DualALP) -> float:
 
 
 def _offset(problem: DualALP, span: float | None) -> float:
-    """H₀ = κ where it is known."""
-    if isinstance(problem.criterion, Discounted) and span is None:
-        return loss_range(problem.model) / (1 - problem.gamma)
-    return 0.0 if span is None else theorems.price(loss_range(problem.model), span, problem.gamma)[0]
+    """H₀ = κ where it is known: nothing is where losses have no bounds."""
+    losses = loss_range(problem.model)
+    if not math.isfinite(losses) or (span is None and not isinstance(problem.criterion, Discounted)):
+        return 0.0
+    return theorems.exact_penalty(problem, losses, span)

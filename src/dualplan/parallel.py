@@ -28,6 +28,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def check_jobs(jobs: int | None) -> None:
+    """Raise unless this is a number of workers."""
+    if jobs is not None and (not is_whole(jobs) or jobs == 0):
+        raise InputError(f"jobs is a number of workers, or -1 for one a core, got {jobs!r}.")
+
+
 def in_order(function: Callable[[Item], Result], items: Iterable[Item], jobs: int | None = None) -> list[Result]:
     """function(item) for every item, in the order of the items.
 
@@ -40,7 +46,6 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], jobs: in
     and likewise for Ray, after `ray.util.joblib.register_ray()`, with backend="ray". What large arrays a worker is
     given it shares with the others until it writes to them.
     """
-    if jobs is not None and (not is_whole(jobs) or jobs == 0):
-        raise InputError(f"jobs is a number of workers, or -1 for one a core, got {jobs!r}.")
+    check_jobs(jobs)
     parallel = joblib.Parallel(n_jobs=jobs, mmap_mode="c")
     return list(parallel(joblib.delayed(function)(item) for item in items))

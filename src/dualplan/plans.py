@@ -36,17 +36,18 @@ import numpy as np
 
 from dualplan import features as families
 from dualplan import kinds
-from dualplan.certificates import MEASURED_SPAN, Certificate, certify, measurable
+from dualplan.certificates import MEASURED_SPAN, Certificate, certify, loss_range, measurable
 from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError, ModelError, unknown
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
+from dualplan.grids import GRIDS
 from dualplan.guarantees import Guarantees, guarantees
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
-from dualplan.lower_bounds import LowerBound, gap, lower_bound
+from dualplan.lower_bounds import LowerBound, largest_gap, lower_bound
 from dualplan.meta import (
     POLICIES,
     RULE,
@@ -62,6 +63,7 @@ from dualplan.meta import (
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.load import load, read_toml
 from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, choose, judged
+from dualplan.parallel import check_jobs
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run, plain, require_free
 from dualplan.solvers.contract import Solution
@@ -69,7 +71,7 @@ from dualplan.solvers.saved import save_policy
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
-from dualplan.theorems import require_plain
+from dualplan.theorems import NOT_PLAIN
 from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
@@ -162,7 +164,7 @@ class Planned:
     @property
     def gap(self) -> float:
         """The largest part of the cost that another policy could save."""
-        return gap(self.best.upper, self.bound.value)
+        return largest_gap(self.best.lower, self.best.upper, self.bound.value)
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
@@ -205,12 +207,9 @@ def run_plan(
     model = load(plan.model, **plan.set)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     _check(plan, model, criterion, folder, resume)
+    check_jobs(jobs)
     fallback = None if plan.fallback is None else model.policy(plan.fallback)
     problem = _problem(plan, model, criterion)
-    if plan.epsilon is not None:
-        require_plain(problem)
-        if plan.span is None and not isinstance(criterion, Discounted) and not measurable(model):
-            raise InputError("with so many states the span of a bias is not measured, and theory needs it; give span.")
     scheme = _scheme(plan, problem)
     plan = _with_defaults(plan, problem, scheme)
     run, grid = _open(plan, model, folder, resume), plan.penalty
@@ -239,7 +238,7 @@ def run_plan(
     )
     result = Planned(
         plan, problem, outcomes, choice, certificate, _lower_bound(plan, problem), scheme, points,
-        _theory(plan, problem, choice.best.solution, certificate), time.monotonic() - started,
+        _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started,
     )  # fmt: skip
     if run is not None:
         save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
@@ -255,7 +254,9 @@ def _points(plan: Plan, scheme: Scheme | None, outcomes: Sequence[Outcome]) -> t
     return tuple(replace(point, outcome=o) for point, o in zip(looks, outcomes, strict=True))
 
 
-def _theory(plan: Plan, problem: DualALP, solution: Solution, certificate: Certificate) -> Guarantees | None:
+def _theory(
+    plan: Plan, problem: DualALP, solution: Solution, certificate: Certificate, scheme: Scheme | None
+) -> Guarantees | None:
     """What the theorems say at the chosen H, if the plan names an ε.
 
     By the span that was measured unless one is given: measured of the one policy, assumed of those it is compared with.
@@ -268,8 +269,10 @@ def _theory(plan: Plan, problem: DualALP, solution: Solution, certificate: Certi
     if span is None and not isinstance(problem.criterion, Discounted):
         return None  # several recurrent classes: the certificate says so
     return guarantees(
-        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta, beta=plan.beta, span=span, seed=plan.seed
-    )
+        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta,
+        beta=plan.beta if scheme is None else scheme.beta, span=span,
+        offset=None if scheme is None else scheme.offset, seed=plan.seed,
+    )  # fmt: skip
 
 
 def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
@@ -455,8 +458,21 @@ def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, r
         raise InputError("beta belongs to theory, which also needs epsilon, the error that matters to you.")
     if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
         raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
+    if plan.grid is not None and plan.grid not in GRIDS:
+        raise unknown("grid", plan.grid, GRIDS)
+    if plan.epsilon is not None and plan.penalty_negative is not None:
+        raise InputError(
+            "the theorems are about one penalty H for both violations; leave penalty_negative or epsilon out."
+        )
+    if plan.epsilon is not None and (plan.features == "standard" or plan.potential is not None or plan.limits):
+        raise InputError(NOT_PLAIN)
+    unmeasured = plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
+    if plan.epsilon is not None and unmeasured:
+        raise InputError("with so many states the span of a bias is not measured, and theory needs it; give span.")
     if plan.grid is not None and plan.epsilon is None:
         raise InputError("a grid made by theory needs epsilon, the error in F that matters to you.")
+    if measurable(model):
+        loss_range(model)  # raises if they are not what the model declares
     if plan.evaluation == EXACT:
         model.box.strides  # noqa: B018 - raises if states cannot be numbered
     if isinstance(criterion, Discounted):

@@ -64,6 +64,10 @@ from dualplan.types import Json
 from dualplan.violations import hoeffding_size
 
 PROVED, MEASURED, ASSUMED = "proved", "measured", "assumed"
+NOT_PLAIN = (
+    "the theorems are about the surrogate without potential, weights over states and limits; leave them or epsilon "
+    "out, and name features of your own instead of the standard ones."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +215,7 @@ def error_bound(
         "H": penalty, "kappa": kappa, "L": loss_range, "distance": distance, "b": error,
         "per unit of distance": loss_range / 2 + on_violations,
     }  # fmt: skip
-    return Statement("cor:discounted_error_bound", terms, constants, PROVED)
+    return Statement("cor:discounted_error_bound", terms, constants, _label(problem, None, PROVED))
 
 
 def _short_of(kappa: float, penalty: float, largest: float, error: float) -> dict[str, float]:
@@ -224,10 +228,7 @@ def _short_of(kappa: float, penalty: float, largest: float, error: float) -> dic
 def require_plain(problem: DualALP) -> None:
     """Raise unless the surrogate is the one that the theorems are about."""
     if problem.potential is not None or problem.weights is not None or problem.limits:
-        raise InputError(
-            "the theorems are about the surrogate without potential, weights over states and limits; leave them or "
-            "epsilon out, and name features of your own instead of the standard ones."
-        )
+        raise InputError(NOT_PLAIN)
 
 
 def exact_penalty(problem: DualALP, loss_range: float, span: float | None = None) -> float:
@@ -240,8 +241,14 @@ def exact_penalty(problem: DualALP, loss_range: float, span: float | None = None
     return price(loss_range, span, problem.gamma)[0]
 
 
+def estimated(problem: DualALP) -> bool:
+    """Whether expected losses of features are estimates: then nothing that contains them is proved."""
+    return bool(problem.slope_errors.any()) or (problem.base is not None and bool(problem.base.errors.any()))
+
+
 def _label(problem: DualALP, span: float | None, known: str) -> str:
-    return PROVED if isinstance(problem.criterion, Discounted) and span is None else known
+    found = PROVED if isinstance(problem.criterion, Discounted) and span is None else known
+    return MEASURED if found == PROVED and estimated(problem) else found
 
 
 def _name(problem: DualALP, which: str) -> str:

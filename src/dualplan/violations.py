@@ -52,7 +52,8 @@ class Violations:
     """V_neg and V_flow, whose intervals hold together, and their sum V, whose interval holds by itself.
 
     `rule` is `listed` if all constraints were summed (the intervals then are for rounding), otherwise how the number of
-    draws was found. `range` is R.
+    draws was found. `range` is R. `mass` is that of u, where all of it was summed: features are distributions but for
+    rounding, whoever wrote them down.
     """
 
     negative: Interval
@@ -62,6 +63,7 @@ class Violations:
     samples: int
     range: float
     status: Status
+    mass: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -153,13 +155,15 @@ def _check(rule: str | None, within: float | None, confidence: float, budget: in
 
 
 def _listed(problem: DualALP, theta: Floats) -> Violations:
-    parts = problem.value(theta, 1.0, problem.enumerate())
+    rows = problem.enumerate()
+    parts = problem.value(theta, 1.0, rows)
+    mass = float((rows.pairs @ theta).sum() + rows.base.sum())
     # rows are sums of products that may cancel, so what rounding leaves is by the size of what was added up
     size = float(np.abs(problem.checked(theta)).sum()) + (problem.total if problem.base is not None else 0.0)
     off_pairs, off_flows = ROUNDING * size, ROUNDING * ((1 + problem.gamma) * size + 1)
     found = (parts.negative, off_pairs), (parts.flow, off_flows), (parts.negative + parts.flow, off_pairs + off_flows)
     negative, flow, total = (Interval(v, max(v - off, 0.0), v + off, 1.0) for v, off in found)
-    return Violations(negative, flow, total, LISTED, 0, 0.0, Status.SOLVED)
+    return Violations(negative, flow, total, LISTED, 0, 0.0, Status.SOLVED, mass)
 
 
 def _ranges(few: DualALP, weights: Floats) -> tuple[float, float]:

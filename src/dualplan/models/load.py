@@ -21,6 +21,7 @@ A network in TOML::
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -28,6 +29,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dualplan.errors import DualplanError, InputError, ModelError, unknown
@@ -90,6 +92,7 @@ def load_object(spec: str) -> Any:
         raise InputError(f"{path!r} cannot be read as Python.")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
+    _by_value(module)
     try:
         found.loader.exec_module(module)
     except DualplanError:
@@ -99,6 +102,16 @@ def load_object(spec: str) -> Any:
     if not hasattr(module, attribute):
         raise unknown(f"object in {path!r}", attribute, [n for n in vars(module) if not n.startswith("_")])
     return getattr(module, attribute)
+
+
+def _by_value(module: ModuleType) -> None:
+    """What the module defines travels to other processes as a whole: they cannot import it by its name."""
+    # of processes here, of compiled functions, of a Dask cluster
+    for pickler in ("joblib.externals.cloudpickle", "numba.cloudpickle", "cloudpickle"):
+        try:
+            importlib.import_module(pickler).register_pickle_by_value(module)
+        except ImportError:
+            continue
 
 
 def read_toml(path: Path) -> dict[str, Any]:
