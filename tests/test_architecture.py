@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
-WORDS = {"types", "errors", "identity", "kinds", "status"}
+WORDS = {"types", "errors", "identity", "kinds", "known", "status"}
 ALLOWED = {
     "_kernels": {"_kernels"},
     "models": {"_kernels", "models"},

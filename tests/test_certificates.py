@@ -697,4 +697,5 @@ def test_without_loss_bounds_a_span_is_not_asked_for():
     for span in (None, 100.0):
         found = certify(problem, solution, span=span, budget=1_000)
         assert "range of the losses is not known" in found.cost.note
-        assert found["loss range"].label == "assumed"
+        assert found["loss range"].label == found.cost.label == "unknown"
+        assert found.cost.to_json()["value"] is None

@@ -371,3 +371,17 @@ def test_laws_that_are_wrong_are_named():
     )  # fmt: skip
     with pytest.raises(dp.ModelError, match=r"x=\(40\)"):
         dp.lower_bound(model, samples=20)
+
+
+def test_the_least_loss_bounds_models_of_any_size():
+    """Without a potential and with too many states to list: proved, from what the model declares."""
+    endless = dp.load("four-queue", buffers=None)
+    for criterion in (dp.Average(), dp.Discounted(0.9)):
+        bound = dp.lower_bound(endless, None, criterion)
+        assert (bound.kind, bound.value) == ("proved", 0.0)
+    paid = dp.EventModel(
+        lower=[0], upper=[None], actions=["wait"], events=1, probability=lambda x, a, e: 1.0,
+        move=lambda x, a, e: (x[0],), loss=lambda x, a: 2.0, jumps=[(0,)], loss_bounds=(1.5, 2.0), name="paid",
+    )  # fmt: skip
+    assert dp.lower_bound(paid).value == 1.5
+    assert dp.lower_bound(paid, None, dp.Discounted(0.9)).value == pytest.approx(15.0)

@@ -34,12 +34,12 @@ from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
+from dualplan.known import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.mixture import NOISE
 from dualplan.surrogate import DualALP
-from dualplan.theorems import ASSUMED, MEASURED, PROVED
 from dualplan.types import Floats, Json
 from dualplan.violations import Violations, measure_violations
 
@@ -50,7 +50,6 @@ LOSS_ROUNDING = 1e-9  # by which a loss may be outside of declared bounds
 MEASURED_SPAN = "span, measured"
 APART = "span, from the potential"
 ORDER = (PROVED, MEASURED, ASSUMED)
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _require_within(model: Model, losses: Floats) -> None:
 
 def _loss_entry(losses: tuple[float, float, str]) -> Entry:
     low, high, note = losses
-    label = PROVED if math.isfinite(high - low) else ASSUMED  # nothing is known, as of a cost without an interval
+    label = PROVED if math.isfinite(high - low) else UNKNOWN
     return Entry("loss range", high - low, high - low, high - low, label, note)
 
 

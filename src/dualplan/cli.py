@@ -30,8 +30,8 @@ from dualplan.exact.programs import FORMS
 from dualplan.figures import draw_curve, require_drawable
 from dualplan.grids import GRIDS
 from dualplan.intervals import Interval
+from dualplan.known import PROVED
 from dualplan.limits import Limit
-from dualplan.lower_bounds import PROVED
 from dualplan.meta import CHOICES
 from dualplan.models.check import check_model
 from dualplan.models.contract import Model

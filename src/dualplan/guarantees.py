@@ -24,9 +24,10 @@ from dualplan.certificates import ERRORS, loss_range, measurable
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError
 from dualplan.grids import geometric_grid, grid_size
+from dualplan.known import ASSUMED
 from dualplan.solvers.subgradient import first_point
 from dualplan.surrogate import DualALP
-from dualplan.theorems import ASSUMED, Requirements, Statement
+from dualplan.theorems import Requirements, Statement
 from dualplan.types import Json
 from dualplan.violations import measure_violations
 

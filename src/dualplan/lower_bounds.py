@@ -43,6 +43,7 @@ from dualplan.exact.iteration import DAMPING, rounding
 from dualplan.exact.operators import Sweeper
 from dualplan.intervals import finite
 from dualplan.kinds import is_whole
+from dualplan.known import PROVED, STATISTICAL
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
@@ -50,7 +51,7 @@ from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
 from dualplan.surrogate import StateFunction
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 
-PROVED, STATISTICAL = KINDS = ("proved", "statistical")
+KINDS = (PROVED, STATISTICAL)
 LISTABLE = 2_000_000  # states up to which all are looked at unless told otherwise
 CHUNK = 2**22  # coordinates of next states held at once
 SPACING = 10  # steps between two states drawn from a trajectory
@@ -140,8 +141,9 @@ def lower_bound(
     """A lower bound on the optimal cost from a potential h: a function of states, numbers for all states, or 0.
 
     The bound is proved, and improved by `sweeps` sweeps of value iteration, where there are at most `LISTABLE` states
-    or `kind` asks for it. Otherwise it is statistical, from `samples` states visited by `policy`, by default by all the
-    model's heuristics in equal parts: the worst states often lie where a single policy never goes.
+    or `kind` asks for it. Beyond, without a potential, it is the least loss that the model declares. Otherwise it is
+    statistical, from `samples` states visited by `policy`, by default by all the model's heuristics in equal parts: the
+    worst states often lie where a single policy never goes.
     """
     started = time.monotonic()
     criterion = Average() if criterion is None else criterion
@@ -154,6 +156,9 @@ def lower_bound(
         found = _proved(shaped, sweeps, threads)
     elif sweeps:
         raise InputError(f"sweeps need every state of {model.name!r}; leave them out, or ask for kind='proved'.")
+    elif potential is None and policy is None and kind is None and model.least_loss is not None:
+        least = model.least_loss / (1.0 if shaped.average else 1 - shaped.gamma)
+        found = LowerBound(least, PROVED, shaped.words, tuple(model.start.tolist()))
     else:
         chosen = _policies(model) if policy is None else [policy]
         require_policy_of(model, chosen[0])

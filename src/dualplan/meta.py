@@ -46,6 +46,7 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.grids import GRIDS, geometric_grid, paper_grid
 from dualplan.intervals import Interval
 from dualplan.kinds import is_number, is_positive
+from dualplan.known import ASSUMED, MEASURED, PROVED
 from dualplan.outcomes import Judge, Outcome, choose, judged
 from dualplan.parallel import check_jobs, in_order
 from dualplan.policies.contract import Policy
@@ -55,7 +56,6 @@ from dualplan.solvers.solve import BUDGET, check_solver, solve
 from dualplan.solvers.subgradient import solve_by_theory
 from dualplan.surrogate import DualALP, Penalty
 from dualplan.surrogate import penalties as weigh
-from dualplan.theorems import ASSUMED, MEASURED, PROVED
 from dualplan.types import Floats, Json
 from dualplan.violations import BERNSTEIN, RULES, Violations, measure_violations
 

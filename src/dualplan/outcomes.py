@@ -8,6 +8,7 @@ meant anything.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class Outcome:
     def excess(self) -> float:
         """By how much the policy may exceed its limits, in sum; 0 if it keeps them, with their whole intervals."""
         over = [self.measures[limit.name].upper - limit.at_most for limit in self.limits]
-        return sum(e for e in over if e > NEGLIGIBLE)
+        return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
 
     def to_json(self) -> Json:
         """As plain values."""
@@ -119,7 +120,7 @@ def judged(solution: Solution, judge: Judge, fallback: Policy | None = None) -> 
 
 def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
     """The cheapest among those that keep the limits or come nearest, judged again where that was by simulation."""
-    order = sorted(range(len(outcomes)), key=lambda k: (outcomes[k].excess, outcomes[k].cost))
+    order = sorted(range(len(outcomes)), key=lambda k: (outcomes[k].excess, *_ranked(outcomes[k])))
     best = outcomes[order[0]]
     if len(outcomes) == 1 or best.method == EXACT:
         return Choice(order[0], best, None)
@@ -131,6 +132,11 @@ def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
     found = _simulated(best.solution, best.policy, again.first)
     found = replace(found, limits=problem.limits, seconds=time.monotonic() - started)
     return Choice(order[0], found, again.difference)
+
+
+def _ranked(outcome: Outcome) -> tuple[float, float]:
+    """The cost, and among costs that are infinite or not known the lower end."""
+    return outcome.cost if math.isfinite(outcome.cost) else math.inf, outcome.lower
 
 
 def _simulated(solution: Solution, policy: Policy, run: Evaluation) -> Outcome:

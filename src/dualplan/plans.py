@@ -184,6 +184,7 @@ class Planned:
             "lower_bound": finite(self.bound.value),
             "lower_bound_kind": self.bound.kind,
             "lower_bound_sweeps": self.bound.sweeps,
+            "lower_bound_assumed": self.bound.assumed,
             "gap": finite(self.gap),
             "certificate": self.certificate.to_json(),
             "theory": None if self.theory is None else self.theory.to_json(),

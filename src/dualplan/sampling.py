@@ -34,9 +34,9 @@ from dualplan._kernels.constraints import uniforms
 from dualplan._kernels.philox import generator
 from dualplan.constraints import FLOW, LISTED, NEGATIVE, Drawn, Listed, Rows
 from dualplan.errors import InputError, unknown
+from dualplan.known import COMPUTED, ESTIMATED, PROVED
 from dualplan.types import Floats, Ints
 
-PROVED, COMPUTED, ESTIMATED = "proved", "computed", "estimated"
 CHECKED = 20_000  # rows drawn to estimate constants, and to see that sampling overlaps with the features
 
 

@@ -58,12 +58,12 @@ import numpy as np
 
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError
+from dualplan.known import MEASURED, PROVED
 from dualplan.solvers.subgradient import gradient_bound, theory
 from dualplan.surrogate import DualALP, Penalty, penalties
 from dualplan.types import Json
 from dualplan.violations import hoeffding_size
 
-PROVED, MEASURED, ASSUMED = "proved", "measured", "assumed"
 NOT_PLAIN = (
     "the theorems are about the surrogate without potential, weights over states and limits; leave them or epsilon "
     "out, and name features of your own instead of the standard ones."

@@ -242,6 +242,11 @@ class Model:
         return None
 
     @property
+    def least_loss(self) -> float | None:
+        """A number that no loss lies below, if one is known."""
+        return None if self.loss_bounds is None else self.loss_bounds[0]
+
+    @property
     def growing(self) -> Ints:
         """The coordinates that have no upper limit: where instability would show."""
         return np.flatnonzero(self.box.upper == UNBOUNDED)

@@ -360,6 +360,11 @@ class QueueingNetwork(Model):
         events = len(self.classes) + len(self.servers) if self.options["dynamics"] == "bernoulli" else 1
         return 0.0, top + self.rate * events * max(c.penalty for c in self.classes)
 
+    @property
+    def least_loss(self) -> float:
+        """That of an empty network, whether or not buffers have an end."""
+        return 0.0
+
     @cached_property
     def loads(self) -> dict[str, float]:
         """The offered load of each server: at 1 or more, no policy keeps unbounded queues finite."""
