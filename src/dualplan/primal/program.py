@@ -1,0 +1,250 @@
+"""The linear programs on values: few unknowns, one constraint for each pair of a state and an action.
+
+    maximise    bᵀw + λ      subject to      Ψw(x) + λ  <=  ℓ(x,a) − κ + γ Σ_y P(y|x,a) Ψw(y)
+
+for the pairs (x, a) that are listed; λ is there or not, κ is a number (usually 0). In matrices A w + λ1 <= ℓ − κ with
+A = BΨ − γPΨ, a row for each pair. As there are far more pairs than functions it is passed to HiGHS as its dual,
+
+    minimise    (ℓ − κ)ᵀu    subject to      Aᵀu = b,  1ᵀu = 1 (with λ),  u >= 0,
+
+with as many rows as functions; w are the multipliers of the rows. Columns of A are divided by their largest entry.
+
+*Constraint generation* solves the program on some pairs, sweeps all states for the violation
+
+    v(x) = Ψw(x) + λ + κ − min_a [ ℓ(x,a) + γ P Ψw ],
+
+adds the minimising pairs of states where it is positive, and repeats until max v is within the tolerance. The value is
+then at least the optimum of the whole program, and values less max v/(1−γ), or λ less max v, are feasible everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan.errors import InputError, MissingError
+from dualplan.exact.operators import Sweeper
+from dualplan.highs import Optimum, minimise
+from dualplan.models.contract import Model
+from dualplan.primal.basis import Basis
+from dualplan.primal.greedy import LinearValues, everywhere
+from dualplan.status import Status
+from dualplan.transitions import allowed_pairs, allowed_rows, transitions
+from dualplan.types import Floats, Ints
+
+CHUNK = 2**22  # numbers of rows under way held at once
+WHOLE = 2**26  # entries of A up to which all pairs are listed
+FIRST, DOUBLINGS = 20, 6  # random states to start from, for each function, and how often these are doubled
+ADDED = 4  # violated constraints that a round adds at most, for each function
+MARGIN = 1e-9  # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Weights, λ, the optimum, and how they came about; `violation` is over all states, or None if not looked at."""
+
+    weights: Floats
+    level: float
+    value: float
+    status: Status
+    constraints: int
+    rounds: int
+    violation: float | None
+    pairs: tuple[Ints, Ints] = field(default_factory=lambda: (np.zeros((0, 0), np.int64), np.zeros(0, np.int64)))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """b, γ, κ and whether λ is an unknown; rows are made for the pairs that are asked for."""
+
+    basis: Basis
+    gamma: float
+    objective: Floats
+    level: bool = False
+    less: float = 0.0
+    weight_bound: float | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model of the basis."""
+        return self.basis.model
+
+    @property
+    def width(self) -> int:
+        """The number of unknowns."""
+        return len(self.basis) + self.level
+
+    def rows(self, states: Ints, actions: Ints) -> tuple[Floats, Floats]:
+        """A (with a column of ones for λ) and the right-hand side, for given pairs."""
+        size = max(1, CHUNK // (self.model.code.max_outcomes * self.width))
+        matrix, right = np.ones((actions.size, self.width)), np.empty(actions.size)
+        for first in range(0, actions.size, size):
+            piece = slice(first, min(first + size, actions.size))
+            law = transitions(self.model, states[piece], actions[piece])
+            ahead = law.mean(self.basis(law.states))
+            matrix[piece, : len(self.basis)] = self.basis(states[piece]) - self.gamma * ahead
+            right[piece] = law.losses - self.less
+        return matrix, right
+
+    # -- three ways to the constraints ----------------------------------------------------------------------------------
+
+    def over(self, states: Ints, actions: Ints) -> Found:
+        """Over given pairs."""
+        found = self._solved(*self.rows(states, actions))
+        return replace(found, status=Status.SAMPLED, rounds=1, pairs=(states, actions))
+
+    def over_all(self) -> Found:
+        """Over all pairs of an enumerable model."""
+        model, count = self.model, Sweeper(self.model).states
+        if count * len(model.actions) * self.width > WHOLE:
+            raise MissingError(
+                f"model {model.name!r} has too many pairs for {self.width} functions at once; generate the constraints, "
+                "or draw them."
+            )
+        matrix, right = self.rows(*allowed_pairs(model, model.box.states(np.arange(count))))
+        found = self._solved(matrix, right)
+        unknowns = np.append(found.weights, found.level) if self.level else found.weights
+        violation = float((matrix @ unknowns - right).max())
+        return replace(found, status=Status.SOLVED, rounds=1, violation=violation)
+
+    def generated(
+        self, tol: float, rounds: int, seed: int = 0, start: tuple[Ints, Ints] | None = None, threads: int | None = None
+    ) -> Found:
+        """Over the constraints that matter, found by sweeps over all states."""
+        sweeper, rng = Sweeper(self.model, threads), np.random.default_rng(seed)
+        found, matrix, right = self._first(sweeper, rng, start)
+        chosen = [found.pairs]
+        for done in range(1, rounds + 1):
+            violation, states, actions = self._violated(sweeper, found, rng, tol)
+            status = Status.SOLVED if violation <= tol else Status.VIOLATED
+            pairs = np.concatenate([p[0] for p in chosen]), np.concatenate([p[1] for p in chosen])
+            found = replace(found, status=status, rounds=done, violation=violation, pairs=pairs)
+            if status is Status.SOLVED or done == rounds:
+                break
+            more, below = self.rows(states, actions)
+            matrix, right = np.vstack([matrix, more]), np.append(right, below)
+            chosen.append((states, actions))
+            found = self._solved(matrix, right)
+        return found
+
+    def _first(
+        self, sweeper: Sweeper, rng: np.random.Generator, start: tuple[Ints, Ints] | None
+    ) -> tuple[Found, Floats, Floats]:
+        """The program over random states, as many as it takes to bound it; or over given pairs."""
+        count, model = FIRST * self.width, self.model
+        for k in range(DOUBLINGS + 1):
+            if start is None:
+                size = min(count * 2**k, sweeper.states)
+                numbers = np.unique(np.append(rng.choice(sweeper.states, size, replace=False), model.box.index(model.start)))
+                states, actions = allowed_pairs(model, model.box.states(numbers))
+            else:
+                states, actions = start
+            matrix, right = self.rows(states, actions)
+            try:
+                found = self._solved(matrix, right)
+            except UnboundedError:
+                if k == DOUBLINGS or (start is None and size == sweeper.states):
+                    raise
+                start = None
+                continue
+            break
+        return replace(found, pairs=(states, actions)), matrix, right
+
+    def _solved(self, matrix: Floats, right: Floats) -> Found:
+        x, value = maximise(self._costs(), matrix, right, self.weight_bound, self.basis.names)
+        weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
+        return Found(weights, level, value, Status.VIOLATED, right.size, 0, None)
+
+    def _violated(
+        self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float
+    ) -> tuple[float, Ints, Ints]:
+        """The largest violation, and pairs to add: the worst, and as many others that are violated."""
+        values = everywhere(self.model, LinearValues(self.basis, found.weights))
+        best = np.zeros(sweeper.states, np.int64)
+        violation = values + found.level + self.less - sweeper.optimal(values, self.gamma, best=best).values
+        worst = float(violation.max())
+        numbers = np.flatnonzero(violation > tol / 2)
+        half = ADDED * self.width // 2 + 1
+        if numbers.size > 2 * half:
+            order = np.argsort(-violation[numbers], kind="stable")
+            numbers = np.append(numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False))
+        return worst, self.model.box.states(numbers), best[numbers]
+
+    def _costs(self) -> Floats:
+        return np.append(self.objective, 1.0) if self.level else self.objective
+
+
+class UnboundedError(InputError):
+    """The constraints at hand do not bound the program."""
+
+
+def maximise(
+    costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
+) -> tuple[Floats, float]:
+    """max costsᵀx subject to matrix·x <= right, |x| <= bound if given; x and the optimum, or an error with its cause."""
+    scales = np.abs(matrix).max(axis=0, initial=0.0)
+    seen = scales > 1e-14 * max(float(scales.max(initial=0.0)), 1e-300)
+    unseen = np.flatnonzero(~seen & (np.abs(costs) > 1e-12 * np.abs(costs).max(initial=0.0)))
+    if unseen.size and bound is None:
+        name = names[unseen[0]] if unseen[0] < len(names) else "λ"
+        raise UnboundedError(
+            f"no constraint sees the function {name!r}, so its weight has no bound; leave it out, or use more constraints."
+        )
+    x = np.zeros(costs.size)
+    if bound is not None:
+        x[unseen] = bound * np.sign(costs[unseen])
+    b, a, s = costs[seen] / scales[seen], sp.csr_array(matrix[:, seen] / scales[seen]), scales[seen]
+    limits = np.full(s.size, np.inf) if bound is None else bound * s
+    found, y = (_dual if s.size < right.size else _primal)(b, a, right, limits)
+    if not found.found:
+        _explain(a, right, limits, found.word)
+    x[seen] = y / s
+    return x, float(costs @ x)
+
+
+def _dual(b: Floats, a: sp.csr_array, right: Floats, limits: Floats) -> tuple[Optimum, Floats]:
+    """As many rows as unknowns; bounds on these are pairs of columns."""
+    blocks, costs = [sp.csc_array(a.T)], [right]
+    if np.isfinite(limits).all():
+        unit = sp.eye_array(b.size, format="csc")
+        blocks, costs = [*blocks, unit, -unit], [*costs, limits, limits]
+    prices = np.concatenate(costs)
+    found = minimise(prices, sp.hstack(blocks), (b, b), (np.zeros(prices.size), np.full(prices.size, np.inf)))
+    return found, found.y
+
+
+def _primal(b: Floats, a: sp.csr_array, right: Floats, limits: Floats) -> tuple[Optimum, Floats]:
+    found = minimise(-b, a, (np.full(right.size, -np.inf), right), (-limits, limits))
+    return found, found.x
+
+
+def _explain(a: sp.csr_array, right: Floats, limits: Floats, word: str) -> None:
+    """Raise, and say whether the constraints contradict each other or do not bound the program.
+
+    The least t with A x <= right + t is 0 or less for a program that has a solution.
+    """
+    count, width = a.shape
+    wide = sp.csr_array(sp.hstack([a, sp.csr_array(-np.ones((count, 1)))]))
+    low, high = np.append(-limits, 0.0), np.append(limits, np.inf)
+    costs = np.append(np.zeros(width), 1.0)
+    least = minimise(costs, wide, (np.full(count, -np.inf), right), (low, high), feasible=True)
+    if least.found and least.x[-1] > MARGIN * max(1.0, float(np.abs(right).max())):
+        raise InputError(
+            f"no weights keep all constraints (the best misses one by {least.x[-1]:.3g}); add a constant function to the "
+            "basis, which always helps under the discounted criterion."
+        )
+    if least.found:
+        raise UnboundedError(
+            f"{count:,} constraints do not bound the value of {width} functions; use more constraints or fewer "
+            "functions, or bound the weights (weight_bound)."
+        )
+    raise InputError(f"HiGHS stopped without a solution ({word}); scale the functions or the losses.")
+
+
+def sampled_pairs(model: Model, states: Ints) -> tuple[Ints, Ints]:
+    """All allowed pairs of states, each state once."""
+    rows = np.unique(states, axis=0)
+    numbers, actions = allowed_rows(model, rows)
+    return np.ascontiguousarray(rows[numbers]), actions
