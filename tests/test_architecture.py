@@ -30,6 +30,12 @@ ALLOWED = {
         "policies",
         "simulation",
         "surrogate",
+        "transitions",
+    },
+    "transitions": {"_kernels", "models"},
+    "primal": {
+        "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
+        "primal", "simulation", "surrogate", "transitions",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},

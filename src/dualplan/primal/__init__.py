@@ -1,6 +1,6 @@
 """Approximate linear programs on value functions: few functions of states, and policies that look one step ahead."""
 
-from dualplan.primal.alp import Iterated, alp, iterated_alp, sample_size, sample_size_for_error
+from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_error
 from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
 from dualplan.primal.basis import (
     Basis,
@@ -21,7 +21,9 @@ from dualplan.primal.basis import (
     tensor,
 )
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
+from dualplan.primal.iterated import Iterated
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
+from dualplan.primal.settings import Settings
 from dualplan.primal.solution import PrimalSolution
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Piece",
     "PrimalSolution",
     "Relevance",
+    "Settings",
     "alp",
     "average_alp",
     "average_bound",

@@ -20,24 +20,25 @@ exceed the optimum, and `level` then bounds nothing.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Average, Criterion
+from dualplan.criteria import Average
 from dualplan.errors import InputError
-from dualplan.kinds import is_number, is_whole
+from dualplan.kinds import is_number
 from dualplan.models.contract import Model
 from dualplan.outcomes import Judge
 from dualplan.policies.contract import Policy
-from dualplan.primal.alp import ROUNDS, SAMPLES, TOL, Iterated, Settings, check, chosen, relevant
 from dualplan.primal.basis import Basis
+from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Found, Program
 from dualplan.primal.relevance import Relevance
+from dualplan.primal.settings import Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.status import Status
-from dualplan.types import Floats
 
-SLACK = 1e-3  # λ₂ is so much below λ, relative to 1 + |λ|
+SLACK = 1e-2  # λ₂ is so much below λ, relative to 1 + |λ|
 
 
 def average_alp(
@@ -47,75 +48,35 @@ def average_alp(
     relevance: Relevance | Policy | None = None,
     slack: float = SLACK,
     level: float | None = None,
-    constraints: str | None = None,
-    sample: Relevance | Policy | None = None,
-    samples: int = SAMPLES,
-    tol: float = TOL,
-    rounds: int = ROUNDS,
-    weight_bound: float | None = None,
-    seed: int = 0,
-    threads: int | None = None,
+    **settings: Any,
 ) -> PrimalSolution:
     """Solve both stages; λ₂ is `level`, or λ − slack·(1 + |λ|). `level` of the solution is λ of stage 1.
 
-    The other arguments are those of `alp`; a policy given for `relevance` stands for its stationary law.
+    `relevance` is c, by default geometric with ratio 0.9; a policy stands for its stationary law. `settings` are the
+    fields of `Settings`.
     """
-    started = time.monotonic()
+    started, wanted = time.monotonic(), Settings.of(settings)
     check(model, basis)
-    if not is_number(slack) or slack < 0:
-        raise InputError(f"slack must be a number of at least 0, got {slack!r}.")
-    settings = Settings(constraints, sample, samples, tol, rounds, weight_bound, seed, threads)
-    moments = relevant(model, relevance, Average(), seed).moments(basis) - basis(model.start[None, :])[0]
-    first, way = settings.solve(_first(basis, weight_bound))
+    if not is_number(slack) or slack < 0 or (level is not None and not is_number(level)):
+        raise InputError(f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}.")
+    way = wanted.way(model, len(basis) + 1)
+    anchor = basis(model.start[None, :])[0]
+    moments = relevant(model, relevance, Average(), wanted.seed).moments(basis) - anchor
+    first = wanted.solve(_first_stage(basis, wanted))
     at = first.level - slack * (1 + abs(first.level)) if level is None else float(level)
-    program = Program(basis, 1.0, moments, less=at, weight_bound=weight_bound)
-    second, _ = settings.solve(program, first.pairs if first.pairs[1].size else None)
-    return _solution(basis, f"average alp, {way}", (first, second), seed, time.monotonic() - started)
+    second = wanted.solve(
+        Program(basis, 1.0, moments, less=at, weight_bound=wanted.weight_bound), first.pairs if first.pairs else None
+    )
+    return _solution(basis, f"average alp, {way}", (first, second), wanted.seed, time.monotonic() - started)
 
 
-def average_bound(
-    model: Model,
-    basis: Basis,
-    *,
-    constraints: str | None = None,
-    sample: Relevance | Policy | None = None,
-    samples: int = SAMPLES,
-    tol: float = TOL,
-    rounds: int = ROUNDS,
-    weight_bound: float | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-) -> PrimalSolution:
+def average_bound(model: Model, basis: Basis, **settings: Any) -> PrimalSolution:
     """Stage 1 alone: the best lower bound on the optimal average cost from the span of the basis."""
-    started = time.monotonic()
+    started, wanted = time.monotonic(), Settings.of(settings)
     check(model, basis)
-    settings = Settings(constraints, sample, samples, tol, rounds, weight_bound, seed, threads)
-    found, way = settings.solve(_first(basis, weight_bound))
-    return _solution(basis, f"average bound, {way}", (found, found), seed, time.monotonic() - started)
-
-
-def _first(basis: Basis, weight_bound: float | None) -> Program:
-    return Program(basis, 1.0, np.zeros(len(basis)), level=True, weight_bound=weight_bound)
-
-
-def _solution(
-    basis: Basis, method: str, stages: tuple[Found, Found], seed: int, seconds: float
-) -> PrimalSolution:
-    first, second = stages
-    status = first.status if first.status is Status.VIOLATED else second.status
-    return PrimalSolution(
-        basis, Average(), method, second.weights, second.value, status, max(first.constraints, second.constraints),
-        first.rounds + (second.rounds if second is not first else 0), seconds, seed, first.level,
-        _larger(first.violation, second.violation), _bounding(first.weights),
-    )  # fmt: skip
-
-
-def _bounding(weights: Floats) -> Floats:
-    return weights.copy()
-
-
-def _larger(one: float | None, two: float | None) -> float | None:
-    return None if one is None or two is None else max(one, two)
+    way = wanted.way(model, len(basis) + 1)
+    found = wanted.solve(_first_stage(basis, wanted))
+    return _solution(basis, f"average bound, {way}", (found,), wanted.seed, time.monotonic() - started)
 
 
 def iterated_average_alp(
@@ -125,17 +86,28 @@ def iterated_average_alp(
     relevance: Relevance | Policy | None = None,
     iterations: int = 3,
     judge: Judge | None = None,
-    **options: object,
+    **options: Any,
 ) -> Iterated:
-    """`iterations` programs, each with c the stationary law of the last greedy policy, and the best of them."""
-    if not is_whole(iterations) or iterations < 1:
-        raise InputError(f"iterations must be a whole number, at least 1, got {iterations!r}.")
-    solutions: list[PrimalSolution] = []
-    policies: list[Policy] = []
-    weights: Relevance | Policy | None = relevance
-    criterion: Criterion = Average()
-    for _ in range(iterations):
-        solutions.append(average_alp(model, basis, relevance=weights, **options))  # type: ignore[arg-type]
-        policies.append(solutions[-1].policy(name=f"average alp, iteration {len(solutions)}"))
-        weights = policies[-1]
-    return chosen(solutions, policies, criterion, judge or Judge())
+    """`iterations` programs, each with c the stationary law of the last greedy policy, and the best of them.
+
+    `options` are those of `average_alp`.
+    """
+    return iterate(
+        lambda c: average_alp(model, basis, relevance=c, **options), relevance, iterations, Average(), judge or Judge()
+    )
+
+
+def _first_stage(basis: Basis, wanted: Settings) -> Program:
+    return Program(basis, 1.0, np.zeros(len(basis)), level=True, weight_bound=wanted.weight_bound)
+
+
+def _solution(basis: Basis, method: str, stages: tuple[Found, ...], seed: int, seconds: float) -> PrimalSolution:
+    """The last stage's weights make the policy, the first stage's the bound; both must have finished."""
+    first, last = stages[0], stages[-1]
+    unfinished = [stage.status for stage in stages if stage.status is Status.VIOLATED]
+    violations = [stage.violation for stage in stages if stage.violation is not None]
+    return PrimalSolution(
+        basis, Average(), method, last.weights, last.value, unfinished[0] if unfinished else last.status,
+        max(stage.constraints for stage in stages), sum(stage.rounds for stage in stages), seconds, seed, first.level,
+        max(violations) if len(violations) == len(stages) else None, first.weights,
+    )  # fmt: skip

@@ -110,11 +110,15 @@ class Basis:
         if not self.products and not self.user:
             raise InputError("a basis needs at least one function.")
         if len(self.products) > MOST_FUNCTIONS:
-            raise InputError(f"a basis of {len(self.products):,} functions is too large; keep below {MOST_FUNCTIONS:,}.")
+            raise InputError(
+                f"a basis of {len(self.products):,} functions is too large; keep below {MOST_FUNCTIONS:,}."
+            )
         dim = self.model.box.dim
         for piece in itertools.chain.from_iterable(self.products):
             if not 0 <= piece.coordinate < dim:
-                raise InputError(f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not {piece.coordinate}.")
+                raise InputError(
+                    f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not {piece.coordinate}."
+                )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -169,7 +173,7 @@ class Basis:
         return values
 
 
-# -- families -----------------------------------------------------------------------------------------------------------
+# -- families ----------------------------------------------------------------------------------------------------------
 
 
 def products(model: Model, functions: Sequence[Sequence[Piece]], names: Sequence[str] | None = None) -> Basis:
@@ -299,7 +303,7 @@ def _scales(model: Model, given: float | Sequence[float] | None) -> list[float]:
 
 
 def _name(model: Model, coordinate: int) -> str:
-    return f"x{coordinate + 1}" if len(model.coordinates) <= coordinate else str(model.coordinates[coordinate])
+    return f"[{model.coordinates[coordinate]}]"
 
 
 def _require_same_model(*bases: Basis) -> None:

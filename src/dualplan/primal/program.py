@@ -19,7 +19,7 @@ then at least the optimum of the whole program, and values less max v/(1−γ), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,9 +36,12 @@ from dualplan.types import Floats, Ints
 
 CHUNK = 2**22  # numbers of rows under way held at once
 WHOLE = 2**26  # entries of A up to which all pairs are listed
-FIRST, DOUBLINGS = 20, 6  # random states to start from, for each function, and how often these are doubled
+FIRST, DOUBLINGS = 2, 10  # random states to start from, for each function, and how often these are doubled
 ADDED = 4  # violated constraints that a round adds at most, for each function
 MARGIN = 1e-9  # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
+
+
+Pairs = tuple[Ints, Ints]  # states, one a row, and actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,7 @@ class Found:
     constraints: int
     rounds: int
     violation: float | None
-    pairs: tuple[Ints, Ints] = field(default_factory=lambda: (np.zeros((0, 0), np.int64), np.zeros(0, np.int64)))
+    pairs: Pairs | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,69 +91,61 @@ class Program:
             right[piece] = law.losses - self.less
         return matrix, right
 
-    # -- three ways to the constraints ----------------------------------------------------------------------------------
+    # -- three ways to the constraints --------------------------------------------------------------------------------
 
-    def over(self, states: Ints, actions: Ints) -> Found:
+    def over(self, pairs: Pairs) -> Found:
         """Over given pairs."""
-        found = self._solved(*self.rows(states, actions))
-        return replace(found, status=Status.SAMPLED, rounds=1, pairs=(states, actions))
+        return replace(self._solved(*self.rows(*pairs)), status=Status.SAMPLED, rounds=1, pairs=pairs)
 
     def over_all(self) -> Found:
         """Over all pairs of an enumerable model."""
         model, count = self.model, Sweeper(self.model).states
         if count * len(model.actions) * self.width > WHOLE:
             raise MissingError(
-                f"model {model.name!r} has too many pairs for {self.width} functions at once; generate the constraints, "
-                "or draw them."
+                f"model {model.name!r} has too many pairs for {self.width} functions at once; take constraints="
+                "'generated', or draw them."
             )
         matrix, right = self.rows(*allowed_pairs(model, model.box.states(np.arange(count))))
         found = self._solved(matrix, right)
         unknowns = np.append(found.weights, found.level) if self.level else found.weights
-        violation = float((matrix @ unknowns - right).max())
-        return replace(found, status=Status.SOLVED, rounds=1, violation=violation)
+        return replace(found, status=Status.SOLVED, rounds=1, violation=float((matrix @ unknowns - right).max()))
 
     def generated(
-        self, tol: float, rounds: int, seed: int = 0, start: tuple[Ints, Ints] | None = None, threads: int | None = None
+        self, tol: float, rounds: int, seed: int = 0, start: Pairs | None = None, threads: int | None = None
     ) -> Found:
         """Over the constraints that matter, found by sweeps over all states."""
         sweeper, rng = Sweeper(self.model, threads), np.random.default_rng(seed)
         found, matrix, right = self._first(sweeper, rng, start)
-        chosen = [found.pairs]
         for done in range(1, rounds + 1):
-            violation, states, actions = self._violated(sweeper, found, rng, tol)
+            violation, numbers, best = self._violated(sweeper, found, rng, tol)
             status = Status.SOLVED if violation <= tol else Status.VIOLATED
-            pairs = np.concatenate([p[0] for p in chosen]), np.concatenate([p[1] for p in chosen])
-            found = replace(found, status=status, rounds=done, violation=violation, pairs=pairs)
+            found = replace(found, status=status, rounds=done, violation=violation)
             if status is Status.SOLVED or done == rounds:
                 break
-            more, below = self.rows(states, actions)
+            added = self.model.box.states(numbers), best
+            more, below = self.rows(*added)
             matrix, right = np.vstack([matrix, more]), np.append(right, below)
-            chosen.append((states, actions))
-            found = self._solved(matrix, right)
+            found = replace(self._solved(matrix, right), pairs=_joined(found.pairs, added))
         return found
 
-    def _first(
-        self, sweeper: Sweeper, rng: np.random.Generator, start: tuple[Ints, Ints] | None
-    ) -> tuple[Found, Floats, Floats]:
-        """The program over random states, as many as it takes to bound it; or over given pairs."""
-        count, model = FIRST * self.width, self.model
+    def _first(self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None) -> tuple[Found, Floats, Floats]:
+        """The program over given pairs, or over random states, as many as it takes to bound it."""
         for k in range(DOUBLINGS + 1):
-            if start is None:
-                size = min(count * 2**k, sweeper.states)
-                numbers = np.unique(np.append(rng.choice(sweeper.states, size, replace=False), model.box.index(model.start)))
-                states, actions = allowed_pairs(model, model.box.states(numbers))
-            else:
-                states, actions = start
-            matrix, right = self.rows(states, actions)
+            count = min(FIRST * self.width * 2**k, sweeper.states)
+            pairs = start if start is not None and k == 0 else self._random_pairs(sweeper, rng, count)
+            matrix, right = self.rows(*pairs)
             try:
-                found = self._solved(matrix, right)
+                return replace(self._solved(matrix, right), pairs=pairs), matrix, right
             except UnboundedError:
-                if k == DOUBLINGS or (start is None and size == sweeper.states):
+                if k == DOUBLINGS or count == sweeper.states:
                     raise
-                start = None
-                continue
-            break
-        return replace(found, pairs=(states, actions)), matrix, right
+        raise AssertionError("unreachable")
+
+    def _random_pairs(self, sweeper: Sweeper, rng: np.random.Generator, count: int) -> Pairs:
+        """All pairs of random states and of the model's start."""
+        box, start = self.model.box, self.model.box.index(self.model.start)
+        numbers = np.unique(np.append(rng.choice(sweeper.states, count, replace=False), start))
+        return allowed_pairs(self.model, box.states(numbers))
 
     def _solved(self, matrix: Floats, right: Floats) -> Found:
         x, value = maximise(self._costs(), matrix, right, self.weight_bound, self.basis.names)
@@ -160,20 +155,22 @@ class Program:
     def _violated(
         self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float
     ) -> tuple[float, Ints, Ints]:
-        """The largest violation, and pairs to add: the worst, and as many others that are violated."""
+        """The largest violation, and pairs to add, by number and action: the worst, and as many others violated."""
         values = everywhere(self.model, LinearValues(self.basis, found.weights))
         best = np.zeros(sweeper.states, np.int64)
         violation = values + found.level + self.less - sweeper.optimal(values, self.gamma, best=best).values
-        worst = float(violation.max())
-        numbers = np.flatnonzero(violation > tol / 2)
-        half = ADDED * self.width // 2 + 1
+        numbers, half = np.flatnonzero(violation > tol / 2), ADDED * self.width // 2 + 1
         if numbers.size > 2 * half:
             order = np.argsort(-violation[numbers], kind="stable")
             numbers = np.append(numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False))
-        return worst, self.model.box.states(numbers), best[numbers]
+        return float(violation.max()), numbers, best[numbers]
 
     def _costs(self) -> Floats:
         return np.append(self.objective, 1.0) if self.level else self.objective
+
+
+def _joined(pairs: Pairs | None, added: Pairs) -> Pairs:
+    return added if pairs is None else (np.concatenate([pairs[0], added[0]]), np.concatenate([pairs[1], added[1]]))
 
 
 class UnboundedError(InputError):
@@ -183,14 +180,15 @@ class UnboundedError(InputError):
 def maximise(
     costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
 ) -> tuple[Floats, float]:
-    """max costsᵀx subject to matrix·x <= right, |x| <= bound if given; x and the optimum, or an error with its cause."""
+    """max costsᵀx with matrix·x <= right, and |x| <= bound if given: x and the optimum, or an error with its cause."""
     scales = np.abs(matrix).max(axis=0, initial=0.0)
     seen = scales > 1e-14 * max(float(scales.max(initial=0.0)), 1e-300)
     unseen = np.flatnonzero(~seen & (np.abs(costs) > 1e-12 * np.abs(costs).max(initial=0.0)))
     if unseen.size and bound is None:
         name = names[unseen[0]] if unseen[0] < len(names) else "λ"
         raise UnboundedError(
-            f"no constraint sees the function {name!r}, so its weight has no bound; leave it out, or use more constraints."
+            f"no constraint sees the function {name!r}, so its weight has no bound; leave it out, or take more "
+            "constraints."
         )
     x = np.zeros(costs.size)
     if bound is not None:
@@ -232,8 +230,8 @@ def _explain(a: sp.csr_array, right: Floats, limits: Floats, word: str) -> None:
     least = minimise(costs, wide, (np.full(count, -np.inf), right), (low, high), feasible=True)
     if least.found and least.x[-1] > MARGIN * max(1.0, float(np.abs(right).max())):
         raise InputError(
-            f"no weights keep all constraints (the best misses one by {least.x[-1]:.3g}); add a constant function to the "
-            "basis, which always helps under the discounted criterion."
+            f"no weights keep all constraints (the best miss one by {least.x[-1]:.3g}); add a constant function to the "
+            "basis (discounted criterion), or lower the level (average)."
         )
     if least.found:
         raise UnboundedError(
@@ -243,7 +241,7 @@ def _explain(a: sp.csr_array, right: Floats, limits: Floats, word: str) -> None:
     raise InputError(f"HiGHS stopped without a solution ({word}); scale the functions or the losses.")
 
 
-def sampled_pairs(model: Model, states: Ints) -> tuple[Ints, Ints]:
+def sampled_pairs(model: Model, states: Ints) -> Pairs:
     """All allowed pairs of states, each state once."""
     rows = np.unique(states, axis=0)
     numbers, actions = allowed_rows(model, rows)

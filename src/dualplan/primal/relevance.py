@@ -42,7 +42,9 @@ TAIL = 1e-4  # of the discounted mass that simulated runs leave out
 class Relevance(Protocol):
     """A distribution on states, through its means and its draws."""
 
-    model: Model
+    @property
+    def model(self) -> Model:
+        """The model of the states."""
 
     def moments(self, basis: Basis) -> Floats:
         """cᵀΨ, one number for each function."""
@@ -126,7 +128,9 @@ def geometric(model: Model, ratio: float | Sequence[float]) -> Independent:
     """c(x) ∝ Π_i ratio_i^(x_i − lower_i) over the box, with one ratio or one for each coordinate."""
     ratios = [float(ratio)] * model.box.dim if isinstance(ratio, (int, float)) else [float(r) for r in ratio]
     if len(ratios) != model.box.dim or not all(0 < r <= 1 for r in ratios):
-        raise InputError(f"ratios lie above 0 and at most at 1, one for each of {model.box.dim} coordinates, got {ratio}.")
+        raise InputError(
+            f"ratios lie above 0 and at most at 1, one for each of {model.box.dim} coordinates, got {ratio}."
+        )
     return Independent(model, tuple(_geometric(model, i, r) for i, r in enumerate(ratios)))
 
 
@@ -135,7 +139,9 @@ def _geometric(model: Model, i: int, ratio: float) -> Floats:
     width = math.inf if upper == UNBOUNDED else upper - int(model.box.lower[i]) + 1
     length = width if ratio == 1 else min(width, math.ceil(math.log(NEGLIGIBLE) / math.log(ratio)) + 1)
     if length > LONGEST:
-        raise InputError(f"coordinate {i} of {model.name!r} takes too many values for the ratio {ratio}; choose a smaller one.")
+        raise InputError(
+            f"coordinate {i} of {model.name!r} takes too many values for the ratio {ratio}; choose a smaller one."
+        )
     law = ratio ** np.arange(int(length), dtype=np.float64)
     return np.asarray(law / law.sum())
 

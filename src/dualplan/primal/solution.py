@@ -70,7 +70,7 @@ class PrimalSolution:
         """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
         if self.status not in FINISHED and not unfinished:
             raise InputError(
-                f"the program stopped early ({self.status}): {self.status.advice}; policy(unfinished=True) takes it as it is."
+                f"the program stopped early ({self.status.advice}); policy(unfinished=True) takes what there is."
             )
         label = name or (self.method if self.status in FINISHED else f"{self.method}, unfinished")
         count = self.model.box.count
