@@ -13,8 +13,9 @@ with as many rows as functions; w are the multipliers of the rows. Columns of A 
 
     v(x) = Ψw(x) + λ + κ − min_a [ ℓ(x,a) + γ P Ψw ],
 
-adds the minimising pairs of states where it is positive, and repeats until max v is within the tolerance. The value is
-then at least the optimum of the whole program, and values less max v/(1−γ), or λ less max v, are feasible everywhere.
+adds the minimising pairs of states where it is positive, and repeats until max v is within the tolerance; the simplex
+method goes on from its last basis. The value is then at least the optimum of the whole program, and values less
+max v/(1−γ), or λ less max v, are feasible everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import scipy.sparse as sp
 
 from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import Sweeper
-from dualplan.highs import Optimum, minimise
+from dualplan.highs import Growing, Optimum, minimise
 from dualplan.models.contract import Model
 from dualplan.primal.basis import Basis
 from dualplan.primal.greedy import LinearValues, everywhere
@@ -38,6 +39,7 @@ CHUNK = 2**22  # numbers of rows under way held at once
 WHOLE = 2**26  # entries of A up to which all pairs are listed
 FIRST, DOUBLINGS = 2, 10  # random states to start from, for each function, and how often these are doubled
 ADDED = 4  # violated constraints that a round adds at most, for each function
+ROUNDED = 1e-13  # of the largest number of its kind: zero, up to rounding
 MARGIN = 1e-9  # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
 
 
@@ -115,7 +117,7 @@ class Program:
     ) -> Found:
         """Over the constraints that matter, found by sweeps over all states."""
         sweeper, rng = Sweeper(self.model, threads), np.random.default_rng(seed)
-        found, matrix, right = self._first(sweeper, rng, start)
+        relaxed, found = self._first(sweeper, rng, start)
         for done in range(1, rounds + 1):
             violation, numbers, best = self._violated(sweeper, found, rng, tol)
             status = Status.SOLVED if violation <= tol else Status.VIOLATED
@@ -123,19 +125,18 @@ class Program:
             if status is Status.SOLVED or done == rounds:
                 break
             added = self.model.box.states(numbers), best
-            more, below = self.rows(*added)
-            matrix, right = np.vstack([matrix, more]), np.append(right, below)
-            found = replace(self._solved(matrix, right), pairs=_joined(found.pairs, added))
+            relaxed.add(*self.rows(*added))
+            found = replace(self._found(relaxed.solve(), relaxed.size), pairs=_joined(found.pairs, added))
         return found
 
-    def _first(self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None) -> tuple[Found, Floats, Floats]:
+    def _first(self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None) -> tuple[Relaxed, Found]:
         """The program over given pairs, or over random states, as many as it takes to bound it."""
         for k in range(DOUBLINGS + 1):
             count = min(FIRST * self.width * 2**k, sweeper.states)
             pairs = start if start is not None and k == 0 else self._random_pairs(sweeper, rng, count)
-            matrix, right = self.rows(*pairs)
+            relaxed = Relaxed(self._costs(), *self.rows(*pairs), self.weight_bound, self.basis.names)
             try:
-                return replace(self._solved(matrix, right), pairs=pairs), matrix, right
+                return relaxed, replace(self._found(relaxed.solve(), relaxed.size), pairs=pairs)
             except UnboundedError:
                 if k == DOUBLINGS or count == sweeper.states:
                     raise
@@ -148,9 +149,11 @@ class Program:
         return allowed_pairs(self.model, box.states(numbers))
 
     def _solved(self, matrix: Floats, right: Floats) -> Found:
-        x, value = maximise(self._costs(), matrix, right, self.weight_bound, self.basis.names)
+        return self._found(maximise(self._costs(), matrix, right, self.weight_bound, self.basis.names), right.size)
+
+    def _found(self, x: Floats, constraints: int) -> Found:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
-        return Found(weights, level, value, Status.VIOLATED, right.size, 0, None)
+        return Found(weights, level, float(self._costs() @ x), Status.VIOLATED, constraints, 0, None)
 
     def _violated(
         self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float
@@ -177,13 +180,50 @@ class UnboundedError(InputError):
     """The constraints at hand do not bound the program."""
 
 
-def maximise(
-    costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
-) -> tuple[Floats, float]:
-    """max costsᵀx with matrix·x <= right, and |x| <= bound if given: x and the optimum, or an error with its cause."""
-    scales = np.abs(matrix).max(axis=0, initial=0.0)
-    seen = scales > 1e-14 * max(float(scales.max(initial=0.0)), 1e-300)
-    unseen = np.flatnonzero(~seen & (np.abs(costs) > 1e-12 * np.abs(costs).max(initial=0.0)))
+class Relaxed:
+    """The program over some constraints, to which others are added; each solve starts from the last basis."""
+
+    def __init__(
+        self, costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
+    ) -> None:
+        self._costs, self._bound, self._names = _cleaned(costs), bound, names
+        largest = np.abs(matrix).max(axis=0, initial=0.0)
+        self._scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
+        self._matrix, self._right = np.zeros((0, costs.size)), np.zeros(0)
+        self._dual = Growing(self._costs / self._scales)
+        if bound is not None:
+            unit = sp.eye_array(costs.size, format="csc")
+            self._dual.add(np.tile(bound * self._scales, 2), sp.hstack([unit, -unit]))
+        self.add(matrix, right)
+
+    @property
+    def size(self) -> int:
+        """The number of constraints."""
+        return self._right.size
+
+    def add(self, matrix: Floats, right: Floats) -> None:
+        """Add constraints matrix·x <= right."""
+        self._matrix, self._right = np.vstack([self._matrix, matrix]), np.append(self._right, right)
+        self._dual.add(right, sp.csc_array((matrix / self._scales).T))
+
+    def solve(self) -> Floats:
+        """The maximiser over the constraints so far."""
+        found = self._dual.solve()
+        if found.found:
+            return np.asarray(found.y / self._scales)
+        return maximise(self._costs, self._matrix, self._right, self._bound, self._names)  # tries harder, and explains
+
+
+def _cleaned(costs: Floats) -> Floats:
+    """What rounding left of zeros, as that of a function that drops out of all constraints, must not count."""
+    return np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
+
+
+def maximise(costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]) -> Floats:
+    """The x of largest costsᵀx with matrix·x <= right, and |x| <= bound if given; or an error with its cause."""
+    costs, scales = _cleaned(costs), np.abs(matrix).max(axis=0, initial=0.0)
+    seen = scales > ROUNDED * scales.max(initial=0.0)
+    unseen = np.flatnonzero(~seen & (costs != 0))
     if unseen.size and bound is None:
         name = names[unseen[0]] if unseen[0] < len(names) else "λ"
         raise UnboundedError(
@@ -199,7 +239,7 @@ def maximise(
     if not found.found:
         _explain(a, right, limits, found.word)
     x[seen] = y / s
-    return x, float(costs @ x)
+    return x
 
 
 def _dual(b: Floats, a: sp.csr_array, right: Floats, limits: Floats) -> tuple[Optimum, Floats]:
