@@ -61,7 +61,8 @@ def million() -> None:
     """Constraint generation by sweeps over a million states; policies are evaluated by simulation elsewhere."""
     model = dp.load("four-queue", buffers=(38, 25, 25, 38))
     for d in (2, 3, 4):
-        row(f"bound, degree {d}", lambda b=primal.monomials(model, d): primal.average_bound(model, b), False, "18.144")
+        basis = primal.monomials(model, d)
+        row(f"bound, degree {d}", lambda b=basis: primal.average_bound(model, b), False, "18.144")
     for gamma in (0.99, 0.999):
         solution = primal.alp(model, primal.monomials(model, 3), dp.Discounted(gamma))
         run = dp.evaluate(model, solution.policy(), steps=20_000_000)

@@ -2,18 +2,20 @@
 
 What a greedy policy loses is an error of the values averaged over where this policy goes (de Farias & Van Roy 2003), so
 c should be its own occupancy, which is known only afterwards. Nothing says that the next policy is better than the
-last, so all are evaluated: exactly where states are few, otherwise by simulation with the same random numbers.
+last, so all are evaluated: exactly where states are few, otherwise by simulation with the same random numbers. A policy
+whose average cost depends on chance (several recurrent classes) counts as infinitely bad and ends the iteration.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from dualplan.criteria import Criterion
-from dualplan.errors import InputError
+from dualplan.errors import InputError, ModelError
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.kinds import is_whole
@@ -26,13 +28,17 @@ from dualplan.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class Iterated:
-    """The rounds of an iterated program: their solutions, what their policies cost, and which is best."""
+    """The rounds of an iterated program: their solutions, what their policies cost, and which is best.
+
+    `stopped` says why it ended before the last round, if it did.
+    """
 
     solutions: tuple[PrimalSolution, ...]
     policies: tuple[Policy, ...]
     costs: Floats
     half_widths: Floats
     chosen: int
+    stopped: str = ""
 
     @property
     def best(self) -> PrimalSolution:
@@ -57,11 +63,18 @@ def iterate(
         raise InputError(f"iterations must be a whole number, at least 1, got {iterations!r}.")
     solutions: list[PrimalSolution] = []
     policies: list[Policy] = []
-    for k in range(iterations):
+    costs: list[tuple[float, float]] = []
+    stopped = ""
+    while len(solutions) < iterations and not stopped:
         solutions.append(solve(policies[-1] if policies else relevance))
-        policies.append(solutions[-1].policy(name=f"{solutions[-1].method}, iteration {k + 1}"))
-    costs = np.array([_cost(policy, cost, judge) for policy in policies])
-    return Iterated(tuple(solutions), tuple(policies), costs[:, 0], costs[:, 1], int(np.argmin(costs[:, 0])))
+        policies.append(solutions[-1].policy(name=f"{solutions[-1].method}, iteration {len(solutions)}"))
+        try:
+            costs.append(_cost(policies[-1], cost, judge))
+        except ModelError as error:
+            costs.append((math.inf, math.nan))
+            stopped = str(error)
+    found, widths = np.array(costs).T
+    return Iterated(tuple(solutions), tuple(policies), found, widths, int(np.argmin(found)), stopped)
 
 
 def _cost(policy: Policy, criterion: Criterion, judge: Judge) -> tuple[float, float]:
