@@ -2,14 +2,15 @@
 
 import itertools
 
+import joblib
 import numpy as np
 import pytest
 import scipy.optimize
 
 import dualplan as dp
 from bank import discounted_cost, matrix
-from dualplan import primal
-from dualplan.primal.program import Program
+from dualplan import highs, primal
+from dualplan.primal.program import Program, maximise, maximise_in_parts
 
 GAMMA = 0.9
 DISCOUNTED = dp.Discounted(GAMMA)
@@ -301,6 +302,66 @@ def test_published_error_bound(small):
         assert c @ np.abs(gap) / c.sum() <= 2 / (1 - GAMMA) * best.fun + 1e-6
 
 
+def test_published_bound_on_the_greedy_policy(small):
+    """αᵀ(J_π − J*) <= ‖J* − Ψw‖_{1,μ}/(1−γ), μ the policy's own discounted occupancy, times 1−γ."""
+    values = optimal_values(small)
+    start = small.box.index(small.start)
+    for degree in (1, 2):
+        solution = primal.alp(small, primal.monomials(small, degree), DISCOUNTED)
+        policy = solution.policy()
+        run = dp.evaluate_exact(small, policy, DISCOUNTED)
+        gap = values[run.reached] - solution.values(small.box.states(run.reached))
+        assert run.cost - values[start] <= run.occupancy @ np.abs(gap) + 1e-6  # occupancy sums to 1/(1−γ)
+
+
+def test_many_constraints_are_taken_in_parts():
+    rng = np.random.default_rng(4)
+    matrix, right = rng.normal(size=(3_000, 8)), rng.uniform(0.5, 1.5, 3_000)
+    costs = rng.normal(size=8)
+    names = tuple("abcdefgh")
+    dense = scipy.optimize.linprog(-costs, matrix, right, bounds=(None, None))
+    assert costs @ maximise_in_parts(costs, matrix, right, None, names) == pytest.approx(-dense.fun, abs=1e-8)
+    assert costs @ maximise(costs, matrix, right, None, names) == pytest.approx(-dense.fun, abs=1e-7)
+    tight = 0.5 * np.abs(dense.x).max()
+    dense = scipy.optimize.linprog(-costs, matrix, right, bounds=(-tight, tight))
+    assert costs @ maximise_in_parts(costs, matrix, right, tight, names) == pytest.approx(-dense.fun, abs=1e-8)
+    assert costs @ maximise(costs, matrix, right, tight, names) == pytest.approx(-dense.fun, abs=1e-7)
+    assert costs @ maximise(costs, matrix[:5], right[:5], tight, names) >= -dense.fun
+
+
+def test_programs_grow_from_their_last_basis():
+    rng = np.random.default_rng(6)
+    matrix, costs, right = rng.random((4, 30)), rng.random(30), rng.random(4)
+    growing = highs.Growing(right)
+    growing.add(np.full(4, 50.0), np.eye(4))
+    for columns in (slice(0, 10), slice(10, 30)):
+        growing.add(costs[columns], matrix[:, columns])
+        found = growing.solve()
+    dense = scipy.optimize.linprog(np.append(np.full(4, 50.0), costs), A_eq=np.hstack([np.eye(4), matrix]), b_eq=right)
+    assert found.y @ right == pytest.approx(dense.fun)
+    assert found.x @ np.append(np.full(4, 50.0), costs) == pytest.approx(dense.fun)
+    never = highs.Growing(-right)
+    never.add(costs, matrix)
+    assert not never.solve().found
+
+
+def test_reference_figures():
+    """The rows of the ten-thousand-state network: costs to ±.005, lower bounds at least as printed."""
+    model = dp.load("four-queue", buffers=9)
+    law, optimum = primal.geometric(model, 0.9), 8.1054
+    for degree, cost in ((2, 8.80), (3, 8.209)):
+        solution = primal.alp(model, primal.monomials(model, degree), dp.Discounted(0.99), relevance=law)
+        assert dp.evaluate_exact(model, solution.policy()).cost == pytest.approx(cost, abs=0.005)
+    for basis, bound in (
+        (primal.monomials(model, 3), 6.44),
+        (primal.monomials(model, 4), 7.36),
+        (primal.concat(primal.monomials(model, 3), primal.boundaries(model, 2)), 7.33),
+    ):
+        solution = primal.average_bound(model, basis)
+        assert bound <= solution.lower_bound.value <= optimum
+        assert solution.lower_bound.value == pytest.approx(solution.level, abs=1e-5)
+
+
 def test_sampled_constraints_tend_to_all(net):
     basis, law = primal.monomials(net, 2), primal.uniform(net)
     whole = primal.alp(net, basis, DISCOUNTED, relevance=law, constraints="all")
@@ -360,6 +421,7 @@ def test_iterated_keeps_the_best(net):
     own = primal.occupancy(net, rounds.policies[0], DISCOUNTED)
     again = primal.alp(net, rounds.best.basis, DISCOUNTED, relevance=own)
     assert again.objective == pytest.approx(rounds.solutions[1].objective)
+    assert rounds.stopped == ""
     average = primal.iterated_average_alp(net, primal.monomials(net, 3), iterations=2)
     assert average.costs.min() >= average.best.lower_bound.value
 
@@ -367,6 +429,16 @@ def test_iterated_keeps_the_best(net):
 def test_a_better_basis_gives_a_better_bound(net):
     bounds = [primal.average_bound(net, primal.monomials(net, d)).lower_bound.value for d in (1, 2, 3, 4)]
     assert bounds == sorted(bounds)
+
+
+def test_policies_travel_to_workers(net):
+    policy = primal.alp(net, primal.monomials(net, 2), DISCOUNTED).policy()
+    here = dp.evaluate_exact(net, policy).cost
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(_cost)(policy) for _ in range(2)) == [here, here]
+
+
+def _cost(policy):
+    return dp.evaluate_exact(policy.model, policy).cost
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -393,6 +465,12 @@ def test_unbounded_and_infeasible_programs():
     slope = primal.products(costly, [[primal.power(0, 1)]])
     with pytest.raises(dp.InputError, match=r"no weights keep.*constant"):
         primal.alp(costly, slope, DISCOUNTED)
+    level = primal.average_bound(model, primal.monomials(model, 2)).level
+    for way in ("all", "generated"):
+        with pytest.raises(dp.InputError, match="lower the level"):
+            primal.average_alp(model, primal.monomials(model, 2), level=level + 0.1, constraints=way)
+    with pytest.raises(dp.InputError, match="do not bound"):
+        primal.average_bound(model, primal.monomials(model, 2), sample=one, samples=5)
     bound = primal.alp(model, primal.monomials(model, 2), DISCOUNTED, sample=one, samples=5, weight_bound=100.0)
     assert np.abs(bound.weights).max() <= 100 + 1e-6
     with pytest.raises(dp.InputError, match="no constraint sees"):
@@ -415,6 +493,9 @@ def test_unbounded_and_infeasible_programs():
         (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, constraints="some"), "unknown way"),
         (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, constraints="sampled"), "sample="),
         (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, tol=0), "tol"),
+        (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, sampels=3), "did you mean 'samples'"),
+        (lambda m: primal.average_alp(m, primal.constant(m), slack=-1.0), "slack"),
+        (lambda m: primal.iterated_alp(m, primal.constant(m), DISCOUNTED, iterations=0), "iterations"),
         (lambda m: primal.alp(dp.load("four-queue", buffers=3), primal.constant(m), DISCOUNTED), "belongs to"),
         (lambda m: primal.alp(*(lambda u: (u, primal.constant(u)))(dp.load("tandem")), DISCOUNTED), "too many states"),
         (lambda m: primal.LinearValues(primal.constant(m), np.zeros(2)), "as many finite weights"),

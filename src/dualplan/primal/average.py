@@ -9,8 +9,9 @@ say little elsewhere than where the constraints bind, so stage 2 takes λ₂ at 
 the largest potential where c says; for every λ₂ <= λ* the largest feasible one is the optimal cost of reaching o, the
 model's start, under losses ℓ − λ₂. The policy is greedy for stage 2.
 
-A constant among Ψ drops out of all constraints, and is left at weight 0. Where stage 2 is unbounded or has no solution
-(too few sampled constraints, or λ₂ = λ leaves no room for rounding), the error says so.
+Ψw(o) = 0 only fixes a constant, which no constraint sees: the program maximises cᵀΨw − Ψw(o), and the values may differ
+from zero at o. A constant among Ψ drops out of all constraints, and is left at weight 0. Where stage 2 is unbounded or
+has no solution (too few sampled constraints, or a λ₂ beyond λ), the error says so.
 
 The bound: `solution.lower_bound` takes the potential of stage 1 and sweeps all states, rounding included; it needs
 nothing of what the solver said. Where states cannot be listed it is statistical. Sampled constraints give a λ that may

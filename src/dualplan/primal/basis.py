@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels import values as kernels
+from dualplan._kernels.compiler import Data
 from dualplan.errors import InputError
 from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
@@ -96,7 +97,7 @@ class UserFunctions:
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class Basis(Data):
     """Functions of the states of a model: products of pieces, then functions of the user."""
 
     model: Model

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dualplan._kernels.compiler import Data
 from dualplan._kernels.values import NOISE, greedy_rule
 from dualplan.errors import InputError
 from dualplan.exact.operators import Sweeper
@@ -24,7 +25,7 @@ from dualplan.types import ArrayLike, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class LinearValues:
+class LinearValues(Data):
     """Ψw, a function of states, one a row."""
 
     basis: Basis

@@ -38,6 +38,7 @@ from dualplan.types import Floats, Ints
 CHUNK = 2**22  # numbers of rows under way held at once
 WHOLE = 2**26  # entries of A up to which all pairs are listed
 FIRST, DOUBLINGS = 2, 10  # random states to start from, for each function, and how often these are doubled
+DIRECT = 10  # listed constraints for each function, beyond which they are taken in parts
 ADDED = 4  # violated constraints that a round adds at most, for each function
 ROUNDED = 1e-13  # of the largest number of its kind: zero, up to rounding
 MARGIN = 1e-9  # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
@@ -99,8 +100,8 @@ class Program:
         """Over given pairs."""
         return replace(self._solved(*self.rows(*pairs)), status=Status.SAMPLED, rounds=1, pairs=pairs)
 
-    def over_all(self) -> Found:
-        """Over all pairs of an enumerable model."""
+    def over_all(self, tol: float) -> Found:
+        """Over all pairs of an enumerable model, listed."""
         model, count = self.model, Sweeper(self.model).states
         if count * len(model.actions) * self.width > WHOLE:
             raise MissingError(
@@ -110,7 +111,9 @@ class Program:
         matrix, right = self.rows(*allowed_pairs(model, model.box.states(np.arange(count))))
         found = self._solved(matrix, right)
         unknowns = np.append(found.weights, found.level) if self.level else found.weights
-        return replace(found, status=Status.SOLVED, rounds=1, violation=float((matrix @ unknowns - right).max()))
+        violation = float((matrix @ unknowns - right).max())
+        status = Status.SOLVED if violation <= tol else Status.VIOLATED
+        return replace(found, status=status, rounds=1, violation=violation)
 
     def generated(
         self, tol: float, rounds: int, seed: int = 0, start: Pairs | None = None, threads: int | None = None
@@ -149,7 +152,8 @@ class Program:
         return allowed_pairs(self.model, box.states(numbers))
 
     def _solved(self, matrix: Floats, right: Floats) -> Found:
-        return self._found(maximise(self._costs(), matrix, right, self.weight_bound, self.basis.names), right.size)
+        x = maximise_in_parts(self._costs(), matrix, right, self.weight_bound, self.basis.names)
+        return self._found(x, right.size)
 
     def _found(self, x: Floats, constraints: int) -> Found:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
@@ -162,14 +166,20 @@ class Program:
         values = everywhere(self.model, LinearValues(self.basis, found.weights))
         best = np.zeros(sweeper.states, np.int64)
         violation = values + found.level + self.less - sweeper.optimal(values, self.gamma, best=best).values
-        numbers, half = np.flatnonzero(violation > tol / 2), ADDED * self.width // 2 + 1
-        if numbers.size > 2 * half:
-            order = np.argsort(-violation[numbers], kind="stable")
-            numbers = np.append(numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False))
+        numbers = _to_add(violation, tol / 2, self.width, rng)
         return float(violation.max()), numbers, best[numbers]
 
     def _costs(self) -> Floats:
         return np.append(self.objective, 1.0) if self.level else self.objective
+
+
+def _to_add(violation: Floats, above: float, width: int, rng: np.random.Generator) -> Ints:
+    """Which constraints to add: the worst, and as many others that are violated."""
+    numbers, half = np.flatnonzero(violation > above), ADDED * width // 2 + 1
+    if numbers.size > 2 * half:
+        order = np.argsort(-violation[numbers], kind="stable")
+        numbers = np.append(numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False))
+    return numbers
 
 
 def _joined(pairs: Pairs | None, added: Pairs) -> Pairs:
@@ -212,6 +222,29 @@ class Relaxed:
         if found.found:
             return np.asarray(found.y / self._scales)
         return maximise(self._costs, self._matrix, self._right, self._bound, self._names)  # tries harder, and explains
+
+
+def maximise_in_parts(
+    costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
+) -> Floats:
+    """As `maximise`; of very many constraints, over those that matter (a fixed seed picks the first)."""
+    count, width = matrix.shape
+    if count <= DIRECT * width:
+        return maximise(costs, matrix, right, bound, names)
+    rng, kept = np.random.default_rng(0), np.zeros(count, bool)
+    added, tol = rng.choice(count, DIRECT * width, replace=False), MARGIN * max(1.0, float(np.abs(right).max()))
+    relaxed = Relaxed(costs, matrix[added], right[added], bound, names)
+    try:
+        while True:
+            kept[added] = True
+            x = relaxed.solve()
+            excess = np.where(kept, -np.inf, matrix @ x - right)
+            added = _to_add(excess, tol, width, rng)
+            if not added.size:
+                return x
+            relaxed.add(matrix[added], right[added])
+    except UnboundedError:
+        return maximise(costs, matrix, right, bound, names)  # the other constraints may bound it
 
 
 def _cleaned(costs: Floats) -> Floats:

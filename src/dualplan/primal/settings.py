@@ -84,7 +84,7 @@ class Settings:
         """The program over its constraints; generated ones begin with `start` if it is given."""
         way = self.way(program.model, program.width)
         if way == ALL:
-            return program.over_all()
+            return program.over_all(self.tol)
         if way == GENERATED:
             return program.generated(self.tol, self.rounds, self.seed, start, self.threads)
         return program.over(sampled_pairs(program.model, self._drawn(program.model)))
