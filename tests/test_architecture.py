@@ -22,7 +22,6 @@ ALLOWED = {
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
     "lower_bounds": {
-        "_kernels",
         "criteria",
         "exact",
         "intervals",

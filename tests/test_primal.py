@@ -456,6 +456,15 @@ def test_stopping_early_is_said():
     assert stopped.to_json()["status"] == "violated"
 
 
+def test_a_tolerance_beyond_rounding_ends():
+    model = dp.load("four-queue", buffers=4)
+    basis = primal.monomials(model, 3)
+    solution = primal.alp(model, basis, dp.Discounted(0.99), constraints="generated", tol=1e-16)
+    assert solution.rounds < 50
+    assert solution.violation < 1e-8
+    assert (solution.status is dp.Status.SOLVED) == (solution.violation <= 1e-16)
+
+
 def test_unbounded_and_infeasible_programs():
     model = dp.load("garnet", states=30, actions=2, seed=1)
     one = primal.weighted(model, model.start[None, :])

@@ -122,12 +122,11 @@ class Program:
         sweeper, rng = Sweeper(self.model, threads), np.random.default_rng(seed)
         relaxed, found = self._first(sweeper, rng, start)
         for done in range(1, rounds + 1):
-            violation, numbers, best = self._violated(sweeper, found, rng, tol)
+            violation, added = self._violated(sweeper, found, rng, tol)
             status = Status.SOLVED if violation <= tol else Status.VIOLATED
             found = replace(found, status=status, rounds=done, violation=violation)
-            if status is Status.SOLVED or done == rounds:
+            if status is Status.SOLVED or done == rounds or not added[1].size:  # none is new: rounding in the solver
                 break
-            added = self.model.box.states(numbers), best
             relaxed.add(*self.rows(*added))
             found = replace(self._found(relaxed.solve(), relaxed.size), pairs=_joined(found.pairs, added))
         return found
@@ -159,15 +158,21 @@ class Program:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
         return Found(weights, level, float(self._costs() @ x), Status.VIOLATED, constraints, 0, None)
 
-    def _violated(
-        self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float
-    ) -> tuple[float, Ints, Ints]:
-        """The largest violation, and pairs to add, by number and action: the worst, and as many others violated."""
+    def _violated(self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float) -> tuple[float, Pairs]:
+        """The largest violation, and pairs to add that are not there yet."""
         values = everywhere(self.model, LinearValues(self.basis, found.weights))
         best = np.zeros(sweeper.states, np.int64)
         violation = values + found.level + self.less - sweeper.optimal(values, self.gamma, best=best).values
         numbers = _to_add(violation, tol / 2, self.width, rng)
-        return float(violation.max()), numbers, best[numbers]
+        there = np.zeros(0, np.int64) if found.pairs is None else self._keys(*found.pairs)
+        states = self.model.box.states(numbers)
+        new = ~np.isin(self._keys(states, best[numbers]), there)
+        return float(violation.max()), (states[new], best[numbers][new])
+
+    def _keys(self, states: Ints, actions: Ints) -> Ints:
+        """A number for each pair of an enumerable model."""
+        box = self.model.box
+        return np.asarray((states - box.lower) @ box.strides * len(self.model.actions) + actions)
 
     def _costs(self) -> Floats:
         return np.append(self.objective, 1.0) if self.level else self.objective
