@@ -22,7 +22,6 @@ ALLOWED = {
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
     "lower_bounds": {
-        "_kernels",
         "criteria",
         "exact",
         "intervals",
@@ -30,6 +29,12 @@ ALLOWED = {
         "policies",
         "simulation",
         "surrogate",
+        "transitions",
+    },
+    "transitions": {"_kernels", "models"},
+    "primal": {
+        "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
+        "primal", "simulation", "surrogate", "transitions",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},

@@ -4,7 +4,7 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, policies, solvers, theorems
+from dualplan import features, policies, primal, solvers, theorems
 from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
@@ -79,6 +79,7 @@ __all__ = [
     "lower_bound",
     "measure_violations",
     "policies",
+    "primal",
     "run_plan",
     "save_policy",
     "solve",

@@ -36,9 +36,8 @@ from functools import partial
 
 import numpy as np
 
-from dualplan._kernels import constraints as kernels
 from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, ModelError, unknown
+from dualplan.errors import InputError, unknown
 from dualplan.exact.iteration import DAMPING, rounding
 from dualplan.exact.operators import Sweeper
 from dualplan.intervals import finite
@@ -49,7 +48,8 @@ from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
 from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
 from dualplan.surrogate import StateFunction
-from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
+from dualplan.transitions import allowed_rows, inside, transitions
+from dualplan.types import ArrayLike, Floats, Ints, Json
 
 KINDS = (PROVED, STATISTICAL)
 LISTABLE = 2_000_000  # states up to which all are looked at unless told otherwise
@@ -248,39 +248,11 @@ class _Shaped:
         return np.concatenate([self._least(states[i : i + size]) for i in range(0, len(states), size)])
 
     def _least(self, states: Ints) -> Floats:
-        code = self.model.code
-        may = np.empty((len(states), len(self.model.actions)), np.int64)
-        kernels.allowed_at(code.allowed, code.ints, code.floats, states, may)
-        stuck = np.flatnonzero(~may.any(axis=1))
-        if stuck.size:
-            raise ModelError(f"model {self.model.name!r}: no action is allowed in state x={vector(states[stuck[0]])}.")
-        rows, actions = np.nonzero(may)
-        costs = self._costs(np.ascontiguousarray(states[rows]), actions.astype(np.int64))
+        rows, actions = allowed_rows(self.model, states)
+        law = transitions(self.model, np.ascontiguousarray(states[rows]), actions)
+        costs = law.losses + self.gamma * law.mean(self.values(law.states))
         first = np.flatnonzero(np.diff(rows, prepend=-1))
         return np.asarray(np.minimum.reduceat(costs, first) - self.values(states))
-
-    def _costs(self, states: Ints, actions: Ints) -> Floats:
-        """ℓ + γPh of pairs."""
-        code, most = self.model.code, self.model.code.max_outcomes
-        after, counts = np.empty((actions.size * most, states.shape[1]), np.int64), np.empty(actions.size, np.int64)
-        chances, losses = np.empty((actions.size, most)), np.empty(actions.size)
-        kernels.laws_at(code.forward, code.ints, code.floats, states, actions, after, chances, counts)
-        kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
-        used = np.arange(most) < counts[:, None]
-        chances[~used] = 0.0
-        outside = np.zeros(used.size, bool)
-        outside[used.ravel()] = ~_inside(self.model, after[used.ravel()])
-        masses = chances.sum(axis=1)
-        wrong = ~(np.abs(masses - 1) <= 1e-9) | ~np.isfinite(losses) | outside.reshape(used.shape).any(axis=1)
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            raise ModelError(
-                f"model {self.model.name!r} at x={vector(states[k])}, a={actions[k]} leaves its box, or has a law that "
-                "does not sum to 1 or a loss that is not finite; check_model says more."
-            )
-        weighted = np.zeros(chances.shape)
-        weighted[used] = self.values(after[used.ravel()]) * chances[used]
-        return np.asarray(losses + self.gamma * weighted.sum(axis=1) / masses)
 
 
 def _table(model: Model, potential: ArrayLike) -> Floats:
@@ -305,10 +277,6 @@ def _numbers(given: object) -> Floats:
         return np.asarray(given, np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputError(f"a potential is a function of states or an array of numbers, got {given!r}.") from error
-
-
-def _inside(model: Model, states: Ints) -> Bools:
-    return np.asarray(((model.box.lower <= states) & (states <= model.box.upper)).all(axis=1))
 
 
 # -- over all states --------------------------------------------------------------------------------------------------
@@ -382,8 +350,8 @@ def _neighbours(model: Model, states: Ints) -> tuple[Ints, Ints]:
     """The states of the box at ±1 in one coordinate, one a row, and the number of the row that each comes from."""
     unit = np.eye(model.box.dim, dtype=np.int64)
     near = (states[:, None, :] + np.concatenate([unit, -unit])).reshape(-1, model.box.dim)
-    inside = _inside(model, near)
-    return near[inside], np.repeat(np.arange(len(states)), 2 * model.box.dim)[inside]
+    kept = inside(model, near)
+    return near[kept], np.repeat(np.arange(len(states)), 2 * model.box.dim)[kept]
 
 
 def _assumed(shaped: _Shaped, policies: list[Policy], falling: bool) -> str:

@@ -18,6 +18,8 @@ class Status(StrEnum):
     SOLVED = "solved"
     WIDE = "wide"
     RADIUS = "radius"
+    SAMPLED = "sampled"
+    VIOLATED = "violated"
 
     @property
     def advice(self) -> str:
@@ -35,5 +37,7 @@ _ADVICE = {
     Status.SOLVED: "the bounds are as close as was asked",
     Status.WIDE: "the bounds hold but are wider than was asked; allow more sweeps or a larger tolerance",
     Status.RADIUS: "the minimiser lies outside the ball of radius S: the value is a lower bound; raise the radius or H",
+    Status.SAMPLED: "optimal over the constraints that were drawn; others may be violated, so values bound nothing",
+    Status.VIOLATED: "constraints are violated by more than was asked; allow more rounds or a larger tolerance",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

@@ -1,0 +1,73 @@
+"""Approximate linear programs on values: costs of greedy policies and lower bounds on the average cost.
+
+python benchmarks/primal.py            four-queue, buffers 9 (10⁴ states), uniformized, block
+python benchmarks/primal.py million    the same with buffers 38, 25, 25, 38 (1,028,196 states)
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dualplan as dp
+from dualplan import primal
+
+DISCOUNTED = dp.Discounted(0.99)
+
+
+def row(name: str, solve: Callable[[], Any], cost: bool, expected: str = "") -> None:
+    """Solve, evaluate exactly and prove the bound; print one line."""
+    started = time.perf_counter()
+    solution = solve()
+    if isinstance(solution, primal.Iterated):
+        policy, solution = solution.policy, solution.best
+    else:
+        policy = solution.policy()
+    seconds = time.perf_counter() - started
+    figure = f"{dp.evaluate_exact(solution.model, policy).cost:8.4f}" if cost else " " * 8
+    bound = f"{solution.lower_bound.value:8.4f}" if isinstance(solution.criterion, dp.Average) else " " * 8
+    size = f"{len(solution.basis):4d} functions, {solution.constraints:6,d} constraints, {solution.rounds:3d} rounds"
+    print(
+        f"{name:44s} cost {figure}  bound {bound}  {seconds:6.2f} s  {size}  {solution.status}  {expected}", flush=True
+    )
+
+
+def ten_thousand() -> None:
+    """The rows of the reference table, and bounds with more functions."""
+    model = dp.load("four-queue", buffers=9)
+    law = primal.geometric(model, 0.9)
+    primal.alp(model, primal.constant(model), DISCOUNTED).policy()(model.start)  # compiles
+    mono = {d: primal.monomials(model, d) for d in range(2, 7)}
+    edges = {d: primal.concat(mono[3], primal.boundaries(model, d)) for d in range(4)}
+    row("alp, quadratic", lambda: primal.alp(model, mono[2], DISCOUNTED, relevance=law), True, "8.7995")
+    row("alp, cubic", lambda: primal.alp(model, mono[3], DISCOUNTED, relevance=law), True, "8.2087")
+    everything = {"relevance": law, "constraints": "all"}
+    row("alp, cubic, all constraints", lambda: primal.alp(model, mono[3], DISCOUNTED, **everything), True, "8.2087")
+    row("alp, quartic", lambda: primal.alp(model, mono[4], DISCOUNTED, relevance=law), True)
+    row("iterated alp, cubic", lambda: primal.iterated_alp(model, mono[3], DISCOUNTED, cost=dp.Average()), True)
+    row("average, two stages, cubic", lambda: primal.average_alp(model, mono[3]), True, "bound 6.45")
+    row("average, two stages, quartic", lambda: primal.average_alp(model, mono[4]), True, "bound 7.36")
+    row("iterated average, cubic", lambda: primal.iterated_average_alp(model, mono[3]), True)
+    row("bound, quadratic", lambda: primal.average_bound(model, mono[2]), False, "3.39")
+    for d, basis in edges.items():
+        row(f"bound, cubic + empty, full × degree {d}", lambda b=basis: primal.average_bound(model, b), False, "7.35")
+    row("bound, degree 5", lambda: primal.average_bound(model, mono[5]), False)
+    row("bound, degree 6", lambda: primal.average_bound(model, mono[6]), False)
+    most = primal.concat(mono[6], primal.boundaries(model, 3))
+    row("bound, degree 6 + empty, full × degree 3", lambda: primal.average_bound(model, most), False, "at most 400")
+
+
+def million() -> None:
+    """Constraint generation by sweeps over a million states; policies are evaluated by simulation elsewhere."""
+    model = dp.load("four-queue", buffers=(38, 25, 25, 38))
+    for d in (2, 3, 4):
+        basis = primal.monomials(model, d)
+        row(f"bound, degree {d}", lambda b=basis: primal.average_bound(model, b), False, "18.144")
+    for gamma in (0.99, 0.999):
+        solution = primal.alp(model, primal.monomials(model, 3), dp.Discounted(gamma))
+        run = dp.evaluate(model, solution.policy(), steps=5_000_000)
+        print(f"alp, cubic, gamma {gamma}: {run.cost:.2f} ± {run.upper - run.cost:.2f}, {solution.seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    million() if sys.argv[1:] == ["million"] else ten_thousand()

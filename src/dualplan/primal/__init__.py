@@ -1,0 +1,65 @@
+"""Approximate linear programs on value functions: few functions of states, and policies that look one step ahead."""
+
+from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_error
+from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
+from dualplan.primal.basis import (
+    Basis,
+    Piece,
+    between,
+    boundaries,
+    boxes,
+    capped,
+    concat,
+    constant,
+    functions,
+    hinge,
+    indicators,
+    monomials,
+    piecewise_linear,
+    power,
+    products,
+    tensor,
+)
+from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
+from dualplan.primal.iterated import Iterated
+from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
+from dualplan.primal.settings import Settings
+from dualplan.primal.solution import PrimalSolution
+
+__all__ = [
+    "Basis",
+    "GreedyPolicy",
+    "Iterated",
+    "LinearValues",
+    "Piece",
+    "PrimalSolution",
+    "Relevance",
+    "Settings",
+    "alp",
+    "average_alp",
+    "average_bound",
+    "between",
+    "boundaries",
+    "boxes",
+    "capped",
+    "concat",
+    "constant",
+    "functions",
+    "geometric",
+    "greedy",
+    "hinge",
+    "indicators",
+    "iterated_alp",
+    "iterated_average_alp",
+    "monomials",
+    "occupancy",
+    "piecewise_linear",
+    "power",
+    "products",
+    "sample_size",
+    "sample_size_for_error",
+    "tensor",
+    "uniform",
+    "visited",
+    "weighted",
+]

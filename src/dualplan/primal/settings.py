@@ -1,0 +1,116 @@
+"""How a program comes by its constraints, and how well it keeps them: the settings that all primal methods share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualplan.criteria import Criterion
+from dualplan.errors import InputError, MissingError, unknown
+from dualplan.kinds import is_positive, is_whole
+from dualplan.lower_bounds import LISTABLE
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.primal.basis import Basis
+from dualplan.primal.program import WHOLE, Found, Pairs, Program, sampled_pairs
+from dualplan.primal.relevance import Relevance, geometric, occupancy
+from dualplan.types import Ints
+
+ALL, GENERATED, SAMPLED = CONSTRAINTS = ("all", "generated", "sampled")
+FEW = 10_000  # pairs up to which all constraints are listed unless told otherwise
+RATIO = 0.9  # of the geometric weights that stand for c if none are given
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Constraints are "all" pairs, "generated" by sweeps over all states, or "sampled".
+
+    Without a word: all where they are few, generated where states can be swept, sampled where `sample` is given.
+    Generated ones are added until none is violated by more than `tol`, in `rounds` rounds at most. Sampled ones are
+    those of `samples` states from `sample`: a policy's visits, or a distribution on states. `weight_bound` bounds |w|.
+    """
+
+    constraints: str | None = None
+    sample: Relevance | Policy | None = None
+    samples: int = 10_000
+    tol: float = 1e-6
+    rounds: int = 200
+    weight_bound: float | None = None
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.constraints is not None and self.constraints not in CONSTRAINTS:
+            raise unknown("way to constraints", str(self.constraints), CONSTRAINTS)
+        if self.sample is not None and self.constraints not in (None, SAMPLED):
+            raise InputError(f"a sample of states is for constraints 'sampled', not {self.constraints!r}.")
+        if self.sample is None and self.constraints == SAMPLED:
+            raise InputError("sampled constraints need sample=, a policy or a distribution on states.")
+        if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
+            raise InputError(f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}.")
+        if not is_whole(self.samples) or self.samples < 1:
+            raise InputError(f"samples must be a whole number, at least 1, got {self.samples!r}.")
+        if self.weight_bound is not None and not is_positive(self.weight_bound):
+            raise InputError(f"weight_bound must be positive, got {self.weight_bound!r}.")
+        if not is_whole(self.seed) or not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed!r}.")
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> Settings:
+        """From keyword arguments."""
+        for key in given:
+            if key not in Settings.__dataclass_fields__:
+                raise unknown("setting", key, Settings.__dataclass_fields__)
+        return Settings(**given)
+
+    def way(self, model: Model, width: int) -> str:
+        """How the constraints are come by."""
+        if self.constraints is not None:
+            return self.constraints
+        if self.sample is not None:
+            return SAMPLED
+        count = model.box.count
+        if count is None or count > LISTABLE:
+            raise MissingError(
+                f"model {model.name!r} has too many states to look at all constraints; say where to draw them, as "
+                "sample=policy or sample=primal.geometric(model, ratio)."
+            )
+        pairs = count * len(model.actions)
+        return ALL if pairs <= FEW and pairs * width <= WHOLE else GENERATED
+
+    def solve(self, program: Program, start: Pairs | None = None) -> Found:
+        """The program over its constraints; generated ones begin with `start` if it is given."""
+        way = self.way(program.model, program.width)
+        if way == ALL:
+            return program.over_all(self.tol)
+        if way == GENERATED:
+            return program.generated(self.tol, self.rounds, self.seed, start, self.threads)
+        return program.over(sampled_pairs(program.model, self._drawn(program.model)))
+
+    def _drawn(self, model: Model) -> Ints:
+        """The sampled states, and the model's start."""
+        source = self.sample
+        if isinstance(source, Policy):
+            source = occupancy(model, source, samples=self.samples, seed=self.seed, exact=False)
+        if source is None:
+            raise InputError("sampled constraints need sample=, a policy or a distribution on states.")
+        return np.vstack([model.start, source.draw(self.samples, self.seed)])
+
+
+def check(model: Model, basis: Basis) -> None:
+    """Raise unless the basis belongs to the model and the model has what a program needs."""
+    if not isinstance(basis, Basis):
+        raise InputError(f"a basis is made by dualplan.primal, got {basis!r}.")
+    if basis.model is not model and basis.model.digest != model.digest:
+        raise InputError(f"the basis belongs to {basis.model.name!r}, not to {model.name!r}.")
+    if model.code.forward is None:
+        model.forward(model.start, 0)  # raises, and says why
+
+
+def relevant(model: Model, given: Relevance | Policy | None, criterion: Criterion, seed: int) -> Relevance:
+    """c from what was given for it: a policy stands for its occupancy, nothing for geometric weights."""
+    if given is None:
+        return geometric(model, RATIO)
+    return occupancy(model, given, criterion, seed=seed) if isinstance(given, Policy) else given

@@ -1,0 +1,94 @@
+"""What a primal method returns: weights of functions, their values, a greedy policy, and a lower bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dualplan.criteria import Criterion, Discounted
+from dualplan.errors import InputError
+from dualplan.lower_bounds import LISTABLE, LowerBound, lower_bound
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.primal.basis import Basis
+from dualplan.primal.greedy import LinearValues, greedy
+from dualplan.status import Status
+from dualplan.types import Floats, Json
+
+FINISHED = (Status.SOLVED, Status.SAMPLED)
+
+
+@dataclass(frozen=True, eq=False)
+class PrimalSolution:
+    """Weights found by a linear program on values.
+
+    `objective` is the program's optimum: cᵀΨw (discounted; average, second stage), `level` the λ of the average
+    criterion. `violation` is the largest over all states, None if not all were looked at. `bounding` are the weights
+    whose potential gives the lower bound, by default the weights themselves: what is good for a policy is rarely good
+    for a bound.
+    """
+
+    basis: Basis
+    criterion: Criterion
+    method: str
+    weights: Floats
+    objective: float
+    status: Status
+    constraints: int
+    rounds: int
+    seconds: float
+    seed: int = 0
+    level: float | None = None
+    violation: float | None = None
+    bounding: Floats | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model of the basis."""
+        return self.basis.model
+
+    @property
+    def gamma(self) -> float:
+        """The discount factor, 1 for the average criterion."""
+        return self.criterion.gamma if isinstance(self.criterion, Discounted) else 1.0
+
+    @cached_property
+    def values(self) -> LinearValues:
+        """Ψw, a function of states."""
+        return LinearValues(self.basis, self.weights)
+
+    @cached_property
+    def lower_bound(self) -> LowerBound:
+        """A lower bound on the optimal cost from the potential, whatever the program did.
+
+        It is proved by a sweep where states can be listed, rounding included; statistical elsewhere.
+        """
+        weights = self.weights if self.bounding is None else self.bounding
+        return lower_bound(self.model, LinearValues(self.basis, weights), self.criterion, seed=self.seed)
+
+    def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
+        """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
+        if self.status not in FINISHED and not unfinished:
+            raise InputError(
+                f"the program stopped early ({self.status.advice}); policy(unfinished=True) takes what there is."
+            )
+        label = name or (self.method if self.status in FINISHED else f"{self.method}, unfinished")
+        count = self.model.box.count
+        few = count is not None and count <= LISTABLE
+        return greedy(self.model, self.values, self.gamma, name=label, table=not self.basis.compiled and few)
+
+    def to_json(self) -> Json:
+        """Everything but the vectors, as plain values."""
+        return {
+            "method": self.method,
+            "functions": len(self.basis),
+            "objective": self.objective,
+            "level": self.level,
+            "status": str(self.status),
+            "advice": self.status.advice,
+            "constraints": self.constraints,
+            "rounds": self.rounds,
+            "violation": self.violation,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+        }
