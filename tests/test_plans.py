@@ -7,10 +7,11 @@ import pytest
 
 import dualplan as dp
 from dualplan import features as families
+from dualplan import primal
 from dualplan.figures import draw_curve
 from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
-from dualplan.reproduce import MIXED, dual_mixing, three_panels
+from dualplan.reproduce import MIXED, dual_mixing, four_queue, three_panels
 from dualplan.solvers import MixturePolicy, load_policy, save_policy, solve
 
 PLAN = """
@@ -492,3 +493,30 @@ def test_runs_of_earlier_versions_are_shown(tmp_path, run):
     status, out, _ = run("show", str(folder), "--figure", str(tmp_path / "a.png"))
     assert status == 0
     assert "earlier version" in out
+
+
+def test_programs_on_values_beside_the_others():
+    """`reproduce four-queue` on a small network: no policy below the optimum, no bound above it."""
+    rows = {row.name: row for row in four_queue(buffers=3)}
+    optimum = dp.solve_exact(dp.load("four-queue", buffers=3)).value
+    costs = [row.ours for row in rows.values() if row.ours is not None]
+    bounds = [row.lower_bound for row in rows.values() if row.lower_bound is not None]
+    assert len(costs) == 10
+    assert len(bounds) == 4
+    assert min(costs) >= optimum - 1e-4
+    assert min(costs) == pytest.approx(optimum, rel=0.02)
+    assert max(bounds) <= optimum + 1e-4
+    assert max(bounds) == pytest.approx(optimum, rel=0.02)
+    assert rows["longer"].ours > rows["ALP, cubic"].ours
+
+
+def test_reference_figures_of_programs_on_values():
+    """The 10⁴-state network: greedy policies 8.80 and 8.209 (± .005), bounds at least 6.44 and 7.36."""
+    model, gamma = dp.load("four-queue", buffers=9), dp.Discounted(0.99)
+    for degree, figure in ((2, 8.80), (3, 8.209)):
+        found = primal.alp(model, primal.monomials(model, degree), gamma, relevance=primal.geometric(model, 0.9))
+        assert dp.evaluate_exact(model, found.policy()).cost == pytest.approx(figure, abs=0.005)
+    for degree, figure in ((3, 6.44), (4, 7.36)):
+        bound = primal.average_bound(model, primal.monomials(model, degree)).lower_bound
+        assert bound.kind == "proved"
+        assert figure <= bound.value <= 8.1054

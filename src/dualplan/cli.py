@@ -41,7 +41,7 @@ from dualplan.models.zoo import INSTANCES
 from dualplan.plans import NAMED, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
-from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3
+from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3, four_queue
 from dualplan.reproduce import STEPS as STEPS_OF_FIGURE
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain, read_result
@@ -307,7 +307,10 @@ def reproduce(
             _print_curves(result)
         return
     if parameters or out is not None or (features, iterations, radius) != (372, STEPS_OF_FIGURE, None):
-        raise InputError("dual-mixing is one network, a table and no figure: it takes --seed and --json only.")
+        raise InputError(f"{name} is one network, a table and no figure: it takes --seed and --json only.")
+    if name == "four-queue":
+        _reproduce_four_queue(as_json)
+        return
     with _bar("dual-mixing") as update:
         rows = dual_mixing(seed=seed, progress=update)
     if as_json:
@@ -316,6 +319,19 @@ def reproduce(
     table = Table("", "ours", "published", "how")
     for row in rows:
         table.add_row(row.name, f"{row.ours:.4f}", "" if row.published is None else f"{row.published:.4f}", row.note)
+    _out().print(table)
+
+
+def _reproduce_four_queue(as_json: bool) -> None:
+    with _bar("four-queue") as update:
+        rows = [row.to_json() for row in four_queue(progress=update)]
+    if as_json:
+        _print_json({"experiment": "four-queue", "rows": rows})
+        return
+    table = Table("", "cost, exact", "lower bound, proved", "optimum", "seconds")
+    for row in rows:
+        cells = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("ours", "lower_bound", "optimum")]
+        table.add_row(row["name"], *cells, f"{row['seconds']:.1f}")
     _out().print(table)
 
 

@@ -3,6 +3,9 @@
 dual-mixing   Banijamali, Abbasi-Yadkori, Ghavamzadeh & Vlassis (2019), *Optimizing over a restricted policy class in
               MDPs*: five randomised policies on the four-queue network with 10⁴ states, and a signed mixture of their
               occupancies found by stochastic subgradients. H is the one of a list whose policy costs least.
+four-queue    Schweitzer & Seidmann (1985), de Farias & Van Roy (2003): approximate linear programs on value functions,
+              on the four-queue network with 10⁴ states (uniformized, blocking): costs of the greedy policies, exactly,
+              and proved lower bounds, beside the heuristics, the dual program and the optimum.
 figure-3      the experiment of Abbasi-Yadkori, Bartlett, Chen & Malek, *Large-Scale Markov Decision Problems via the
               Linear Programming Dual*: their features, 1,000 drawn constraints a step, a step size of 10⁻⁴ halved every
               2,000 steps, H = 2 as printed and an H at which the method works; objective, violation and the cost of
@@ -13,6 +16,7 @@ Published figures stand here as text beside ours and enter no computation.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +26,8 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
+from dualplan import primal
+from dualplan.criteria import Average, Discounted
 from dualplan.evaluation import evaluate
 from dualplan.exact.iteration import solve_exact
 from dualplan.exact.policy import evaluate_exact
@@ -30,13 +36,14 @@ from dualplan.figures import blank, require_drawable, save
 from dualplan.models import zoo
 from dualplan.models.contract import Model
 from dualplan.models.load import build
+from dualplan.plans import Plan, run_plan
 from dualplan.policies.network import soft_longer
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.solvers.subgradient import halving, solve_adaptive, solve_subgradient
 from dualplan.surrogate import DualALP
 from dualplan.types import Floats, Json
 
-EXPERIMENTS = ("dual-mixing", "figure-3")
+EXPERIMENTS = ("dual-mixing", "four-queue", "figure-3")
 Progress = Callable[[int, int, str], None]
 
 MIXED = {(0.9, 0.9): 16.2950, (0.9, 0.7): 17.3926, (0.8, 0.8): 15.1535, (0.7, 0.9): 13.6525, (0.7, 0.7): 14.3266}
@@ -81,6 +88,59 @@ def dual_mixing(*, seed: int = 0, progress: Progress | None = None) -> list[Row]
         if best is None or result.cost < best.ours:
             best = Row("dual mixture (subgradient)", result.cost, MIXTURE, result.lower, result.upper, note)
     return rows if best is None else [*rows, best]
+
+
+# -- four queues ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method came to: the exact cost of its policy and the bound it proves, where it has them."""
+
+    name: str
+    ours: float | None
+    optimum: float
+    seconds: float
+    lower_bound: float | None = None
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return dict(vars(self))
+
+
+def four_queue(*, buffers: int = 9, progress: Progress | None = None) -> list[Method]:
+    """A row for each method: heuristics, the dual program by its standard plan, and programs on values."""
+    model, gamma = zoo.four_queue(buffers=buffers), Discounted(0.99)
+    optimum = solve_exact(model).value
+    bases = {name: primal.monomials(model, k) for k, name in enumerate(("quadratic", "cubic", "quartic"), 2)}
+    wider = primal.concat(primal.monomials(model, 5), primal.boundaries(model, 2))
+    work: list[tuple[str, Callable[[], Any]]] = [
+        *((name, partial(model.policy, name)) for name in ("longer", "lbfs", "c-mu")),
+        ("dual program, standard plan", lambda: run_plan(Plan("four-queue", {"buffers": buffers})).best.policy),
+        *((f"ALP, {name}", partial(primal.alp, model, basis, gamma)) for name, basis in bases.items()),
+        *((f"average ALP, {name}", partial(primal.average_alp, model, basis)) for name, basis in bases.items()),
+        (f"bound, degree 5 and boundaries, {len(wider)} functions", partial(primal.average_bound, model, wider)),
+    ]
+    rows = []
+    for k, (name, make) in enumerate(work):
+        if progress is not None:
+            progress(k, len(work), name)
+        rows.append(_method(model, name, make, optimum))
+    return rows
+
+
+def _method(model: Model, name: str, make: Callable[[], Any], optimum: float) -> Method:
+    """Solve, then evaluate the policy exactly; the seconds are those of the solver."""
+    started = time.monotonic()
+    found = make()
+    seconds = round(time.monotonic() - started, 3)
+    if not isinstance(found, primal.PrimalSolution):
+        return Method(name, evaluate_exact(model, found).cost, optimum, seconds)
+    bound = found.lower_bound.value if isinstance(found.criterion, Average) else None
+    if name.startswith("bound"):
+        return Method(name, None, optimum, seconds, bound, str(found.status))
+    return Method(name, evaluate_exact(model, found.policy()).cost, optimum, seconds, bound, str(found.status))
 
 
 # -- figure 3 ---------------------------------------------------------------------------------------------------------
