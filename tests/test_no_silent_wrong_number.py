@@ -208,7 +208,7 @@ def test_penalties_that_would_take_exponential_time_are_refused():
 def test_small_networks_with_many_routes_have_predecessors():
     names = [str(i) for i in range(4)]
     route = dict.fromkeys(names, 0.22)
-    classes = [dp.QueueClass(n, f"S{i % 2}", 0.3, 0.2, 2, route=route) for i, n in enumerate(names)]
+    classes = [dp.QueueClass(n, f"S{i % 2}", 0.3, 0.2, 1, route=route) for i, n in enumerate(names)]
     net = dp.QueueingNetwork(classes, dynamics="bernoulli")
     assert net.has_predecessors
     assert dp.check_model(net, pairs=20).ok
