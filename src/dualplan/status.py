@@ -20,6 +20,7 @@ class Status(StrEnum):
     RADIUS = "radius"
     SAMPLED = "sampled"
     VIOLATED = "violated"
+    RELAXED = "relaxed"
 
     @property
     def advice(self) -> str:
@@ -39,5 +40,6 @@ _ADVICE = {
     Status.RADIUS: "the minimiser lies outside the ball of radius S: the value is a lower bound; raise the radius or H",
     Status.SAMPLED: "optimal over the constraints that were drawn; others may be violated, so values bound nothing",
     Status.VIOLATED: "constraints are violated by more than was asked; allow more rounds or a larger tolerance",
+    Status.RELAXED: "optimal over mixtures of constraints; single ones may be violated, so values bound nothing",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

@@ -1,5 +1,6 @@
 """Approximate linear programs on value functions: few functions of states, and policies that look one step ahead."""
 
+from dualplan.primal.aggregated import Mixtures, aggregated_alp
 from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_error
 from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
 from dualplan.primal.basis import (
@@ -22,6 +23,7 @@ from dualplan.primal.basis import (
 )
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
+from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
 from dualplan.primal.settings import Settings
 from dualplan.primal.solution import PrimalSolution
@@ -31,10 +33,13 @@ __all__ = [
     "GreedyPolicy",
     "Iterated",
     "LinearValues",
+    "Mixtures",
+    "PerturbedSolution",
     "Piece",
     "PrimalSolution",
     "Relevance",
     "Settings",
+    "aggregated_alp",
     "alp",
     "average_alp",
     "average_bound",
@@ -53,6 +58,7 @@ __all__ = [
     "iterated_average_alp",
     "monomials",
     "occupancy",
+    "perturbed_alp",
     "piecewise_linear",
     "power",
     "products",

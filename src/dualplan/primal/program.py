@@ -160,14 +160,18 @@ class Program:
 
     def _violated(self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float) -> tuple[float, Pairs]:
         """The largest violation, and pairs to add that are not there yet."""
-        values = everywhere(self.model, LinearValues(self.basis, found.weights))
-        best = np.zeros(sweeper.states, np.int64)
-        violation = values + found.level + self.less - sweeper.optimal(values, self.gamma, best=best).values
+        violation, best = self.excess(sweeper, found.weights, found.level)
         numbers = _to_add(violation, tol / 2, self.width, rng)
         there = np.zeros(0, np.int64) if found.pairs is None else self._keys(*found.pairs)
         states = self.model.box.states(numbers)
         new = ~np.isin(self._keys(states, best[numbers]), there)
         return float(violation.max()), (states[new], best[numbers][new])
+
+    def excess(self, sweeper: Sweeper, weights: Floats, level: float = 0.0) -> tuple[Floats, Ints]:
+        """The violation v(x) at all states, and the actions that attain it."""
+        values = everywhere(self.model, LinearValues(self.basis, weights))
+        best = np.zeros(sweeper.states, np.int64)
+        return values + level + self.less - sweeper.optimal(values, self.gamma, best=best).values, best
 
     def _keys(self, states: Ints, actions: Ints) -> Ints:
         """A number for each pair of an enumerable model."""

@@ -15,7 +15,7 @@ from dualplan.primal.greedy import LinearValues, greedy
 from dualplan.status import Status
 from dualplan.types import Floats, Json
 
-FINISHED = (Status.SOLVED, Status.SAMPLED)
+FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
 
 
 @dataclass(frozen=True, eq=False)
