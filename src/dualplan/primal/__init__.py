@@ -22,9 +22,11 @@ from dualplan.primal.basis import (
 )
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
+from dualplan.primal.relaxed import relaxed_alp
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
 from dualplan.primal.settings import Settings
-from dualplan.primal.solution import PrimalSolution
+from dualplan.primal.smoothed import smoothed_alp
+from dualplan.primal.solution import PrimalSolution, Slacks
 
 __all__ = [
     "Basis",
@@ -35,6 +37,7 @@ __all__ = [
     "PrimalSolution",
     "Relevance",
     "Settings",
+    "Slacks",
     "alp",
     "average_alp",
     "average_bound",
@@ -56,8 +59,10 @@ __all__ = [
     "piecewise_linear",
     "power",
     "products",
+    "relaxed_alp",
     "sample_size",
     "sample_size_for_error",
+    "smoothed_alp",
     "tensor",
     "uniform",
     "visited",

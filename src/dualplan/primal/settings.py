@@ -87,9 +87,9 @@ class Settings:
             return program.over_all(self.tol)
         if way == GENERATED:
             return program.generated(self.tol, self.rounds, self.seed, start, self.threads)
-        return program.over(sampled_pairs(program.model, self._drawn(program.model)))
+        return program.over(sampled_pairs(program.model, self.drawn(program.model)))
 
-    def _drawn(self, model: Model) -> Ints:
+    def drawn(self, model: Model) -> Ints:
         """The sampled states, and the model's start."""
         source = self.sample
         if isinstance(source, Policy):
