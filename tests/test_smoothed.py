@@ -173,6 +173,50 @@ def test_published_error_bounds(small):
             error = c @ np.abs(values - psi @ solution.weights)
             assert error <= c @ values - solution.objective + 1e-5
             assert error <= factor * nearest + 1e-5
+        for steps in (2, 3):
+            solution = primal.expanded_alp(small, basis, DISCOUNTED, steps=steps)
+            error = c @ np.abs(values - psi @ solution.weights)
+            assert error <= 2 / (1 - GAMMA**steps) * nearest + 1e-5
+
+
+def dense_expanded(model, basis, steps):
+    """max cᵀΨw with Ψw <= Tz₁, z₁ <= Tz₂, …, z_(t−1) <= TΨw: the largest z are Tᵗ⁻¹Ψw, …, TΨw."""
+    number, rows, losses = pairs(model)
+    psi, n, k = basis(all_states(model)), model.box.count, len(basis)
+    kinds = [psi, *[np.eye(n)] * (steps - 1)]
+    wide = np.zeros((steps, losses.size, k + n * (steps - 1)))
+    columns = [slice(0, k), *(slice(k + n * i, k + n * (i + 1)) for i in range(steps - 1))]
+    for i in range(steps):
+        j = (i + 1) % steps
+        wide[i][:, columns[i]] += kinds[i][number]
+        wide[i][:, columns[j]] -= GAMMA * rows @ kinds[j]
+    costs = np.append(-(geometric(model, 0.9) @ psi), np.zeros(n * (steps - 1)))
+    done = scipy.optimize.linprog(costs, wide.reshape(-1, costs.size), np.tile(losses, steps), bounds=(None, None))
+    assert done.status == 0
+    return -done.fun
+
+
+def test_expanded_constraints(small, basis):
+    values, psi, c = optimal_values(small), basis(all_states(small)), geometric(small, 0.9)
+    hard, last = primal.alp(small, basis, DISCOUNTED).objective, -np.inf
+    for steps in (1, 2, 3, 8):
+        solution = primal.expanded_alp(small, basis, DISCOUNTED, steps=steps)
+        assert solution.status is dp.Status.SOLVED
+        assert (psi @ solution.weights <= values + 1e-4).all()
+        if steps == 1:
+            assert solution.objective == pytest.approx(hard, abs=1e-5)
+        elif steps < 4:
+            assert solution.objective == pytest.approx(dense_expanded(small, basis, steps), abs=1e-5)
+        assert solution.objective >= hard - 1e-5
+        last = max(last, solution.objective)
+    assert hard < last <= c @ values + 1e-5
+    exact = primal.expanded_alp(small, primal.indicators(small), DISCOUNTED, steps=3)
+    assert exact.objective == pytest.approx(c @ values, abs=1e-5)
+    assert exact.weights == pytest.approx(values, abs=1e-3)
+    early = primal.expanded_alp(small, basis, DISCOUNTED, rounds=1)
+    assert early.status is dp.Status.VIOLATED
+    with pytest.raises(dp.InputError, match="stopped early"):
+        early.policy()
 
 
 def test_sampled_states(small, basis):
@@ -218,6 +262,9 @@ def test_masses(small):
         (lambda m, b: primal.relaxed_alp(m, b, DISCOUNTED, penalty=0), "penalty must be"),
         (lambda m, b: primal.smoothed_alp(m, b, dp.Average()), "takes Discounted"),
         (lambda m, b: primal.relaxed_alp(m, b, dp.Average()), "takes Discounted"),
+        (lambda m, b: primal.expanded_alp(m, b, dp.Average()), "takes Discounted"),
+        (lambda m, b: primal.expanded_alp(m, b, DISCOUNTED, steps=0), "steps must be"),
+        (lambda m, b: primal.expanded_alp(m, b, DISCOUNTED, constraints="all"), "are generated"),
         (lambda m, b: primal.smoothed_alp(m, b, DISCOUNTED, penalty=5.0), "too cheap"),
         (lambda m, b: primal.relaxed_alp(m, b, DISCOUNTED, constraints="generated"), "listed constraints"),
         (

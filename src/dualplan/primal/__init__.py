@@ -20,6 +20,7 @@ from dualplan.primal.basis import (
     products,
     tensor,
 )
+from dualplan.primal.expanded import expanded_alp
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
 from dualplan.primal.relaxed import relaxed_alp
@@ -47,6 +48,7 @@ __all__ = [
     "capped",
     "concat",
     "constant",
+    "expanded_alp",
     "functions",
     "geometric",
     "greedy",
