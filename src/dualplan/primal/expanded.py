@@ -48,8 +48,7 @@ from dualplan.status import Status
 from dualplan.transitions import allowed_rows, transitions
 from dualplan.types import Floats, Ints
 
-FIRST = 3  # random rules to start from; more are added while the program is unbounded
-MOST = 12  # of them
+RULES, FIRST = 3, 2  # random rules to start from, and states for each function, four times as many while unbounded
 
 
 def expanded_alp(
@@ -151,14 +150,19 @@ def _solve(
 def _first(
     ahead: _Ahead, moments: Floats, names: tuple[str, ...], wanted: Settings, rng: np.random.Generator
 ) -> tuple[Relaxed, Floats]:
-    """The program over all states of some random rules: each bounds the values by its own cost."""
-    everywhere = np.arange(len(ahead.psi))
-    relaxed = Relaxed(moments, *ahead.rows(ahead.random(rng), everywhere), wanted.weight_bound, names)
-    for k in range(MOST):
-        if k >= FIRST - 1:
-            try:
-                return relaxed, relaxed.solve()
-            except UnboundedError:
-                pass
-        relaxed.add(*ahead.rows(ahead.random(rng), everywhere))
-    return relaxed, relaxed.solve()
+    """The program over random rules at random states, as many as it takes to bound it; one rule at all states does."""
+    count = len(ahead.psi)
+    taken = min(FIRST * moments.size, count)
+    while True:
+        numbers = rng.choice(count, taken, replace=False)
+        rules = [ahead.random(rng) for _ in range(RULES)]
+        rows = [ahead.rows(rule, numbers) for rule in rules]
+        relaxed = Relaxed(
+            moments, np.vstack([a for a, _ in rows]), np.concatenate([r for _, r in rows]), wanted.weight_bound, names
+        )
+        try:
+            return relaxed, relaxed.solve()
+        except UnboundedError:
+            if taken == count:
+                raise
+            taken = min(4 * taken, count)

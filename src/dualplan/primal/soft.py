@@ -96,6 +96,7 @@ def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, 
     costs = np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
     scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
     count, width = matrix.shape
+    single = budget is None and kept.size == count  # prices are then upper limits of columns
     sums = sp.csc_array((np.ones(count), (members.ravel(), np.arange(count))), (kept.size, count))
     top, bottom, spent = [sp.csc_array((matrix / scales).T)], [sums], [right]
     if budget is not None:
@@ -109,11 +110,14 @@ def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, 
         spent.append(np.tile(program.weight_bound * scales, 2))
     b, limits = costs / scales, np.zeros(kept.size) if budget is not None else prices[kept]
     paid = np.concatenate(spent)
-    found = minimise(
-        paid, sp.vstack([sp.hstack(top), sp.hstack(bottom)]),
-        (np.append(b, np.full(kept.size, -np.inf)), np.append(b, limits)),
-        (np.zeros(paid.size), np.full(paid.size, np.inf)),
-    )  # fmt: skip
+    low, high, whole = b, b, sp.hstack(top)
+    most = np.full(paid.size, np.inf)
+    if single:
+        most[:count] = prices[groups[counted]]
+    else:
+        low, high = np.append(b, np.full(kept.size, -np.inf)), np.append(b, limits)
+        whole = sp.vstack([whole, sp.hstack(bottom)])
+    found = minimise(paid, whole, (low, high), (np.zeros(paid.size), most))
     if not found.found:
         _explain(costs, matrix, right, program, found.word)
     return np.asarray(found.y[:width] / scales)
