@@ -11,7 +11,7 @@ the dual, where a price bounds the sum of the multipliers of a group,
 
 and w are the multipliers of the first rows. Groups of price 0 are left out: their violations cost nothing.
 
-All rows are listed: of all pairs of an enumerable model, or of drawn states.
+Rows are listed, of all pairs of an enumerable model or of drawn states; HiGHS gets those that matter.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ from dualplan.exact.operators import Sweeper
 from dualplan.highs import minimise
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import MARGIN, ROUNDED, WHOLE, Program, UnboundedError, maximise_in_parts
+from dualplan.primal.program import DIRECT, MARGIN, ROUNDED, WHOLE, Program, UnboundedError, maximise_in_parts, to_add
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings
 from dualplan.transitions import allowed_rows
 from dualplan.types import Floats, Ints
+
+MORE = 15  # as many rows in a round as other programs add: each solve starts afresh
+GROWTH = 4  # rows are so many times more where they do not bound the program
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +87,43 @@ def _rows(program: Program, states: Ints, weights: Floats, way: str) -> Rows:
 
 
 def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, budget: float | None = None) -> Floats:
-    """The w of the penalised program, or of the budgeted one; `groups` has a number for each row."""
-    counted = prices[groups] > 0
-    if not counted.any():
+    """The w of the penalised program, or of the budgeted one; `groups` has a number for each row.
+
+    Of very many rows, over those that matter: the worst of each group that exceeds what its group is allowed so far is
+    added, until there is none (a fixed seed picks the first).
+    """
+    counted = np.flatnonzero(prices[groups] > 0)
+    if not counted.size:
         raise InputError("violations cost nothing at any state, so nothing bounds the values; give other weights.")
-    matrix, right = rows.matrix[counted], rows.right[counted]
+    matrix, right, groups = rows.matrix[counted], rows.right[counted], groups[counted]
     if budget == 0:
         return maximise_in_parts(program.objective, matrix, right, program.weight_bound, program.basis.names)
-    kept, members = np.unique(groups[counted], return_inverse=True)
+    rng, tol = np.random.default_rng(0), MARGIN * max(1.0, float(np.abs(right).max()))
+    taken = np.zeros(right.size, bool)
+    taken[rng.choice(right.size, min(2 * DIRECT * program.width, right.size), replace=False)] = True
+    while True:
+        try:
+            w = _over(program, matrix[taken], right[taken], groups[taken], prices, budget)
+        except UnboundedError:
+            if taken.all():
+                raise
+            taken[rng.choice(right.size, min(GROWTH * int(taken.sum()), right.size), replace=False)] = True
+            continue
+        excess, allowed, worst = matrix @ w - right, np.zeros(prices.size), np.zeros(prices.size)
+        np.maximum.at(allowed, groups[taken], excess[taken])
+        beyond = np.where(taken, 0.0, excess - allowed[groups])
+        np.maximum.at(worst, groups, beyond)
+        new = to_add(np.where(beyond >= worst[groups], beyond, 0.0), tol, MORE * program.width, rng)
+        if not new.size:
+            return w
+        taken[new] = True
+
+
+def _over(
+    program: Program, matrix: Floats, right: Floats, groups: Ints, prices: Floats, budget: float | None
+) -> Floats:
+    """The same over all given rows at once."""
+    kept, members = np.unique(groups, return_inverse=True)
     costs, largest = program.objective, np.abs(matrix).max(axis=0, initial=0.0)
     costs = np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
     scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
@@ -113,7 +145,7 @@ def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, 
     low, high, whole = b, b, sp.hstack(top)
     most = np.full(paid.size, np.inf)
     if single:
-        most[:count] = prices[groups[counted]]
+        most[:count] = prices[groups]
     else:
         low, high = np.append(b, np.full(kept.size, -np.inf)), np.append(b, limits)
         whole = sp.vstack([whole, sp.hstack(bottom)])
