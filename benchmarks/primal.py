@@ -1,6 +1,8 @@
 """Approximate linear programs on values: costs of greedy policies and lower bounds on the average cost.
 
 python benchmarks/primal.py            four-queue, buffers 9 (10⁴ states), uniformized, block
+python benchmarks/primal.py soft       the same network: violations at a price, and constraints over several steps
+python benchmarks/primal.py mixed      the same network: mixtures of constraints, and restarts
 python benchmarks/primal.py million    the same with buffers 38, 25, 25, 38 (1,028,196 states)
 """
 
@@ -57,6 +59,55 @@ def ten_thousand() -> None:
     row("bound, degree 6 + empty, full × degree 3", lambda: primal.average_bound(model, most), False, "at most 400")
 
 
+def soft() -> None:
+    """Programs that allow violations, and those with constraints over several steps."""
+    model = dp.load("four-queue", buffers=9)
+    law, lbfs = primal.geometric(model, 0.9), model.policy("lbfs")
+    there = primal.occupancy(model, lbfs)
+    primal.alp(model, primal.constant(model), DISCOUNTED).policy()(model.start)  # compiles
+    mono = {d: primal.monomials(model, d) for d in (2, 3, 4)}
+    for d, steps in ((2, 2), (2, 3), (2, 10), (3, 2), (3, 3), (3, 10), (4, 3)):
+        row(
+            f"expanded alp, degree {d}, {steps} steps",
+            lambda b=mono[d], t=steps: primal.expanded_alp(model, b, DISCOUNTED, relevance=law, steps=t), True,
+        )  # fmt: skip
+    both = {"relevance": there, "weights": there}
+    row("relaxed alp, cubic, LBFS visits", lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, **both), True)
+    row("smoothed alp, cubic, LBFS visits", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, **both), True)
+    drawn = {"relevance": there, "sample": lbfs}
+    row("the same, sampled", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, **drawn), True)
+    row("relaxed alp, cubic", lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, relevance=law), True)
+    for budget in (0.001, 0.01):
+        row(
+            f"smoothed alp, cubic, budget {budget}",
+            lambda t=budget: primal.smoothed_alp(model, mono[3], DISCOUNTED, relevance=law, budget=t), True,
+        )  # fmt: skip
+    row("smoothed alp, cubic", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, relevance=law), True)
+
+
+def mixed() -> None:
+    """Mixtures of constraints, and the average criterion with restarts; cubic monomials."""
+    model = dp.load("four-queue", buffers=9)
+    law, basis = primal.geometric(model, 0.9), primal.monomials(model, 3)
+    primal.alp(model, primal.constant(model), DISCOUNTED).policy()(model.start)  # compiles
+    for columns, pairs in ((4_000, 1), (4_000, 2), (4_000, 5), (20_000, 2)):
+        mixtures = primal.Mixtures(columns, pairs)
+        row(
+            f"aggregated alp, {columns:,} mixtures of {pairs}",
+            lambda w=mixtures: primal.aggregated_alp(model, basis, DISCOUNTED, weights=w, relevance=law), True,
+        )  # fmt: skip
+    cuts = primal.boxes(model, [[(k, k + 1) for k in range(0, 10, 2)]] * 4)
+    row(
+        "aggregated alp, boxes of two",
+        lambda: primal.aggregated_alp(model, basis, DISCOUNTED, weights=cuts, relevance=law), True,
+    )  # fmt: skip
+    for gamma in (0.9, 0.98, 0.99, 0.999):
+        row(
+            f"restarts, gamma {gamma}",
+            lambda g=gamma: primal.perturbed_alp(model, basis, gamma=g, restarts=law), True,
+        )  # fmt: skip
+
+
 def million() -> None:
     """Constraint generation by sweeps over a million states; policies are evaluated by simulation elsewhere."""
     model = dp.load("four-queue", buffers=(38, 25, 25, 38))
@@ -70,4 +121,4 @@ def million() -> None:
 
 
 if __name__ == "__main__":
-    million() if sys.argv[1:] == ["million"] else ten_thousand()
+    {"million": million, "mixed": mixed, "soft": soft}.get("".join(sys.argv[1:]), ten_thousand)()

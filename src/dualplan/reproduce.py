@@ -114,14 +114,22 @@ def four_queue(*, buffers: int = 9, progress: Progress | None = None) -> list[Me
     model, gamma = zoo.four_queue(buffers=buffers), Discounted(0.99)
     optimum = solve_exact(model).value
     bases = {name: primal.monomials(model, k) for k, name in enumerate(("quadratic", "cubic", "quartic"), 2)}
+    cubic, visits = bases["cubic"], primal.occupancy(model, model.policy("lbfs"))
     wider = primal.concat(primal.monomials(model, 5), primal.boundaries(model, 2))
     work: list[tuple[str, Callable[[], Any]]] = [
         *((name, partial(model.policy, name)) for name in ("longer", "lbfs", "c-mu")),
         ("dual program, standard plan", lambda: run_plan(Plan("four-queue", {"buffers": buffers})).best.policy),
         *((f"ALP, {name}", partial(primal.alp, model, basis, gamma)) for name, basis in bases.items()),
+        ("ALP over 3 steps, cubic", partial(primal.expanded_alp, model, cubic, gamma, steps=3)),
+        ("smoothed ALP, cubic, budget .001", partial(primal.smoothed_alp, model, cubic, gamma, budget=0.001)),
+        ("relaxed ALP, cubic, where LBFS goes",
+         partial(primal.relaxed_alp, model, cubic, gamma, relevance=visits, weights=visits)),
+        ("linearly relaxed ALP, cubic, 20,000 mixtures of 2",
+         partial(primal.aggregated_alp, model, cubic, gamma, weights=primal.Mixtures(20_000, 2))),
+        ("ALP with restarts, γ = .98, cubic", partial(primal.perturbed_alp, model, cubic, gamma=0.98)),
         *((f"average ALP, {name}", partial(primal.average_alp, model, basis)) for name, basis in bases.items()),
         (f"bound, degree 5 and boundaries, {len(wider)} functions", partial(primal.average_bound, model, wider)),
-    ]
+    ]  # fmt: skip
     rows = []
     for k, (name, make) in enumerate(work):
         if progress is not None:

@@ -21,12 +21,15 @@ from dualplan.primal.basis import (
     products,
     tensor,
 )
+from dualplan.primal.expanded import expanded_alp
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
 from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
+from dualplan.primal.relaxed import relaxed_alp
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
 from dualplan.primal.settings import Settings
-from dualplan.primal.solution import PrimalSolution
+from dualplan.primal.smoothed import smoothed_alp
+from dualplan.primal.solution import PrimalSolution, Slacks
 
 __all__ = [
     "Basis",
@@ -39,6 +42,7 @@ __all__ = [
     "PrimalSolution",
     "Relevance",
     "Settings",
+    "Slacks",
     "aggregated_alp",
     "alp",
     "average_alp",
@@ -49,6 +53,7 @@ __all__ = [
     "capped",
     "concat",
     "constant",
+    "expanded_alp",
     "functions",
     "geometric",
     "greedy",
@@ -62,8 +67,10 @@ __all__ = [
     "piecewise_linear",
     "power",
     "products",
+    "relaxed_alp",
     "sample_size",
     "sample_size_for_error",
+    "smoothed_alp",
     "tensor",
     "uniform",
     "visited",

@@ -161,7 +161,7 @@ class Program:
     def _violated(self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float) -> tuple[float, Pairs]:
         """The largest violation, and pairs to add that are not there yet."""
         violation, best = self.excess(sweeper, found.weights, found.level)
-        numbers = _to_add(violation, tol / 2, self.width, rng)
+        numbers = to_add(violation, tol / 2, self.width, rng)
         there = np.zeros(0, np.int64) if found.pairs is None else self._keys(*found.pairs)
         states = self.model.box.states(numbers)
         new = ~np.isin(self._keys(states, best[numbers]), there)
@@ -182,7 +182,7 @@ class Program:
         return np.append(self.objective, 1.0) if self.level else self.objective
 
 
-def _to_add(violation: Floats, above: float, width: int, rng: np.random.Generator) -> Ints:
+def to_add(violation: Floats, above: float, width: int, rng: np.random.Generator) -> Ints:
     """Which constraints to add: the worst, and as many others that are violated."""
     numbers, half = np.flatnonzero(violation > above), ADDED * width // 2 + 1
     if numbers.size > 2 * half:
@@ -248,7 +248,7 @@ def maximise_in_parts(
             kept[added] = True
             x = relaxed.solve()
             excess = np.where(kept, -np.inf, matrix @ x - right)
-            added = _to_add(excess, tol, width, rng)
+            added = to_add(excess, tol, width, rng)
             if not added.size:
                 return x
             relaxed.add(matrix[added], right[added])

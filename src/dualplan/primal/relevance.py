@@ -52,6 +52,9 @@ class Relevance(Protocol):
     def draw(self, count: int, seed: int = 0) -> Ints:
         """Independent states from c (or visits of a policy), one a row."""
 
+    def masses(self, states: Ints) -> Floats:
+        """c(x) of given states, one a row."""
+
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
@@ -69,6 +72,13 @@ class Weighted:
         """With replacement."""
         chosen = np.random.default_rng(seed).choice(self.weights.size, count, p=self.weights)
         return np.ascontiguousarray(self.states[chosen])
+
+    def masses(self, states: Ints) -> Floats:
+        """Weights of states listed twice are added."""
+        where = np.unique(np.vstack([self.states, states]), axis=0, return_inverse=True)[1].ravel()
+        own = where[: len(self.states)]
+        sums = np.bincount(own, self.weights, minlength=int(where.max()) + 1)
+        return np.asarray(sums[where[len(self.states) :]], np.float64)
 
 
 def weighted(model: Model, states: ArrayLike, weights: ArrayLike | None = None) -> Weighted:
@@ -122,6 +132,13 @@ class Independent:
         """Coordinate by coordinate."""
         rng = np.random.default_rng(seed)
         return self.model.box.lower + np.stack([rng.choice(law.size, count, p=law) for law in self.laws], axis=1)
+
+    def masses(self, states: Ints) -> Floats:
+        """Products over coordinates."""
+        found = np.ones(len(states))
+        for law, values in zip(self.laws, (states - self.model.box.lower).T, strict=True):
+            found *= np.where(values < law.size, law[np.minimum(values, law.size - 1)], 0.0)
+        return found
 
 
 def geometric(model: Model, ratio: float | Sequence[float]) -> Independent:
@@ -178,6 +195,10 @@ class Visits:
         if isinstance(self.criterion, Discounted):
             return self._states.draw(count, seed)
         return visited(self.model, self.policy, count, seed)
+
+    def masses(self, states: Ints) -> Floats:
+        """Frequencies among the visits."""
+        return self._states.masses(states)
 
 
 def occupancy(

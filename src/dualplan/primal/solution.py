@@ -13,9 +13,26 @@ from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis
 from dualplan.primal.greedy import LinearValues, greedy
 from dualplan.status import Status
-from dualplan.types import Floats, Json
+from dualplan.types import Floats, Ints, Json
 
 FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
+
+
+@dataclass(frozen=True, eq=False)
+class Slacks:
+    """Violations that a program allowed: `values[k]` of the constraints at `states[k]`, which count `weights[k]`.
+
+    The value of a state is the largest violation over its actions (smoothed) or their sum (relaxed).
+    """
+
+    states: Ints
+    weights: Floats
+    values: Floats
+
+    @property
+    def mean(self) -> float:
+        """Σ_x π(x) s(x)."""
+        return float(self.weights @ self.values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +42,7 @@ class PrimalSolution:
     `objective` is the program's optimum: cᵀΨw (discounted; average, second stage), `level` the λ of the average
     criterion. `violation` is the largest over all states, None if not all were looked at. `bounding` are the weights
     whose potential gives the lower bound, by default the weights themselves: what is good for a policy is rarely good
-    for a bound.
+    for a bound. `slacks` are the violations that a smoothed or relaxed program allowed.
     """
 
     basis: Basis
@@ -41,6 +58,7 @@ class PrimalSolution:
     level: float | None = None
     violation: float | None = None
     bounding: Floats | None = None
+    slacks: Slacks | None = None
 
     @property
     def model(self) -> Model:
@@ -89,6 +107,7 @@ class PrimalSolution:
             "constraints": self.constraints,
             "rounds": self.rounds,
             "violation": self.violation,
+            "slack": None if self.slacks is None else self.slacks.mean,
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
         }
