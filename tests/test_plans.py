@@ -11,7 +11,9 @@ from dualplan import primal
 from dualplan.figures import draw_curve
 from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
-from dualplan.reproduce import MIXED, dual_mixing, four_queue, three_panels
+from dualplan.reproduce.dual_mixing import MIXED, dual_mixing
+from dualplan.reproduce.figure_3 import three_panels
+from dualplan.reproduce.four_queue import four_queue
 from dualplan.solvers import MixturePolicy, load_policy, save_policy, solve
 
 PLAN = """
@@ -247,7 +249,7 @@ def test_models_without_end_need_features_of_their_own():
 
 def test_the_published_mixing_experiment(monkeypatch):
     """Base policies to four decimals; the signed mixture below the published 13.00."""
-    monkeypatch.setattr("dualplan.reproduce.PENALTIES", (10.0,))
+    monkeypatch.setattr("dualplan.reproduce.dual_mixing.PENALTIES", (10.0,))
     *base, mixture = dual_mixing()
     assert [round(row.ours, 4) for row in base] == list(MIXED.values())
     assert mixture.name == "dual mixture (subgradient)"
@@ -497,7 +499,7 @@ def test_runs_of_earlier_versions_are_shown(tmp_path, run):
 
 def test_programs_on_values_beside_the_others():
     """`reproduce four-queue` on a small network: no policy below the optimum, no bound above it."""
-    rows = {row.name: row for row in four_queue(buffers=3)}
+    rows = {row.name: row for row in four_queue(parameters={"buffers": 3})}
     optimum = dp.solve_exact(dp.load("four-queue", buffers=3)).value
     costs = [row.ours for row in rows.values() if row.ours is not None]
     bounds = [row.lower_bound for row in rows.values() if row.lower_bound is not None]

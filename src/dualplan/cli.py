@@ -41,8 +41,13 @@ from dualplan.models.zoo import INSTANCES
 from dualplan.plans import NAMED, override, read_plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
-from dualplan.reproduce import EXPERIMENTS, dual_mixing, figure_3, four_queue
-from dualplan.reproduce import STEPS as STEPS_OF_FIGURE
+from dualplan.reproduce import EXPERIMENTS
+from dualplan.reproduce.dual_mixing import dual_mixing
+from dualplan.reproduce.figure_3 import STEPS as STEPS_OF_FIGURE
+from dualplan.reproduce.figure_3 import figure_3
+from dualplan.reproduce.four_queue import STEPS as STEPS_OF_TABLE
+from dualplan.reproduce.four_queue import four_queue
+from dualplan.reproduce.rows import Row
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain, read_result
 from dualplan.sampling import SCHEMES
@@ -290,6 +295,9 @@ def reproduce(
         int, typer.Option(min=1, help="steps of the subgradient method (figure-3)")
     ] = STEPS_OF_FIGURE,
     radius: Annotated[float | None, typer.Option(help="S (figure-3)")] = None,
+    criterion: CriterionOption = "average",
+    gamma: GammaOption = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="of each simulation (four-queue)")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -306,33 +314,44 @@ def reproduce(
         else:
             _print_curves(result)
         return
-    if parameters or out is not None or (features, iterations, radius) != (372, STEPS_OF_FIGURE, None):
-        raise InputError(f"{name} is one network, a table and no figure: it takes --seed and --json only.")
-    if name == "four-queue":
-        _reproduce_four_queue(as_json)
-        return
-    with _bar("dual-mixing") as update:
-        rows = dual_mixing(seed=seed, progress=update)
+    if out is not None or (features, iterations, radius) != (372, STEPS_OF_FIGURE, None):
+        raise InputError(
+            f"{name} is a table and no figure: --out, --features, --iterations and --radius are not for it."
+        )
+    with _bar(name) as update:
+        if name == "four-queue":
+            rows = four_queue(
+                parameters=parameters, criterion=make_criterion(criterion, gamma), steps=steps or STEPS_OF_TABLE,
+                seed=seed, progress=update,
+            )  # fmt: skip
+        elif parameters or (criterion, gamma, steps) != ("average", None, None):
+            raise InputError(f"{name} is one network and one criterion: it takes --seed and --json only.")
+        else:
+            rows = dual_mixing(seed=seed, progress=update)
     if as_json:
         _print_json({"experiment": name, "rows": [row.to_json() for row in rows]})
-        return
-    table = Table("", "ours", "published", "how")
-    for row in rows:
-        table.add_row(row.name, f"{row.ours:.4f}", "" if row.published is None else f"{row.published:.4f}", row.note)
+    else:
+        _print_figures(rows)
+
+
+COLUMNS = {"ours": "cost", "lower": "from", "upper": "to", "published": "published", "optimum": "optimum",
+           "lower_bound": "lower bound, proved", "seconds": "seconds", "note": "how"}  # fmt: skip
+
+
+def _print_figures(rows: list[Row]) -> None:
+    """A table of the columns in which there is something."""
+    dicts = [row.to_json() for row in rows]
+    used = [key for key in COLUMNS if any(row[key] not in (None, "") for row in dicts)]
+    table = Table("", *(COLUMNS[key] for key in used))
+    for row in dicts:
+        table.add_row(row["name"], *(_cell(row[key]) for key in used))
     _out().print(table)
 
 
-def _reproduce_four_queue(as_json: bool) -> None:
-    with _bar("four-queue") as update:
-        rows = [row.to_json() for row in four_queue(progress=update)]
-    if as_json:
-        _print_json({"experiment": "four-queue", "rows": rows})
-        return
-    table = Table("", "cost, exact", "lower bound, proved", "optimum", "seconds")
-    for row in rows:
-        cells = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("ours", "lower_bound", "optimum")]
-        table.add_row(row["name"], *cells, f"{row['seconds']:.1f}")
-    _out().print(table)
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 # -- input ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,190 @@
+"""Programs on values, on the four-queue network: one line for each method.
+
+Schweitzer & Seidmann (1985), de Farias & Van Roy (2003) and those after them: approximate linear programs, beside the
+heuristics, the dual program and the optimum. Where states are few, all constraints count and costs are exact. Beyond,
+constraints are drawn, those of 40,000 states from the law that also weighs them (c), and costs are simulated; bounds
+are proved all the same: by sweeps over a million states, by cells where there is no end of states.
+
+The published costs of the network without bounds are de Farias & Van Roy's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dualplan import primal
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import InputError
+from dualplan.evaluation import evaluate
+from dualplan.exact.iteration import solve_exact
+from dualplan.exact.policy import evaluate_exact
+from dualplan.known import PROVED
+from dualplan.models import zoo
+from dualplan.models.contract import Model
+from dualplan.models.load import build
+from dualplan.outcomes import EXACTLY
+from dualplan.plans import Plan, run_plan
+from dualplan.policies.contract import Policy
+from dualplan.reproduce.rows import Progress, Row
+from dualplan.types import Json
+
+GAMMA = 0.99
+RATIO, RATIO_FAR = 0.9, 0.98  # c ∝ ratio^‖x‖₁, where queues are short and where they are long
+DRAWN = 40_000  # states whose constraints are taken where not all can be
+STEPS = 10_000_000  # of each simulation
+TOLERANCE = 5e-3  # of the optimum of a million states
+HEURISTICS = ("longer", "lbfs", "c-mu")
+PUBLISHED = {"longer": 45.04, "lbfs": 144.1, "ALP, cubic": 33.37}  # without bounds
+Work = list[tuple[str, Callable[[], Any]]]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """The network, the criterion, and how costs are found."""
+
+    model: Model
+    criterion: Criterion
+    steps: int
+    seed: int
+
+    @property
+    def endless(self) -> bool:
+        """Whether there is no end of states."""
+        return self.model.box.count is None
+
+    @property
+    def few(self) -> bool:
+        """Whether all constraints are looked at and costs are exact."""
+        return self.model.box.count is not None and self.model.box.count <= EXACTLY
+
+    @property
+    def gamma(self) -> Discounted:
+        """The criterion of the discounted programs, whose policies are also judged by their average cost."""
+        return self.criterion if isinstance(self.criterion, Discounted) else Discounted(GAMMA)
+
+    def optimum(self) -> float | None:
+        """The optimal cost, where states can be listed."""
+        if self.endless:
+            return None
+        return solve_exact(self.model, self.criterion, tol=1e-6 if self.few else TOLERANCE).value
+
+    def cost(self, policy: Policy) -> tuple[float, float, float, str]:
+        """The cost of a policy, its bounds or interval, and how it was found."""
+        if self.few:
+            exact = evaluate_exact(self.model, policy, self.criterion)
+            return exact.cost, exact.lower, exact.upper, "exact"
+        run = evaluate(self.model, policy, self.criterion, steps=self.steps, seed=self.seed)
+        return run.cost, run.lower, run.upper, f"simulated, {run.status}"
+
+
+def four_queue(
+    *,
+    parameters: Json | None = None,
+    criterion: Criterion | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise)."""
+    given = {"buffers": 9, **(parameters or {})}
+    setting = _Setting(build("four-queue", zoo.four_queue, given), criterion or Average(), steps, seed)
+    optimum, rows, work = setting.optimum(), [], _work(setting, given)
+    for k, (name, make) in enumerate(work):
+        if progress is not None:
+            progress(k, len(work), name)
+        rows.append(_row(setting, name, make, optimum))
+    return rows
+
+
+# -- the methods ------------------------------------------------------------------------------------------------------
+
+
+def _work(setting: _Setting, given: Json) -> Work:
+    model = setting.model
+    law = primal.geometric(model, RATIO if setting.few else RATIO_FAR)
+    drawn = {} if setting.few else {"sample": law, "samples": DRAWN, "seed": setting.seed}
+    work: Work = [(name, partial(model.policy, name)) for name in HEURISTICS]
+    if setting.few:
+        work.append(("dual program, standard plan", partial(_dual, given, setting.criterion)))
+    work += _discounted(model, setting.gamma, law, drawn)
+    if isinstance(setting.criterion, Average):
+        work += _average(model, law, drawn) + _bounds(setting)
+    return work
+
+
+def _dual(given: Json, criterion: Criterion) -> Policy:
+    gamma = criterion.gamma if isinstance(criterion, Discounted) else None
+    name = "average" if gamma is None else "discounted"
+    return run_plan(Plan("four-queue", given, criterion=name, gamma=gamma)).best.policy
+
+
+def _bases(model: Model) -> dict[str, primal.Basis]:
+    return {name: primal.monomials(model, k) for k, name in enumerate(("quadratic", "cubic", "quartic"), 2)}
+
+
+def _discounted(model: Model, gamma: Discounted, law: Any, drawn: Json) -> Work:
+    """Programs of the discounted criterion."""
+    bases = _bases(model)
+    cubic, common = bases["cubic"], {"relevance": law, **drawn}
+    lbfs = model.policy("lbfs")
+    visits: Json = {"relevance": lbfs, **drawn, "sample": lbfs}
+    if not drawn:
+        there = primal.occupancy(model, lbfs)
+        visits = {"relevance": there, "weights": there}
+    several: Work = [("ALP over 3 steps, cubic", partial(primal.expanded_alp, model, cubic, gamma, steps=3))]
+    return [
+        *((f"ALP, {name}", partial(primal.alp, model, basis, gamma, **common)) for name, basis in bases.items()),
+        *([] if drawn else several),
+        ("smoothed ALP, cubic, budget .001", partial(primal.smoothed_alp, model, cubic, gamma, budget=1e-3, **common)),
+        ("relaxed ALP, cubic, where LBFS goes", partial(primal.relaxed_alp, model, cubic, gamma, **visits)),
+        ("linearly relaxed ALP, cubic, 20,000 mixtures of 2",
+         partial(primal.aggregated_alp, model, cubic, gamma, weights=primal.Mixtures(20_000, 2), **common)),
+    ]  # fmt: skip
+
+
+def _average(model: Model, law: Any, drawn: Json) -> Work:
+    """Programs of the average criterion."""
+    bases = _bases(model)
+    restarts = partial(primal.perturbed_alp, model, bases["cubic"], gamma=0.98, restarts=law, **drawn)
+    return [
+        ("ALP with restarts, γ = .98, cubic", restarts),
+        *((f"average ALP, {name}", partial(primal.average_alp, model, basis, relevance=law, **drawn))
+          for name, basis in bases.items()),
+    ]  # fmt: skip
+
+
+def _bounds(setting: _Setting) -> Work:
+    """Lower bounds on the average cost, without policies."""
+    model = setting.model
+    if setting.endless:
+        return []
+    wider = primal.concat(primal.monomials(model, 5), primal.boundaries(model, 2))
+    bases = {f"degree 5 and boundaries, {len(wider)} functions": wider} if setting.few else _bases(model)
+    return [(f"bound, {name}", partial(primal.average_bound, model, basis)) for name, basis in bases.items()]
+
+
+# -- a row ------------------------------------------------------------------------------------------------------------
+
+
+def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float | None) -> Row:
+    """Solve, then evaluate the policy; the seconds are those of the solver. What a program misses is its note."""
+    started, bound, status = time.monotonic(), None, ""
+    try:
+        found = make()
+    except InputError as error:
+        return Row(name, None, note=str(error), optimum=optimum)
+    seconds = round(time.monotonic() - started, 3)
+    if isinstance(found, primal.PrimalSolution):
+        status = f"{found.status}; "
+        if type(found.criterion) is type(setting.criterion) and found.lower_bound.kind == PROVED:
+            bound = found.lower_bound.value
+        if name.startswith("bound"):
+            return Row(name, None, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds)
+        found = found.policy()
+    cost, lower, upper, how = setting.cost(found)
+    published = PUBLISHED.get(name) if setting.endless and isinstance(setting.criterion, Average) else None
+    return Row(name, cost, published, lower, upper, status + how, optimum, bound, seconds)
