@@ -14,7 +14,8 @@ from dualplan.plans import Plan, make_features, run_plan
 from dualplan.reproduce.dual_mixing import MIXED, dual_mixing
 from dualplan.reproduce.figure_3 import three_panels
 from dualplan.reproduce.four_queue import four_queue
-from dualplan.solvers import MixturePolicy, load_policy, save_policy, solve
+from dualplan.saved import load_policy, save_policy
+from dualplan.solvers import MixturePolicy, solve
 
 PLAN = """
 model = "four-queue"
@@ -141,6 +142,32 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
     table = dp.policies.TablePolicy(net, np.zeros(81, np.int64))
     with pytest.raises(dp.MissingError, match="cannot be saved"):
         save_policy(MixturePolicy(features, theta, fallback=table), tmp_path / "r.npz")
+
+
+def test_every_kind_of_policy_is_saved(tmp_path):
+    """Greedy policies of any model, tables and heuristics come back the same; functions of the user do not."""
+    net = dp.load("four-queue", buffers=None)
+    basis = primal.concat(
+        primal.monomials(net, 3), primal.boundaries(net, 1), primal.piecewise_linear(net, [[2, 5]] * 4)
+    )
+    weights = np.random.default_rng(1).normal(size=len(basis))
+    look = primal.greedy(net, primal.LinearValues(basis, weights), 0.97, name="look")
+    states = np.random.default_rng(2).integers(0, 30, (200, 4))
+    for policy in (look, net.policy("lbfs")):
+        dp.save_policy(policy, tmp_path / "p.npz")
+        loaded = dp.load_policy(tmp_path / "p.npz", net)
+        assert loaded.name == policy.name
+        assert loaded.digest == policy.digest
+        assert all((loaded(x) == policy(x)).all() for x in states)
+    small = dp.load("four-queue", buffers=2)
+    for rows in (np.arange(81) % 4, np.full((81, 4), 0.25)):
+        dp.save_policy(dp.policies.TablePolicy(small, rows, name="rows"), tmp_path / "t.npz")
+        assert (dp.load_policy(tmp_path / "t.npz", small).table == rows).all()
+    with pytest.raises(dp.MissingError, match="function of yours"):
+        dp.save_policy(dp.policies.FunctionPolicy(small, lambda x: 0), tmp_path / "f.npz")
+    user = primal.functions(net, lambda x: x.sum(axis=1), "sum")
+    with pytest.raises(dp.MissingError, match="functions of yours"):
+        dp.save_policy(primal.greedy(net, primal.LinearValues(user, np.ones(1))), tmp_path / "f.npz")
 
 
 def test_the_standard_plan_beats_every_heuristic():

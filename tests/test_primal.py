@@ -315,6 +315,26 @@ def test_published_bound_on_the_greedy_policy(small):
         assert run.cost - values[start] <= run.occupancy @ np.abs(gap) + 1e-6  # occupancy sums to 1/(1−γ)
 
 
+def test_published_bound_on_the_greedy_policy_of_the_average_program(small):
+    """λ_π − λ* <= ‖h* − Ψw‖_{1,μ} for Ψw <= h*, μ the policy's stationary law (de Farias & Van Roy, NIPS 2002).
+
+    h* is moved by a constant so that it lies above Ψw, and touches it.
+    """
+    states, rows, losses = pairs(small)
+    first = np.flatnonzero(np.diff(states, prepend=-1))
+    bias, optimum = np.zeros(small.box.count), dp.solve_exact(small, tol=1e-9).value
+    for _ in range(20_000):  # relative value iteration, damped: models may be periodic
+        ahead = np.minimum.reduceat(losses + rows @ bias, first)
+        bias += 0.5 * (ahead - ahead[0] - bias)
+    assert np.ptp(np.minimum.reduceat(losses + rows @ bias, first) - bias) < 1e-7
+    for degree in (1, 2):
+        solution = primal.average_alp(small, primal.monomials(small, degree))
+        run = dp.evaluate_exact(small, solution.policy())
+        gap = bias - solution.values(all_states(small))
+        gap -= gap.min()
+        assert run.cost - optimum <= run.occupancy @ gap[run.reached] + 1e-6
+
+
 def test_many_constraints_are_taken_in_parts():
     rng = np.random.default_rng(4)
     matrix, right = rng.normal(size=(3_000, 8)), rng.uniform(0.5, 1.5, 3_000)

@@ -26,7 +26,8 @@ from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
-from dualplan.solvers import Solution, load_policy, save_policy, solve
+from dualplan.saved import load_policy, save_policy
+from dualplan.solvers import Solution, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
 from dualplan.violations import Violations, measure_violations

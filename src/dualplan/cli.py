@@ -51,7 +51,8 @@ from dualplan.reproduce.rows import Row
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import plain, read_result
 from dualplan.sampling import SCHEMES
-from dualplan.solvers import SOLVERS, load_policy
+from dualplan.saved import load_policy
+from dualplan.solvers import SOLVERS
 from dualplan.status import Status
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")

@@ -66,8 +66,8 @@ from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, cho
 from dualplan.parallel import check_jobs
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run, plain, require_free
+from dualplan.saved import save_policy
 from dualplan.solvers.contract import Solution
-from dualplan.solvers.saved import save_policy
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
 from dualplan.surrogate import DualALP, StateFunction, Value, state_function
@@ -242,7 +242,7 @@ def run_plan(
         _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started,
     )  # fmt: skip
     if run is not None:
-        save_policy(result.best.policy, run.folder / "policy.npz")  # type: ignore[arg-type]
+        save_policy(result.best.policy, run.folder / "policy.npz")
         run.save_result(result.to_json())
     return result
 

@@ -3,7 +3,6 @@
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.mixture import MixturePolicy
-from dualplan.solvers.saved import load_policy, save_policy
 from dualplan.solvers.solve import SOLVERS, solve
 from dualplan.solvers.subgradient import Theory, solve_adaptive, solve_by_theory, solve_subgradient, theory
 
@@ -12,8 +11,6 @@ __all__ = [
     "MixturePolicy",
     "Solution",
     "Theory",
-    "load_policy",
-    "save_policy",
     "solve",
     "solve_adaptive",
     "solve_by_theory",

@@ -1,0 +1,160 @@
+"""Policies in files: arrays and JSON in one .npz, readable without this library; no pickle.
+
+header          JSON: the model's name and fingerprint, the policy's name and kind, and what the kind needs
+
+mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
+                fields of block k of the features; header: their kinds and names, and the fallback policy
+greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece;
+                ends: after which piece each function ends; header: γ and the names of the functions
+table           table: an action, or a probability for each action, for every state
+heuristic       one of the model's own, by name
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualplan.errors import InputError, MissingError, RunError
+from dualplan.features.contract import Block, Features
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.policies.tables import TablePolicy, random_policy
+from dualplan.primal.basis import Basis, Piece
+from dualplan.primal.greedy import GreedyPolicy, LinearValues
+from dualplan.runs import write_bytes
+from dualplan.solvers.mixture import MixturePolicy
+from dualplan.types import Json
+
+FORMAT, FIRST_FORMAT = "dualplan policy 2", "dualplan policy 1"  # the first one knew mixtures only
+UNIFORM = "uniform"  # the fallback where none was named
+# what reading a damaged archive, or one of another kind, can raise
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, IndexError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+    tokenize.TokenError, SyntaxError,
+)  # fmt: skip
+FIELDS = ("ints", "floats", "losses", "errors")
+Arrays = dict[str, Any]
+
+
+def save_policy(policy: Policy, path: str | Path) -> None:
+    """Write the policy to a file, whole or not at all."""
+    model = policy.model
+    kind, header, arrays = _parts(policy)
+    header |= {"format": FORMAT, "kind": kind, "model": model.name, "digest": model.digest, "name": policy.name}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+    try:
+        write_bytes(Path(path), buffer.getvalue())
+    except OSError as error:
+        raise RunError(f"{str(path)!r} cannot be written to: {error}.") from error
+
+
+def load_policy(path: str | Path, model: Model) -> Policy:
+    """The policy in a file, for the model it was made for."""
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(str(arrays["header"]))
+        if header["format"] not in (FORMAT, FIRST_FORMAT):
+            raise ValueError(f"the format is {header['format']!r}")
+        make = MAKERS[header.get("kind", "mixture")]
+        digest = header["digest"]
+    except UNREADABLE as error:
+        raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+    if digest != model.digest:
+        raise InputError(f"the policy in {str(path)!r} was made for {header['model']!r} as it was, not {model.name!r}.")
+    try:
+        return make(model, header, arrays)
+    except UNREADABLE as error:
+        raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+
+
+def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
+    """The kind of a policy, what its header says and its arrays."""
+    if isinstance(policy, MixturePolicy):
+        return "mixture", *_mixture_parts(policy)
+    if isinstance(policy, GreedyPolicy):
+        return "greedy", *_greedy_parts(policy)
+    if isinstance(policy, TablePolicy):
+        return "table", {}, {"table": policy.table}
+    if policy.name in policy.model.policies and policy.model.policy(policy.name).digest == policy.digest:
+        return "heuristic", {}, {}
+    raise MissingError(
+        f"the policy {policy.name!r} is a function of yours and cannot be saved; save what it is made from."
+    )
+
+
+# -- mixtures ---------------------------------------------------------------------------------------------------------
+
+
+def _mixture_parts(policy: MixturePolicy) -> tuple[Json, Arrays]:
+    model, blocks = policy.model, policy.features.blocks
+    fallback = policy.fallback.name
+    if policy.fallback.digest == random_policy(model).digest:
+        fallback = UNIFORM
+    elif fallback not in model.policies or model.policy(fallback).digest != policy.fallback.digest:
+        raise MissingError(
+            f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
+        )
+    if any(block.user for block in blocks):
+        raise MissingError("features that are functions of yours cannot be saved; save θ, and make them again from it.")
+    arrays = {"theta": policy.theta}
+    for k, block in enumerate(blocks):
+        arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
+    named = [{"kind": b.kind, "names": list(b.names), "widest": b.widest} for b in blocks]
+    return {"fallback": fallback, "blocks": named}, arrays
+
+
+def _mixture(model: Model, header: Json, arrays: Arrays) -> Policy:
+    blocks = [
+        Block(b["kind"], arrays[f"ints_{k}"], arrays[f"floats_{k}"], tuple(b["names"]), b["widest"],
+              arrays[f"losses_{k}"], arrays[f"errors_{k}"])
+        for k, b in enumerate(header["blocks"])
+    ]  # fmt: skip
+    named = header["fallback"]
+    fallback = None if named == UNIFORM else model.policy(named)
+    name = str(header.get("name", "dual"))
+    return MixturePolicy(Features(model, blocks), arrays["theta"], fallback=fallback, name=name)
+
+
+# -- one look ahead ---------------------------------------------------------------------------------------------------
+
+
+def _greedy_parts(policy: GreedyPolicy) -> tuple[Json, Arrays]:
+    if not isinstance(policy.values, LinearValues) or not policy.values.basis.compiled:
+        raise MissingError("values that are functions of yours cannot be saved; save the weights, and make them again.")
+    basis = policy.values.basis
+    pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for product in basis.products for q in product]
+    arrays = {
+        "weights": policy.values.weights,
+        "pieces": np.array(pieces, np.float64).reshape(-1, 5),
+        "ends": np.cumsum([len(product) for product in basis.products]),
+    }
+    return {"gamma": policy.gamma, "functions": list(basis.labels)}, arrays
+
+
+def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
+    pieces = [Piece(int(i), int(kind), *map(float, rest)) for i, kind, *rest in arrays["pieces"].tolist()]
+    ends = arrays["ends"].tolist()
+    products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
+    basis = Basis(model, products, tuple(header["functions"]))
+    return GreedyPolicy(model, LinearValues(basis, arrays["weights"]), header["gamma"], name=header["name"])
+
+
+def _table(model: Model, header: Json, arrays: Arrays) -> Policy:
+    return TablePolicy(model, arrays["table"], name=header["name"])
+
+
+def _heuristic(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: ARG001 - a name is all there is
+    return model.policy(header["name"])
+
+
+MAKERS = {"mixture": _mixture, "greedy": _greedy, "table": _table, "heuristic": _heuristic}
