@@ -45,12 +45,25 @@ def rounded(after, before):
 
 
 @helper
-def zeros(table, factors, row, k):
-    count = 0
+def parts(table, factors, row, k):
+    """The product of the coefficients of function k other than 0, how many are 0, and two places of these (or −1)."""
+    product, zeros, first, second = 1.0, 0, -1, -1
     for i in range(row.size):
-        if table[i, factors[k, i], row[i], 1] == 0.0:
-            count += 1
-    return count
+        entry = table[i, factors[k, i], row[i], 1]
+        if entry != 0.0:
+            product *= entry
+        else:
+            zeros, first, second = zeros + 1, i, first
+    return product, zeros, first, second
+
+
+@helper
+def replaced(table, factors, row, k, i, s):
+    """What a factor other than 0 is divided by, and what it is multiplied with, when coordinate i moves by s."""
+    if i < 0:
+        return 1.0, 1.0
+    entries = table[i, factors[k, i], row[i]]
+    return entries[1] if entries[1] != 0.0 else 1.0, entries[1 + s]
 
 
 @kernel(types.void(TABLE, STATES, STATES, STATES, STATES, FLOATS, ROWS, ROWS))
@@ -60,15 +73,21 @@ def drifts(table, factors, rows, down, up, weights, out, sizes):
         for m in range(out.shape[1]):
             out[r, m], sizes[r, m] = 0.0, 0.0
         for k in range(weights.size):
-            if weights[k] == 0.0 or zeros(table, factors, rows[r], k) > 2:  # no move changes three coordinates
+            product, zeros, first, second = parts(table, factors, rows[r], k)
+            if weights[k] == 0.0 or zeros > 2:  # no move changes three coordinates
                 continue
+            before = product if zeros == 0 else 0.0
             for m in range(out.shape[1]):
                 i, j = down[r, m], up[r, m]
-                if i < 0 and j < 0:
+                if (first >= 0 and first != i and first != j) or (second >= 0 and second != i and second != j):
                     continue
-                after, before = contrast(table, factors, rows[r], k, i, j)
-                out[r, m] += weights[k] * (after - before)
-                sizes[r, m] += abs(weights[k]) * (abs(after - before) + rounded(after, before))
+                less, by = replaced(table, factors, rows[r], k, i, -1)
+                fewer, times = replaced(table, factors, rows[r], k, j, 1)
+                after = product / (less * fewer) * (by * times)  # integers divided without rest
+                if after != before:
+                    out[r, m] += weights[k] * (after - before)
+                    sizes[r, m] += abs(weights[k]) * abs(after - before)
+                sizes[r, m] += abs(weights[k]) * rounded(after, before)
 
 
 @kernel(types.void(TABLE, STATES, STATES, STATES, STATES, BLOCK))
