@@ -64,7 +64,7 @@ FIRST = 10  # rows to start from, for each function
 WARM = 180  # functions up to which the simplex method is faster (140: 7 s against 20 s; 224: over 100 s against 70 s)
 PROOFS = 6  # weights that are tried, the last of them 0
 SAFE = 2.0  # rounding errors that rows without λ keep clear of while searching; the proof asks for one
-MARGINS = 3  # how often the margin is raised, tenfold each time
+MARGINS = 3  # how often the margin of a row is raised, tenfold each time
 WEIGHTS = 1e7  # bound on weights unless told otherwise: few rows do not bound the program
 
 
@@ -212,6 +212,8 @@ class _Search:
         matrix, right = self._constraints(*self.rows)
         rows = sp.csr_array(matrix[right < 0, : self.width])
         count = rows.shape[0]
+        if not count:
+            raise error
         wide, none = sp.hstack([rows, sp.eye_array(count)]), np.full(count, -np.inf)
         limits = np.append(np.full(self.width, self.weight_bound), np.ones(count))
         costs = -np.append(np.zeros(self.width), np.ones(count))
@@ -224,12 +226,12 @@ class _Search:
 
     def _violated(self, found: Coefficients, level: float, tol: float) -> Ints:
         """Rows to add: those with λ by how much they miss it, the others by how much of their terms they are short."""
-        free = found.ones == 0
-        sizes = np.maximum(found.errors, np.finfo(float).tiny)
-        short = np.where(free, 1e-6 * (SAFE * found.errors - found.values) / sizes, 0.0)
-        ones = np.where(free, 1.0, found.ones)
-        short = np.where(free, short, (level - found.values / ones))
-        return to_add(short, 0.1 * tol, self.width, self.rng)
+        free, needed = found.ones == 0, SAFE * found.errors
+        terms = np.abs(found.values) + found.losses + needed
+        short = (needed - found.values) / np.where(terms > 0, terms, 1.0) * (1 + abs(level))
+        allowed = 0.1 * tol * (1.0 if self.average else 1 - self.drift.gamma)
+        missed = level - found.values / np.where(free, 1.0, found.ones) - allowed
+        return to_add(np.where(free, short, missed), 0.0, self.width, self.rng)
 
     def _constraints(self, numbers: Ints, choices: Ints) -> tuple[Floats, Floats]:
         """Constraints with λ divided by its coefficient, others by their largest entry and with a margin."""
@@ -301,7 +303,9 @@ def certify(drift: Drift, network: QueueingNetwork, criterion: Criterion, weight
     if isinstance(criterion, Discounted):
         starts, alpha = criterion.start_distribution(network)
         terms = alpha @ np.abs(drift.basis(starts)) @ np.abs(weights)
-        value = float(alpha @ drift.basis(starts) @ weights + value / (1 - criterion.gamma) - 1e-13 * terms)
+        value = float(
+            alpha @ drift.basis(starts) @ weights + value / (1 - criterion.gamma) - len(weights) * 2.0**-50 * terms
+        )
         words = f"discounted, gamma {criterion.gamma:g}"
     else:
         assumed = _assumed(network, drift.growth(weights))
