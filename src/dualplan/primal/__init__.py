@@ -24,6 +24,7 @@ from dualplan.primal.basis import (
 from dualplan.primal.expanded import expanded_alp
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
+from dualplan.primal.orthant import OrthantSolution, orthant_bound
 from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
 from dualplan.primal.relaxed import relaxed_alp
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
@@ -37,6 +38,7 @@ __all__ = [
     "Iterated",
     "LinearValues",
     "Mixtures",
+    "OrthantSolution",
     "PerturbedSolution",
     "Piece",
     "PrimalSolution",
@@ -63,6 +65,7 @@ __all__ = [
     "iterated_average_alp",
     "monomials",
     "occupancy",
+    "orthant_bound",
     "perturbed_alp",
     "piecewise_linear",
     "power",

@@ -225,10 +225,9 @@ class Relaxed:
         self._matrix, self._right = np.vstack([self._matrix, matrix]), np.append(self._right, right)
         self._dual.add(right, sp.csc_array((matrix / self._scales).T))
 
-    def solve(self) -> Floats:
-        """The maximiser over the constraints so far."""
-        found = self._dual.solve()
-        if found.found:
+    def solve(self, *, warm: bool = True) -> Floats:
+        """The maximiser over the constraints so far, from the last basis or by interior points."""
+        if warm and (found := self._dual.solve()).found:
             return np.asarray(found.y / self._scales)
         return maximise(self._costs, self._matrix, self._right, self._bound, self._names)  # tries harder, and explains
 
