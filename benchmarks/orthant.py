@@ -5,7 +5,6 @@ python benchmarks/orthant.py four         the four-queue network with more funct
 python benchmarks/orthant.py large        six, eight and twelve classes, up to two minutes each
 """
 
-import itertools
 import sys
 from typing import Any
 
@@ -15,10 +14,7 @@ from dualplan import primal
 
 def near(model: dp.QueueingNetwork, cap: int, degree: int) -> primal.Basis:
     """Squares, and all products of up to `degree` factors min(x_i, cap)."""
-    classes = range(len(model.classes))
-    lists = [c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(classes, d)]
-    corrections = [[primal.capped(i, cap, scale=cap) for i in listed] for listed in lists]
-    return primal.concat(primal.monomials(model, 2), primal.products(model, corrections))
+    return primal.concat(primal.monomials(model, 2), primal.capped_monomials(model, degree, cap))
 
 
 def edges(model: dp.QueueingNetwork, degree: int) -> primal.Basis:

@@ -36,7 +36,7 @@ ALLOWED = {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
         "primal", "simulation", "surrogate", "transitions",
     },
-    "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
+    "solvers": {"_kernels", "features", "highs", "models", "policies", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},
     "theorems": {"criteria", "solvers", "surrogate", "violations"},
     "certificates": {
@@ -51,8 +51,10 @@ ALLOWED = {
     },
     "plans": {
         "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits", "lower_bounds",
-        "meta", "models", "outcomes", "parallel", "policies", "runs", "solvers", "surrogate", "theorems", "violations",
+        "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate", "theorems",
+        "violations",
     },
+    "saved": {"features", "models", "policies", "primal", "runs", "solvers"},
     "figures": {"runs"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},

@@ -21,7 +21,8 @@ the best heuristic's values are the potential, so that H is the radius of a trus
 
 For each penalty: solve, turn θ into a policy, evaluate the policy (exactly where states are few, otherwise by
 simulation). Then, and only then, the certificate of the best, and a lower bound on what any policy costs: by sweeps of
-value iteration from the potential where states can be listed, otherwise from the least loss.
+value iteration from the potential where states can be listed, on cells with quadratic functions in networks beyond, and
+otherwise from the least loss.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
-from dualplan import kinds
+from dualplan import kinds, primal
 from dualplan.certificates import MEASURED_SPAN, Certificate, certify, loss_range, measurable
 from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError, ModelError, unknown
@@ -77,6 +78,7 @@ from dualplan.violations import BERNSTEIN
 
 LISTABLE = 2_000_000  # states up to which the standard features are computed
 SWEEPS, SWEPT = 1_000, 2e8  # of value iteration for the lower bound: at most so many, over so many outcomes in all
+CELLED = 8  # classes of a network up to which it is cut into cells for the lower bound, 2^classes of them
 DRAWS = 200_000  # constraints of each kind for the certificate
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
 BEST = "best"  # the heuristic that costs least
@@ -277,9 +279,11 @@ def _theory(
 
 
 def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
-    """By sweeps from the plan's potential and from 0, whichever is higher, where states can be listed."""
+    """By sweeps from the plan's potential and from 0, whichever is higher, where states can be listed; or on cells."""
     model = problem.model
     if model.box.count is None or model.box.count > LISTABLE:
+        if primal.has_cells(model) and not model.per_server and len(model.classes) <= CELLED:
+            return primal.orthant_bound(model, primal.monomials(model, 2), problem.criterion).lower_bound
         return lower_bound(model, None, problem.criterion, seed=plan.seed)
     starts = [None] if problem.potential is None else [None, problem.potential]
     sweeps = _sweeps(model) if plan.sweeps is None else plan.sweeps

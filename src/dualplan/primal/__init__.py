@@ -10,6 +10,7 @@ from dualplan.primal.basis import (
     boundaries,
     boxes,
     capped,
+    capped_monomials,
     concat,
     constant,
     functions,
@@ -24,7 +25,7 @@ from dualplan.primal.basis import (
 from dualplan.primal.expanded import expanded_alp
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
-from dualplan.primal.orthant import OrthantSolution, orthant_bound
+from dualplan.primal.orthant import OrthantSolution, has_cells, orthant_bound
 from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
 from dualplan.primal.relaxed import relaxed_alp
 from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
@@ -53,12 +54,14 @@ __all__ = [
     "boundaries",
     "boxes",
     "capped",
+    "capped_monomials",
     "concat",
     "constant",
     "expanded_alp",
     "functions",
     "geometric",
     "greedy",
+    "has_cells",
     "hinge",
     "indicators",
     "iterated_alp",

@@ -207,6 +207,16 @@ def monomials(
     return Basis(model, tuple(made), tuple(names))
 
 
+def capped_monomials(model: Model, degree: int, cap: float, *, coordinates: Sequence[int] | None = None) -> Basis:
+    """All products of 1 to `degree` factors min(v, cap)/cap: polynomials near the lower limits, constant far out."""
+    if not is_whole(degree) or degree < 1 or not is_number(cap) or cap <= 0:
+        raise InputError(f"capped monomials need a whole degree >= 1 and a positive cap, got {degree!r} and {cap!r}.")
+    chosen = _coordinates(model, coordinates)
+    lists = [c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(chosen, d)]
+    made = tuple(tuple(capped(i, cap, scale=cap) for i in factors) for factors in lists)
+    return Basis(model, made, tuple("·".join(f"min({_name(model, i)}, {cap:g})" for i in f) for f in lists))
+
+
 def boundaries(model: Model, degree: int = 0, *, empty: bool = True, full: bool = True) -> Basis:
     """Indicators of coordinates at their limits, times all monomials up to a degree in the other coordinates."""
     lower, upper = model.box.lower.tolist(), model.box.upper.tolist()

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -118,10 +119,15 @@ def orthant_bound(
     )  # fmt: skip
 
 
+def has_cells(model: Model) -> TypeGuard[QueueingNetwork]:
+    """Whether the drift is known to be the same all over a cell."""
+    return isinstance(model, QueueingNetwork) and model.options["dynamics"] == "uniformized" and not model.nonpreemptive
+
+
 def _network(model: Model, basis: Basis, criterion: Criterion) -> QueueingNetwork:
-    """The model, if its drift is known to be the same all over a cell."""
+    """The model, if cells and these functions go together."""
     check(model, basis)
-    if not isinstance(model, QueueingNetwork) or model.options["dynamics"] != "uniformized" or model.nonpreemptive:
+    if not has_cells(model):
         raise InputError(
             f"cells are for preemptive networks with one event a step, which {model.name!r} is not; use average_bound "
             "or lower_bound."

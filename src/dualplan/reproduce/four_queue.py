@@ -161,7 +161,9 @@ def _bounds(setting: _Setting) -> Work:
     """Lower bounds on the average cost, without policies."""
     model = setting.model
     if setting.endless:
-        return []
+        near = primal.concat(primal.monomials(model, 2), primal.capped_monomials(model, 4, 20))
+        cells = {"squares": primal.monomials(model, 2), f"squares and min(x, 20), {len(near)} functions": near}
+        return [(f"bound, {name}", partial(primal.orthant_bound, model, b, tol=1e-4)) for name, b in cells.items()]
     wider = primal.concat(primal.monomials(model, 5), primal.boundaries(model, 2))
     bases = {f"degree 5 and boundaries, {len(wider)} functions": wider} if setting.few else _bases(model)
     return [(f"bound, {name}", partial(primal.average_bound, model, basis)) for name, basis in bases.items()]
