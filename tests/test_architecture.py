@@ -51,8 +51,8 @@ ALLOWED = {
     },
     "plans": {
         "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits", "lower_bounds",
-        "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate", "theorems",
-        "violations",
+        "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate",
+        "theorems", "violations",
     },
     "saved": {"features", "models", "policies", "primal", "runs", "solvers"},
     "figures": {"runs"},

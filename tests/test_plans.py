@@ -274,6 +274,19 @@ def test_models_without_end_need_features_of_their_own():
     assert solution.parts.flow_error > 0
 
 
+def test_a_plan_without_end_of_states_has_a_proved_bound():
+    """Tandem queues: the bound lies below the cost of a policy, and is that of quadratic functions on cells."""
+    laws = [{"family": "products", "ratios": [[0.6, 0.6], [0.8, 0.8]]}]
+    given = {"queues": 2, "servers": 1, "decisions": "joint"}
+    plan = Plan("tandem", given, features=laws, penalty=20.0, solver="sampled-lp", budget=2_000, steps=200_000)
+    result = run_plan(plan)
+    model = dp.load("tandem", **given)
+    same = primal.orthant_bound(model, primal.monomials(model, 2)).lower_bound.value
+    assert result.bound.kind == "proved"
+    assert 0 < result.bound.value == pytest.approx(same)
+    assert result.bound.value < dp.evaluate(model, model.policy("lbfs"), steps=400_000).upper
+
+
 def test_the_published_mixing_experiment(monkeypatch):
     """Base policies to four decimals; the signed mixture below the published 13.00."""
     monkeypatch.setattr("dualplan.reproduce.dual_mixing.PENALTIES", (10.0,))
