@@ -63,12 +63,12 @@ class Elimination:
     sums: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(sizes: Sequence[int], scopes: Sequence[Scope], sums: Sequence[Sequence[int]], what: str = "") -> Elimination:
-        """For functions with these scopes, and sums of them by number; `what` names their source in errors."""
+    def of(sizes: Sequence[int], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]) -> Elimination:
+        """For functions with these scopes, and sums of them by number."""
         steps: list[Step] = []
         known: dict[tuple[int, tuple[int, ...]], int] = {}
         live, order = list(scopes), elimination_order(len(sizes), scopes)
-        left = [_eliminate(list(members), order, tuple(sizes), live, steps, known, what) for members in sums]
+        left = [_eliminate(list(members), order, tuple(sizes), live, steps, known) for members in sums]
         return Elimination(tuple(sizes), len(scopes), tuple(steps), tuple(left))
 
     @property
@@ -159,7 +159,6 @@ def _eliminate(
     scopes: list[Scope],
     steps: list[Step],
     known: dict[tuple[int, tuple[int, ...]], int],
-    what: str,
 ) -> tuple[int, ...]:
     """Eliminate all variables from one sum; steps that are there already are taken from `known`."""
     holding: dict[int, set[int]] = {}
@@ -172,7 +171,7 @@ def _eliminate(
         if not met:
             continue
         if (i, met) not in known:
-            steps.append(_step(i, met, [scopes[m] for m in met], sizes, what))
+            steps.append(_step(i, met, [scopes[m] for m in met], sizes))
             known[i, met] = len(scopes)
             scopes.append(steps[-1].scope)
         new = known[i, met]
@@ -184,13 +183,14 @@ def _eliminate(
     return tuple(sorted(left))
 
 
-def _step(i: int, members: tuple[int, ...], scopes: list[Scope], sizes: tuple[int, ...], what: str) -> Step:
+def _step(i: int, members: tuple[int, ...], scopes: list[Scope], sizes: tuple[int, ...]) -> Step:
     full = tuple(sorted(set().union(*scopes)))
     shape = tuple(sizes[j] for j in full)
     if math.prod(shape) > MOST_ENTRIES:
         raise InputError(
-            f"eliminating variable {i}{what} needs a table over {len(full)} variables ({math.prod(shape):.2g} entries, "
-            f"more than {MOST_ENTRIES:,}); use functions of smaller scope, or a model with fewer parents."
+            f"eliminating coordinate {i} needs a table over {len(full)} variables, width {len(full) - 1} "
+            f"({math.prod(shape):.2g} entries, more than {MOST_ENTRIES:,}); use functions of smaller scope, or a model "
+            "with fewer parents."
         )
     shapes = tuple(tuple(sizes[j] if j in scope else 1 for j in full) for scope in scopes)
     return Step(i, members, tuple(j for j in full if j != i), full, shape, shapes)

@@ -23,9 +23,10 @@ at a λ a little lower, make the policy.
 
 *The bound is proved, whatever the solver did.* With m = −max_(x,a) [Σ_k w_k (ψ_k − γ g_k^a) − ℓ], found by elimination
 with the weights at hand, λ* >= m, and αᵀJ* >= αᵀΨw + m/(1−γ) from the start α, cᵀJ* >= cᵀΨw + m/(1−γ) for c. Rounding:
-every number added up is known to q·ε of its size (q = 2 + the terms of the longest backprojection, ε = 2⁻⁵³), and n + p
-functions and eliminations are added in some order, whose error is at most (n + p)·ε times the sum of their sizes; the
-maximum of rounded numbers is off by no more than the worst of them. Twice (q + n + p + 8)·ε·Σ sizes is taken off.
+every number added up is known to about q·ε of its size (q = 2 + the terms of the longest backprojection, ε = 2⁻⁵³; laws
+themselves sum to 1 up to rounding), and n functions and p eliminations are added in some order, whose error is at most
+(n + p)·ε times the sum of their sizes; the maximum of rounded numbers is off by no more than the worst of them. Twice
+(q + n + p + 8)·ε·Σ sizes is taken off.
 
 *Errors* (de Farias & Van Roy 2003): with the constant among ψ, ‖J* − Ψw‖_{1,c} <= 2/(1−γ)·min_r ‖J* − Ψr‖_∞.
 """

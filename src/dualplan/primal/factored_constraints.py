@@ -47,9 +47,7 @@ class FactoredConstraints:
             own = [self._loss(table) for table in model.own_losses[a]]
             self._changed.append(new)
             self.sums.append([*(new.get(k, first[k]) for k in range(len(basis))), *shared, *own])
-        self.elimination = Elimination.of(
-            model.sizes, [leaf.table.scope for leaf in self.leaves], self.sums, f" of {model.name!r}"
-        )
+        self.elimination = Elimination.of(model.sizes, [leaf.table.scope for leaf in self.leaves], self.sums)
 
     def _add(self, table: Local, size: float, weight: int) -> int:
         self.leaves.append(Leaf(table, weight, size))

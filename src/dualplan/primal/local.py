@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,8 +36,7 @@ class LocalBasis:
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, FactoredModel):
-            raise InputError(f"functions of few variables need a FactoredModel, got {type(self.model).__name__}.")
+        _require_factored(self.model)
         if not self.functions or len(self.names) != len(self.functions):
             raise InputError(
                 f"a basis needs functions, and as many names; got {len(self.functions)}, {len(self.names)}."
@@ -79,6 +79,11 @@ class LocalValues(Data):
         return math.fsum(abs(w) * psi.largest for w, psi in zip(self.weights, self.basis.functions, strict=True))
 
 
+def _require_factored(model: object) -> None:
+    if not isinstance(model, FactoredModel):
+        raise InputError(f"functions of few variables need a FactoredModel, got {type(model).__name__}.")
+
+
 # -- families ----------------------------------------------------------------------------------------------------------
 
 
@@ -87,6 +92,7 @@ def indicator_products(model: FactoredModel, scopes: Iterable[Sequence[str | int
 
     With all subsets of a scope among the scopes, they span all functions of it.
     """
+    _require_factored(model)
     functions, names = [], []
     for given in dict.fromkeys(tuple(scope) for scope in scopes):
         scope = sorted(model.variable(v) for v in given)
@@ -105,11 +111,13 @@ def indicator_products(model: FactoredModel, scopes: Iterable[Sequence[str | int
 
 def single_indicators(model: FactoredModel) -> LocalBasis:
     """The constant, and for each variable the indicators of its values other than 0."""
+    _require_factored(model)
     return indicator_products(model, [(), *((i,) for i in range(len(model.sizes)))])
 
 
 def pair_indicators(model: FactoredModel, edges: Iterable[Sequence[str | int]] | None = None) -> LocalBasis:
     """Single indicators, and their products along edges, by default from each parent to each child."""
+    _require_factored(model)
     pairs = [tuple(sorted(model.variable(v) for v in edge)) for edge in (model.edges if edges is None else edges)]
     return single_indicators(model) + indicator_products(model, pairs) if pairs else single_indicators(model)
 
@@ -119,6 +127,7 @@ def chain_indicators(model: FactoredModel, length: int) -> LocalBasis:
 
     Of length 1 these are the single indicators, of length 2 the pairs along edges.
     """
+    _require_factored(model)
     if not is_whole(length) or length < 1:
         raise InputError(f"the length of chains is a whole number, at least 1, got {length!r}.")
     children: dict[int, list[int]] = {}
@@ -139,12 +148,14 @@ def _subsets(chain: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 def local_tables(model: FactoredModel, tables: Sequence[Given], names: Sequence[str] | None = None) -> LocalBasis:
     """Functions of the user: (scope, table) each."""
+    _require_factored(model)
     made = tuple(model.local(given, f"function {k}") for k, given in enumerate(tables))
     return LocalBasis(model, made, tuple(names) if names is not None else tuple(f"table {k}" for k in range(len(made))))
 
 
 def local_basis(model: FactoredModel, basis: Basis) -> LocalBasis:
     """Products of pieces as tables over the coordinates of their pieces."""
+    _require_factored(model)
     if basis.user:
         raise InputError("functions of the user depend on all variables; give tables (local_tables).")
     made = []
@@ -152,7 +163,8 @@ def local_basis(model: FactoredModel, basis: Basis) -> LocalBasis:
         scope = tuple(sorted({piece.coordinate for piece in product}))
         sizes = tuple(model.sizes[i] for i in scope)
         states = np.zeros((math.prod(sizes), len(model.sizes)), np.int64)
-        states[:, list(scope)] = np.indices(sizes).reshape(len(scope), -1).T
+        for i, values in zip(scope, np.indices(sizes), strict=True):
+            states[:, i] = values.ravel()
         one = Basis(basis.model, (product,), (basis.labels[k],))
         made.append(model.local((scope, one(states)[:, 0].reshape(sizes)), basis.labels[k]))
     return LocalBasis(model, tuple(made), basis.labels)
@@ -162,21 +174,37 @@ def local_basis(model: FactoredModel, basis: Basis) -> LocalBasis:
 
 
 def backprojection(model: FactoredModel, psi: Local, a: int | None = None) -> Local:
-    """E[ψ(x') | x, a] as a function of the parents of ψ's scope; without an action by the laws that none changes."""
+    """E[ψ(x') | x, a] as a function of the parents of ψ's scope; without an action by the laws that none changes.
+
+    Next values are summed out one variable after another, each against its law.
+    """
     laws = [model.laws[i] if a is None else model.law(i, a) for i in psi.scope]
-    scope = tuple(sorted(set().union(*(law.scope for law in laws))))
-    entries = math.prod(model.sizes[i] for i in scope)
+    parents = tuple(sorted(set().union(*(law.scope for law in laws))))
+    number = {i: k for k, i in enumerate(parents)}
+    axes, values = [len(parents) + k for k in range(len(psi.scope))], psi.values
+    for k, law in enumerate(laws):
+        here = [number[j] for j in law.scope]
+        left = sorted({*axes, *here} - {len(parents) + k})
+        _require_small(psi, left, [*(model.sizes[j] for j in parents), *(model.sizes[i] for i in psi.scope)])
+        values = _contracted(values, axes, law.values, [*here, len(parents) + k], left)
+        axes = left
+    return Local(parents, values)
+
+
+def _contracted(first: Floats, axes: list[int], second: Floats, others: list[int], left: list[int]) -> Floats:
+    """The sum of products over the axes that are not left."""
+    label = {axis: k for k, axis in enumerate(sorted({*axes, *others}))}  # einsum knows few labels
+    operands: list[Any] = [first, [label[k] for k in axes], second, [label[k] for k in others]]
+    return np.asarray(np.einsum(*operands, [label[k] for k in left]))
+
+
+def _require_small(psi: Local, axes: Sequence[int], sizes: Sequence[int]) -> None:
+    entries = math.prod(sizes[k] for k in axes)
     if entries > MOST_ENTRIES:
         raise InputError(
-            f"a function of {len(psi.scope)} variables depends on {len(scope)} parents ({entries:.2g} values, more "
-            f"than {MOST_ENTRIES:,}); use functions of smaller scope, or a model with fewer parents."
+            f"what a function of {len(psi.scope)} variables leads to depends on {len(axes)} others ({entries:.2g} "
+            f"values, more than {MOST_ENTRIES:,}); use functions of smaller scope, or a model with fewer parents."
         )
-    label = {i: k for k, i in enumerate(scope)}
-    following = {i: len(scope) + k for k, i in enumerate(psi.scope)}
-    operands: list[object] = [psi.values, [following[i] for i in psi.scope]]
-    for i, law in zip(psi.scope, laws, strict=True):
-        operands += [law.values, [*(label[j] for j in law.scope), following[i]]]
-    return Local(scope, np.asarray(np.einsum(*operands, list(range(len(scope))))))  # type: ignore[call-overload]
 
 
 def combined(model: FactoredModel, tables: Sequence[Local]) -> Local:
