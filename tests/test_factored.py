@@ -465,6 +465,17 @@ def truth():
     return dense(*random_network(0))
 
 
+def test_bounds_by_elimination_are_those_of_sweeps():
+    """The same potentials, through the library's own sweep over all states."""
+    model = dp.load("sysadmin", machines=7)
+    basis = primal.chain_indicators(model, 2)
+    found, average = primal.factored_alp(model, basis, DISCOUNTED), primal.factored_average_alp(model, basis)
+    assert abs(found.lower_bound.value - dp.lower_bound(model, found.values, DISCOUNTED).value) < 1e-9
+    potential = primal.LocalValues(basis, average.bounding)
+    assert abs(average.lower_bound.value - dp.lower_bound(model, potential).value) < 1e-9
+    assert average.lower_bound.kind == dp.lower_bound(model, potential).kind == "proved"
+
+
 @given(st.integers(0, 10_000))
 def test_bounds_are_proved_for_any_weights(seed):
     """The least ℓ + γPΨw − Ψw over all pairs, found by elimination, never above the truth and close to it."""

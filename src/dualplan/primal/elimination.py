@@ -9,11 +9,12 @@ the sum of what remains is the maximum. A table is as large as the scope of its 
 *width*, the most variables of a z, and not in the number of variables. A maximiser is read off backwards: the last
 variable eliminated first, each from the values of those after it.
 
-*Order.* The variable whose elimination adds the fewest new pairs to scopes (min-fill), then the one with the fewest
-neighbours; among equals the one that depends on the shortest chain of eliminations before it. The last rule makes the
-tree of eliminations shallow (on a ring: every second variable first), and then sums that share most of their functions,
-as the constraints of a hundred actions do, share most of their eliminations: each e_i is kept once for each set of
-functions that it comes from. A change of few functions costs a path to the root instead of all variables.
+*Order.* The variable whose elimination adds the fewest new pairs to scopes (min-fill), or the one with the fewest
+neighbours (min-degree); among equals the one that depends on the shortest chain of eliminations before it. The last
+rule makes the tree of eliminations shallow (on a ring: every second variable first), and then sums that share most of
+their functions, as the constraints of a hundred actions do, share most of their eliminations: each e_i is kept once for
+each set of functions that it comes from. A change of few functions costs a path to the root instead of all variables.
+Min-fill tends to smaller tables and min-degree to shallower trees; the one with fewer entries in all is taken.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dualplan.models.factored import Scope
 from dualplan.types import Floats, Ints
 
 MOST_ENTRIES = 2**20  # of a table on the way
+RULES = ("fill", "degree")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +66,16 @@ class Elimination:
 
     @staticmethod
     def of(sizes: Sequence[int], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]) -> Elimination:
-        """For functions with these scopes, and sums of them by number."""
-        steps: list[Step] = []
-        known: dict[tuple[int, tuple[int, ...]], int] = {}
-        live, order = list(scopes), elimination_order(len(sizes), scopes)
-        left = [_eliminate(list(members), order, tuple(sizes), live, steps, known) for members in sums]
-        return Elimination(tuple(sizes), len(scopes), tuple(steps), tuple(left))
+        """For functions with these scopes, and sums of them by number: the better of two orders."""
+        made, reason = [], InputError("")
+        for rule in RULES:
+            try:
+                made.append(_in_order(elimination_order(len(sizes), scopes, rule), tuple(sizes), scopes, sums))
+            except InputError as error:  # too wide; the other order may not be
+                reason = error
+        if not made:
+            raise reason
+        return min(made, key=lambda plan: plan.entries)
 
     @property
     def width(self) -> int:
@@ -124,8 +130,18 @@ class Maxima:
         return x
 
 
-def elimination_order(count: int, scopes: Sequence[Scope]) -> list[int]:
-    """All variables, in the order of the module's text."""
+def _in_order(
+    order: Sequence[int], sizes: tuple[int, ...], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]
+) -> Elimination:
+    steps: list[Step] = []
+    known: dict[tuple[int, tuple[int, ...]], int] = {}
+    live = list(scopes)
+    left = [_eliminate(members, order, sizes, live, steps, known) for members in sums]
+    return Elimination(sizes, len(scopes), tuple(steps), tuple(left))
+
+
+def elimination_order(count: int, scopes: Sequence[Scope], rule: str = "fill") -> list[int]:
+    """All variables, in an order of the module's text: by "fill" or by "degree"."""
     near: list[set[int]] = [set() for _ in range(count)]
     for scope in set(scopes):
         for i in scope:
@@ -135,7 +151,7 @@ def elimination_order(count: int, scopes: Sequence[Scope]) -> list[int]:
     depth, left, order = [0] * count, set(range(count)), []
     fill = [_fill(near, i) for i in range(count)]
     while left:
-        i = min(left, key=lambda v: (fill[v], len(near[v]), depth[v], v))
+        i = min(left, key=lambda v: (fill[v] if rule == "fill" else 0, len(near[v]), depth[v], v))
         order.append(i)
         left.remove(i)
         for j in near[i]:
@@ -153,7 +169,7 @@ def _fill(near: Sequence[set[int]], i: int) -> int:
 
 
 def _eliminate(
-    members: list[int],
+    members: Sequence[int],
     order: Sequence[int],
     sizes: tuple[int, ...],
     scopes: list[Scope],
