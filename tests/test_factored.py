@@ -410,6 +410,24 @@ def test_programs_of_random_networks(seed, way):
     assert abs(average.level - dense_program(psi[:, 1:], rows, losses, 1.0, zero, level=True)) < 1e-6
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_relevance_from_states_and_policies(way):
+    """Weights that sum to 1 only up to rounding must not make the constant count in the average program."""
+    model = dp.load("sysadmin", machines=5)
+    basis, (states, rows, losses) = primal.chain_indicators(model, 2), sysadmin_dense(5, "ring")
+    c = np.random.default_rng(0).random(32)
+    found = primal.factored_average_alp(model, basis, relevance=primal.weighted(model, states, c), constraints=way)
+    moments = (c / c.sum()) @ basis(states) - basis(model.start[None, :])[0]
+    less = found.level - 0.01 * (1 + found.level)
+    expected = dense_program(basis(states)[:, 1:], rows, losses, 1.0, moments[1:], less=less)
+    assert abs(found.objective - expected) < 1e-4
+    policy = model.policy("best-supported")
+    visits = dp.evaluate_exact(model, policy, DISCOUNTED).occupancy
+    visited = primal.factored_alp(model, basis, DISCOUNTED, relevance=policy, constraints=way)
+    expected = dense_program(basis(states), rows, losses, GAMMA, visits @ basis(states) / visits.sum())
+    assert abs(visited.objective - expected) < 1e-5
+
+
 @pytest.mark.parametrize("topology", ["ring", "star"])
 def test_with_all_products_nothing_is_approximated(topology):
     model = dp.load("sysadmin", machines=5, topology=topology)

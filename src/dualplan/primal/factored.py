@@ -54,7 +54,7 @@ from dualplan.primal.basis import Basis
 from dualplan.primal.factored_constraints import EPSILON, FactoredConstraints
 from dualplan.primal.local import LocalBasis, LocalValues, independent_mean, local_basis
 from dualplan.primal.local_greedy import local_greedy
-from dualplan.primal.program import DOUBLINGS, FIRST, Relaxed, UnboundedError
+from dualplan.primal.program import DOUBLINGS, FIRST, WHOLE, Relaxed, UnboundedError, cleaned
 from dualplan.primal.relevance import Independent, Relevance, occupancy, uniform
 from dualplan.primal.solution import FINISHED
 from dualplan.status import Status
@@ -231,7 +231,8 @@ def factored_average_alp(
     functions = _checked(model, basis)
     if not is_number(slack) or slack < 0 or (level is not None and not is_number(level)):
         raise InputError(f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}.")
-    moments = _moments(functions, relevance, Average(), wanted.seed) - functions(model.start[None, :])[0]
+    means = _moments(functions, relevance, Average(), wanted.seed)
+    moments = cleaned(means - functions(model.start[None, :])[0])  # that of a constant is 0, also after rounding
     constraints = FactoredConstraints(functions, 1.0)
     first = _Program(constraints, np.zeros(len(functions)), level=True).solve(wanted)
     at = first.level - slack * (1 + abs(first.level)) if level is None else float(level)
@@ -311,13 +312,18 @@ class _Program:
     def generated(self, wanted: FactoredSettings, start: Pairs | None) -> _Found:
         """Each round adds the worst pair of every action where it is violated."""
         relaxed, found = self._first(np.random.default_rng(wanted.seed), start)
+        there: set[tuple[bytes, int]] = set()
         for done in range(1, wanted.rounds + 1):
             violation, maxima = self._violation(found)
             found = replace(found, rounds=done, violation=float(violation.max()))
-            actions = np.flatnonzero(violation > wanted.tol / 2)
             if found.violation <= wanted.tol or done == wanted.rounds:
                 break
-            added = np.array([maxima.maximiser(a) for a in actions.tolist()]), actions
+            worst = [(maxima.maximiser(a), a) for a in np.flatnonzero(violation > wanted.tol / 2).tolist()]
+            new = [(x, a) for x, a in worst if (x.tobytes(), a) not in there]
+            if not new:  # the solver's rounding is all that is left
+                break
+            there.update((x.tobytes(), a) for x, a in new)
+            added = np.array([x for x, _ in new]), np.array([a for _, a in new])
             relaxed.add(*self._rows(added))
             pairs = _joined(found.pairs, added)
             found = replace(self._found(relaxed.solve(), relaxed.size, self.width), pairs=pairs)
@@ -331,7 +337,7 @@ class _Program:
             try:
                 return relaxed, replace(self._found(relaxed.solve(), relaxed.size, self.width), pairs=pairs)
             except UnboundedError:
-                if k == DOUBLINGS:
+                if k == DOUBLINGS or 2 * relaxed.size * self.width > WHOLE:
                     raise
         raise AssertionError("unreachable")
 
