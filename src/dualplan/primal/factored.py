@@ -17,6 +17,7 @@ as the tables of the elimination. Actions share the u of what they have in commo
 
 *Generated constraints* (Schuurmans & Patrascu 2002). The program on some pairs is solved, and for each action the pair
 that w violates most is found by elimination with numbers and added, until none is violated by more than the tolerance.
+Few constraints do not bound the weights, so bounds of their own do, which are raised until they no longer matter.
 
 The average criterion has two stages as in `average.py`: the weights of the first prove the bound, those of the second,
 at a λ a little lower, make the policy.
@@ -54,7 +55,7 @@ from dualplan.primal.basis import Basis
 from dualplan.primal.factored_constraints import EPSILON, FactoredConstraints
 from dualplan.primal.local import LocalBasis, LocalValues, independent_mean, local_basis
 from dualplan.primal.local_greedy import local_greedy
-from dualplan.primal.program import DOUBLINGS, FIRST, WHOLE, Relaxed, UnboundedError, cleaned
+from dualplan.primal.program import FIRST, Relaxed, cleaned
 from dualplan.primal.relevance import Independent, Relevance, occupancy, uniform
 from dualplan.primal.solution import FINISHED
 from dualplan.status import Status
@@ -62,6 +63,9 @@ from dualplan.types import Floats, Ints, Json
 
 ELIMINATED, GENERATED = WAYS = ("eliminated", "generated")
 MOST_ROWS = 2**21  # of the program with the elimination in it
+BOUND = 1e2  # of the weights of generated programs to begin with, in losses of a discounted lifetime
+LARGEST = 1e12  # the last of these bounds
+ROUNDED = 1e-9  # of such a loss: an optimum that did not change
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,6 +285,7 @@ class _Program:
 
     def _found(self, x: Floats, constraints: int, unknowns: int) -> _Found:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
+        weights = np.where(self.constraints.seen, weights, 0.0)
         width = self.constraints.elimination.width
         return _Found(weights, level, float(self._costs() @ x), math.nan, constraints, unknowns, width)
 
@@ -310,36 +315,39 @@ class _Program:
         return replace(made, violation=float(self._violation(made)[0].max()))
 
     def generated(self, wanted: FactoredSettings, start: Pairs | None) -> _Found:
+        """Within bounds on the weights, which are raised until they no longer matter.
+
+        The optimum within |w| <= B is concave and does not fall in B: once it stays the same it stays so for good.
+        """
+        model, gamma = self.basis.model, self.constraints.gamma
+        loss = max(1.0, *map(abs, model.loss_bounds)) / (1 - gamma if gamma < 1 else 1.0)
+        bound, last, done = BOUND * loss, math.nan, 0
+        pairs = start or self._random(np.random.default_rng(wanted.seed), FIRST * self.width)
+        while True:
+            found = self._within(bound, pairs, wanted.tol, wanted.rounds - done)
+            done += found.rounds
+            inside = float(np.abs(found.weights).max()) < 0.999 * bound
+            if inside or abs(found.value - last) <= ROUNDED * loss or found.violation > wanted.tol or bound > LARGEST:
+                return replace(found, rounds=done)
+            last, bound, pairs = found.value, 10 * bound, found.pairs or pairs
+
+    def _within(self, bound: float, pairs: Pairs, tol: float, rounds: int) -> _Found:
         """Each round adds the worst pair of every action where it is violated."""
-        relaxed, found = self._first(np.random.default_rng(wanted.seed), start)
+        relaxed = Relaxed(self._costs(), *self._rows(pairs), bound, self.basis.names)
         there: set[tuple[bytes, int]] = set()
-        for done in range(1, wanted.rounds + 1):
+        for done in range(1, max(rounds, 1) + 1):
+            found = self._found(relaxed.solve(), relaxed.size, self.width)
             violation, maxima = self._violation(found)
-            found = replace(found, rounds=done, violation=float(violation.max()))
-            if found.violation <= wanted.tol or done == wanted.rounds:
-                break
-            worst = [(maxima.maximiser(a), a) for a in np.flatnonzero(violation > wanted.tol / 2).tolist()]
+            found = replace(found, rounds=done, violation=float(violation.max()), pairs=pairs)
+            worst = [(maxima.maximiser(a), a) for a in np.flatnonzero(violation > tol / 2).tolist()]
             new = [(x, a) for x, a in worst if (x.tobytes(), a) not in there]
-            if not new:  # the solver's rounding is all that is left
+            if found.violation <= tol or not new:  # none is new: the solver's rounding is all that is left
                 break
             there.update((x.tobytes(), a) for x, a in new)
             added = np.array([x for x, _ in new]), np.array([a for _, a in new])
             relaxed.add(*self._rows(added))
-            pairs = _joined(found.pairs, added)
-            found = replace(self._found(relaxed.solve(), relaxed.size, self.width), pairs=pairs)
+            pairs = np.vstack([pairs[0], added[0]]), np.append(pairs[1], added[1])
         return found
-
-    def _first(self, rng: np.random.Generator, start: Pairs | None) -> tuple[Relaxed, _Found]:
-        """The program over given pairs, or over random ones, as many as it takes to bound it."""
-        for k in range(DOUBLINGS + 1):
-            pairs = start if start is not None and k == 0 else self._random(rng, FIRST * self.width * 2**k)
-            relaxed = Relaxed(self._costs(), *self._rows(pairs), None, self.basis.names)
-            try:
-                return relaxed, replace(self._found(relaxed.solve(), relaxed.size, self.width), pairs=pairs)
-            except UnboundedError:
-                if k == DOUBLINGS or 2 * relaxed.size * self.width > WHOLE:
-                    raise
-        raise AssertionError("unreachable")
 
     def _random(self, rng: np.random.Generator, count: int) -> Pairs:
         model = self.basis.model
@@ -348,10 +356,6 @@ class _Program:
     def _rows(self, pairs: Pairs) -> tuple[Floats, Floats]:
         matrix, right = self.constraints.rows(*pairs)
         return np.hstack([matrix, np.ones((len(matrix), 1))]) if self.level else matrix, right - self.less
-
-
-def _joined(pairs: Pairs | None, added: Pairs) -> Pairs:
-    return added if pairs is None else (np.vstack([pairs[0], added[0]]), np.append(pairs[1], added[1]))
 
 
 def _settings(given: dict[str, Any]) -> FactoredSettings:

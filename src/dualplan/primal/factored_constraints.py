@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +18,7 @@ from dualplan.models.factored import Local
 from dualplan.primal.elimination import Elimination, Maxima
 from dualplan.primal.local import LocalBasis, backprojection, combined
 from dualplan.primal.program import ROUNDED
-from dualplan.types import Floats, Ints
+from dualplan.types import Bools, Floats, Ints
 
 EPSILON = 2.0**-53
 
@@ -48,6 +49,15 @@ class FactoredConstraints:
             self._changed.append(new)
             self.sums.append([*(new.get(k, first[k]) for k in range(len(basis))), *shared, *own])
         self.elimination = Elimination.of(model.sizes, [leaf.table.scope for leaf in self.leaves], self.sums)
+
+    @cached_property
+    def seen(self) -> Bools:
+        """Which functions any constraint sees: a constant drops out if γ = 1."""
+        found = np.zeros(len(self.basis), bool)
+        for leaf in self.leaves:
+            if leaf.weight >= 0:
+                found[leaf.weight] |= leaf.table.largest > ROUNDED * leaf.size
+        return found
 
     def _add(self, table: Local, size: float, weight: int) -> int:
         self.leaves.append(Leaf(table, weight, size))
