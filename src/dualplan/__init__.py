@@ -17,6 +17,7 @@ from dualplan.meta import MetaSolution, solve_meta
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
 from dualplan.models.event import EventModel
+from dualplan.models.factored import FactoredAction, FactoredModel
 from dualplan.models.load import load
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -47,6 +48,8 @@ __all__ = [
     "EventModel",
     "ExactEvaluation",
     "ExactSolution",
+    "FactoredAction",
+    "FactoredModel",
     "InputError",
     "Interval",
     "Judge",

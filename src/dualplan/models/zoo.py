@@ -14,6 +14,7 @@ from dualplan.models.admission import AdmissionControl
 from dualplan.models.contract import Model
 from dualplan.models.inventory import LostSales
 from dualplan.models.queueing import QueueClass, QueueingNetwork
+from dualplan.models.sysadmin import SysAdmin
 from dualplan.models.tabular import TabularModel
 
 Buffers = Sequence[int | None] | int | None
@@ -187,6 +188,7 @@ INSTANCES: dict[str, Callable[..., Model]] = {
     "admission": AdmissionControl,
     "forest": forest,
     "garnet": garnet,
+    "sysadmin": SysAdmin,
 }
 
 

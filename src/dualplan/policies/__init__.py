@@ -1,4 +1,4 @@
-"""Policies: from tables and functions, and the usual heuristics of networks, inventories and admission."""
+"""Policies: from tables and functions, and the usual heuristics of networks, inventories, admission and machines."""
 
 from dualplan.policies.admission import threshold
 from dualplan.policies.inventory import base_stock, capped_base_stock, myopic
@@ -13,6 +13,7 @@ from dualplan.policies.network import (
     priority,
     soft_longer,
 )
+from dualplan.policies.sysadmin import reboot
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "myopic",
     "priority",
     "random_policy",
+    "reboot",
     "soft_longer",
     "threshold",
 ]

@@ -23,21 +23,38 @@ from dualplan.primal.basis import (
     tensor,
 )
 from dualplan.primal.expanded import expanded_alp
+from dualplan.primal.factored import FactoredSettings, FactoredSolution, factored_alp, factored_average_alp
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
+from dualplan.primal.local import (
+    LocalBasis,
+    LocalValues,
+    backprojection,
+    chain_indicators,
+    indicator_products,
+    local_basis,
+    local_tables,
+    pair_indicators,
+    single_indicators,
+)
+from dualplan.primal.local_greedy import local_greedy
 from dualplan.primal.orthant import OrthantSolution, has_cells, orthant_bound
 from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
 from dualplan.primal.relaxed import relaxed_alp
-from dualplan.primal.relevance import Relevance, geometric, occupancy, uniform, visited, weighted
+from dualplan.primal.relevance import Relevance, geometric, independent, occupancy, uniform, visited, weighted
 from dualplan.primal.settings import Settings
 from dualplan.primal.smoothed import smoothed_alp
 from dualplan.primal.solution import PrimalSolution, Slacks
 
 __all__ = [
     "Basis",
+    "FactoredSettings",
+    "FactoredSolution",
     "GreedyPolicy",
     "Iterated",
     "LinearValues",
+    "LocalBasis",
+    "LocalValues",
     "Mixtures",
     "OrthantSolution",
     "PerturbedSolution",
@@ -50,25 +67,35 @@ __all__ = [
     "alp",
     "average_alp",
     "average_bound",
+    "backprojection",
     "between",
     "boundaries",
     "boxes",
     "capped",
     "capped_monomials",
+    "chain_indicators",
     "concat",
     "constant",
     "expanded_alp",
+    "factored_alp",
+    "factored_average_alp",
     "functions",
     "geometric",
     "greedy",
     "has_cells",
     "hinge",
+    "independent",
+    "indicator_products",
     "indicators",
     "iterated_alp",
     "iterated_average_alp",
+    "local_basis",
+    "local_greedy",
+    "local_tables",
     "monomials",
     "occupancy",
     "orthant_bound",
+    "pair_indicators",
     "perturbed_alp",
     "piecewise_linear",
     "power",
@@ -76,6 +103,7 @@ __all__ = [
     "relaxed_alp",
     "sample_size",
     "sample_size_for_error",
+    "single_indicators",
     "smoothed_alp",
     "tensor",
     "uniform",

@@ -205,7 +205,7 @@ class Relaxed:
     def __init__(
         self, costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
     ) -> None:
-        self._costs, self._bound, self._names = _cleaned(costs), bound, names
+        self._costs, self._bound, self._names = cleaned(costs), bound, names
         largest = np.abs(matrix).max(axis=0, initial=0.0)
         self._scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
         self._matrix, self._right = np.zeros((0, costs.size)), np.zeros(0)
@@ -255,14 +255,14 @@ def maximise_in_parts(
         return maximise(costs, matrix, right, bound, names)  # the other constraints may bound it
 
 
-def _cleaned(costs: Floats) -> Floats:
+def cleaned(costs: Floats) -> Floats:
     """What rounding left of zeros, as that of a function that drops out of all constraints, must not count."""
     return np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
 
 
 def maximise(costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]) -> Floats:
     """The x of largest costsᵀx with matrix·x <= right, and |x| <= bound if given; or an error with its cause."""
-    costs, scales = _cleaned(costs), np.abs(matrix).max(axis=0, initial=0.0)
+    costs, scales = cleaned(costs), np.abs(matrix).max(axis=0, initial=0.0)
     seen = scales > ROUNDED * scales.max(initial=0.0)
     unseen = np.flatnonzero(~seen & (costs != 0))
     if unseen.size and bound is None:

@@ -163,6 +163,20 @@ def _geometric(model: Model, i: int, ratio: float) -> Floats:
     return np.asarray(law / law.sum())
 
 
+def independent(model: Model, laws: Sequence[ArrayLike]) -> Independent:
+    """Independent coordinates, each with a law of its own: probabilities of its values from the lowest on."""
+    given = tuple(np.array(law, np.float64) for law in laws)
+    if len(given) != model.box.dim:
+        raise InputError(
+            f"states of {model.name!r} have {model.box.dim} coordinates, so as many laws, not {len(given)}."
+        )
+    for i, law in enumerate(given):
+        most = int(model.box.upper[i]) - int(model.box.lower[i]) + 1
+        if law.ndim != 1 or not 1 <= law.size <= most or not (law >= 0).all() or not abs(law.sum() - 1) <= 1e-9:
+            raise InputError(f"the law of coordinate {i} is a list of at most {most} probabilities that sum to 1.")
+    return Independent(model, given)
+
+
 def uniform(model: Model) -> Independent:
     """All states of a bounded box alike."""
     if not model.box.bounded:
