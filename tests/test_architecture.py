@@ -54,7 +54,7 @@ ALLOWED = {
         "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate",
         "theorems", "violations",
     },
-    "saved": {"features", "models", "policies", "primal", "runs", "solvers"},
+    "saved": {"_kernels", "features", "models", "policies", "primal", "runs", "solvers"},
     "figures": {"runs"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},

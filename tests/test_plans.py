@@ -11,6 +11,7 @@ from dualplan import primal
 from dualplan.figures import draw_curve
 from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
+from dualplan.policies.network import soft_longer
 from dualplan.reproduce.dual_mixing import MIXED, dual_mixing
 from dualplan.reproduce.figure_3 import three_panels
 from dualplan.reproduce.four_queue import four_queue
@@ -153,12 +154,14 @@ def test_every_kind_of_policy_is_saved(tmp_path):
     weights = np.random.default_rng(1).normal(size=len(basis))
     look = primal.greedy(net, primal.LinearValues(basis, weights), 0.97, name="look")
     states = np.random.default_rng(2).integers(0, 30, (200, 4))
-    for policy in (look, net.policy("lbfs")):
+    machines = dp.load("sysadmin", machines=4)
+    local = primal.factored_alp(machines, primal.pair_indicators(machines), dp.Discounted(0.9)).policy()
+    for policy in (look, net.policy("lbfs"), soft_longer(net, (0.8, 0.6)), local):
         dp.save_policy(policy, tmp_path / "p.npz")
-        loaded = dp.load_policy(tmp_path / "p.npz", net)
+        loaded = dp.load_policy(tmp_path / "p.npz", policy.model)
         assert loaded.name == policy.name
         assert loaded.digest == policy.digest
-        assert all((loaded(x) == policy(x)).all() for x in states)
+        assert all((loaded(x) == policy(x)).all() for x in (states if policy is not local else states % 2))
     small = dp.load("four-queue", buffers=2)
     for rows in (np.arange(81) % 4, np.full((81, 4), 0.25)):
         dp.save_policy(dp.policies.TablePolicy(small, rows, name="rows"), tmp_path / "t.npz")

@@ -8,6 +8,7 @@ greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordi
                 ends: after which piece each function ends; header: γ and the names of the functions
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name
+rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from dualplan._kernels.factored import local_rule
+from dualplan._kernels.policies import network_rule
 from dualplan.errors import InputError, MissingError, RunError
 from dualplan.features.contract import Block, Features
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
 from dualplan.primal.basis import Basis, Piece
 from dualplan.primal.greedy import GreedyPolicy, LinearValues
@@ -87,6 +90,9 @@ def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
         return "table", {}, {"table": policy.table}
     if policy.name in policy.model.policies and policy.model.policy(policy.name).digest == policy.digest:
         return "heuristic", {}, {}
+    for rule, act in RULES.items():
+        if policy.code is not None and policy.code.act is act:
+            return "rule", {"rule": rule}, {"ints": policy.code.ints, "floats": policy.code.floats}
     raise MissingError(
         f"the policy {policy.name!r} is a function of yours and cannot be saved; save what it is made from."
     )
@@ -157,4 +163,9 @@ def _heuristic(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: A
     return model.policy(header["name"])
 
 
-MAKERS = {"mixture": _mixture, "greedy": _greedy, "table": _table, "heuristic": _heuristic}
+def _rule(model: Model, header: Json, arrays: Arrays) -> Policy:
+    return Policy(model, header["name"], PolicyCode(arrays["ints"], arrays["floats"], RULES[header["rule"]]))
+
+
+RULES = {"network": network_rule, "local greedy": local_rule}
+MAKERS = {"mixture": _mixture, "greedy": _greedy, "table": _table, "heuristic": _heuristic, "rule": _rule}
