@@ -555,6 +555,34 @@ def test_programs_on_values_beside_the_others():
     assert rows["longer"].ours > rows["ALP, cubic"].ours
 
 
+def test_programs_on_values_discounted():
+    """The same table for the discounted criterion: costs from the start, and bounds on them."""
+    rows = {row.name: row for row in four_queue(parameters={"buffers": 3}, criterion=dp.Discounted(0.95))}
+    model = dp.load("four-queue", buffers=3)
+    optimum = dp.solve_exact(model, dp.Discounted(0.95)).value
+    assert not [name for name in rows if "average" in name]
+    assert rows["lbfs"].ours == pytest.approx(dp.evaluate_exact(model, model.policy("lbfs"), dp.Discounted(0.95)).cost)
+    for row in rows.values():
+        assert row.optimum == pytest.approx(optimum, abs=1e-4)
+        assert row.ours >= optimum - 1e-4
+        assert row.lower_bound is None or row.lower_bound <= optimum + 1e-4
+    assert rows["ALP, quartic"].ours == pytest.approx(optimum, rel=0.02)
+
+
+def test_programs_on_values_without_end(monkeypatch):
+    """Without end of states: drawn constraints, simulated costs; what fails says why, and bounds stay below costs."""
+    monkeypatch.setattr("dualplan.reproduce.four_queue.DRAWN", 2_000)
+    monkeypatch.setattr("dualplan.reproduce.four_queue.SOFT", 300)
+    rows = {row.name: row for row in four_queue(parameters={"buffers": None}, steps=60_000)}
+    assert rows["lbfs"].published == 144.1
+    assert rows["ALP, cubic"].optimum is None
+    assert all(row.note for row in rows.values())
+    bounds = [row.lower_bound for row in rows.values() if row.lower_bound is not None]
+    assert len(bounds) == 2
+    assert 18.55 <= bounds[0] < bounds[1] < 32
+    assert sum(row.ours is not None and row.lower < row.ours for row in rows.values()) >= 8
+
+
 def test_reference_figures_of_programs_on_values():
     """The 10⁴-state network: greedy policies 8.80 and 8.209 (± .005), bounds at least 6.44 and 7.36."""
     model, gamma = dp.load("four-queue", buffers=9), dp.Discounted(0.99)

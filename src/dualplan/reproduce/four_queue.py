@@ -3,8 +3,8 @@
 Schweitzer & Seidmann (1985), de Farias & Van Roy (2003) and those after them: approximate linear programs, beside the
 heuristics, the dual program and the optimum. Where states are few, all constraints count and costs are exact. Beyond,
 constraints are drawn, those of 40,000 states (5,000 where violations are priced) from the law that also weighs them
-(c), and costs are simulated; bounds are proved all the same: by sweeps over a million states, by cells where there is no
-end of states.
+(c), and costs are simulated; bounds are proved all the same: by sweeps over a million states, by cells where there is
+no end of states.
 
 The published costs of the network without bounds are de Farias & Van Roy's.
 """
