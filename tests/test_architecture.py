@@ -36,7 +36,12 @@ ALLOWED = {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
         "primal", "simulation", "surrogate", "transitions",
     },
-    "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "solvers", "surrogate"},
+    "test_functions": {"features", "models", "primal"},
+    "simulated": {
+        "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",
+        "test_functions",
+    },
+    "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "simulated", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},
     "theorems": {"criteria", "solvers", "surrogate", "violations"},
     "certificates": {

@@ -4,7 +4,7 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, policies, primal, solvers, theorems
+from dualplan import features, policies, primal, solvers, test_functions, theorems
 from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
@@ -26,7 +26,8 @@ from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
-from dualplan.solvers import Solution, load_policy, save_policy, solve
+from dualplan.simulated import SimulatedALP, fitted_potential
+from dualplan.solvers import SimulatedSolution, Solution, load_policy, save_policy, solve, solve_simulated
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
 from dualplan.violations import Violations, measure_violations
@@ -63,6 +64,8 @@ __all__ = [
     "QueueingNetwork",
     "Run",
     "RunError",
+    "SimulatedALP",
+    "SimulatedSolution",
     "SimulatorModel",
     "Solution",
     "Status",
@@ -74,6 +77,7 @@ __all__ = [
     "evaluate",
     "evaluate_exact",
     "features",
+    "fitted_potential",
     "load",
     "load_policy",
     "lower_bound",
@@ -86,6 +90,8 @@ __all__ = [
     "solve_exact",
     "solve_lp",
     "solve_meta",
+    "solve_simulated",
     "solvers",
+    "test_functions",
     "theorems",
 ]

@@ -25,6 +25,14 @@ the different rows r(x,a) that occurred and how often. Standard errors come from
 The sum |residual(y)| over cells is too large on a sample, since noise has a sign too. So signs are chosen on one half
 of the trajectories and the residual taken from the other, and vice versa: its mean is that of a lower bound.
 
+*An anchor* is a partition on each of whose cells u must have the mass that the reference has there, E[g 1{x in cell}]
+= P(cell): the candidates are then changes of what is done in the cells, near where the reference goes. With ratios of a
+portfolio on the same cells, h the bias of the reference and small H that is a step of policy improvement, cell by cell.
+
+*A potential from such transitions* (`fitted_potential`): h = Ψw solves E[ψ(x)(ℓ − λ + γ h(x') − h(x))] = 0 for every ψ
+of a basis (least-squares temporal differences; λ the mean loss, 0 for the discounted criterion). It is not the bias,
+only a projection of it, and no bound rests on it.
+
 *How much is known of g*: the effective sample size is (E|g|)²/E[g²] of the sample. Where it is small, a few transitions
 decide.
 """
@@ -40,15 +48,19 @@ import scipy.sparse as sp
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError
-from dualplan.features.ratios import Ratios
+from dualplan.features.partitions import Partition, whole
+from dualplan.features.ratios import Ratios, portfolio
 from dualplan.intervals import Interval, growth, mean_interval, too_short
 from dualplan.kinds import is_whole
 from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.primal.basis import Basis
+from dualplan.primal.greedy import LinearValues
 from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine, in_parallel
 from dualplan.status import Status
 from dualplan.surrogate import Penalty, StateFunction, penalties, state_values
-from dualplan.test_functions import Witnesses
+from dualplan.test_functions import Cells, Witnesses
 from dualplan.types import Floats, Ints
 
 CHUNK = 20_000  # transitions of one trajectory that are held at once
@@ -66,6 +78,7 @@ class Sample:
     losses: Floats
     shaped: Floats
     leaving: Floats
+    anchors: sp.csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +87,8 @@ class Moments:
 
     `mass`, `losses` and `shaped` are of ratios, times (1 − γ)·M, ℓ and the shaped ℓ; `flows` of γ y(x') − y(x) times
     ratios, a matrix for each trajectory. `rows` are the different rows of ratios, `shares` how often each occurred.
-    `starts` is αᵀy, `potential` αᵀh, `reference` the mean loss of the reference.
+    `starts` is αᵀy, `potential` αᵀh, `reference` the mean loss of the reference. `anchors` are of ratios in each cell
+    of the anchor, a row a cell, over all trajectories, and `anchored` the reference's shares of the cells.
     """
 
     count: int
@@ -89,6 +103,8 @@ class Moments:
     potential: float
     reference: Floats
     status: Status
+    anchors: sp.csr_array
+    anchored: Floats
 
     @property
     def samples(self) -> int:
@@ -127,6 +143,7 @@ class SimulatedALP:
         every: int = 1,
         warm_up: int | None = None,
         potential: StateFunction | None = None,
+        anchor: Partition | None = None,
         radius: float = 100.0,
         seed: int = 0,
         threads: int | None = None,
@@ -149,8 +166,10 @@ class SimulatedALP:
             raise InputError(f"samples must be at least {REPLICAS * PIECES}, got {samples!r}.")
         if not radius > 0 or not np.isfinite(radius):
             raise InputError(f"radius must be a positive number, got {radius!r}.")
+        if anchor is not None and not isinstance(anchor, Partition):
+            raise InputError(f"an anchor is a partition (features.cells, features.levels), got {anchor!r}.")
         self.model: Model = ratios.model
-        self.ratios, self.criterion, self.potential = ratios, criterion, potential
+        self.ratios, self.criterion, self.potential, self.anchor = ratios, criterion, potential, anchor
         self.each, self.every, self.seed, self.threads = -(-int(samples) // REPLICAS), int(every), int(seed), threads
         self.warm_up = max(1_000, self.each * self.every // 5) if warm_up is None else int(warm_up)
         self.radius = float(radius)
@@ -177,7 +196,7 @@ class SimulatedALP:
 
     # -- simulation ---------------------------------------------------------------------------------------------------
 
-    def samples(self, *, fresh: bool = False) -> Iterator[list[tuple[Recorded, Sample]]]:
+    def transitions(self, *, fresh: bool = False) -> Iterator[list[Recorded]]:
         """Chunk after chunk, the transitions of each trajectory; `fresh` ones are independent of the others."""
         run = engine(self.model, self.ratios.reference, self.seed)
         threads = self.threads if run.fast else 1
@@ -185,9 +204,17 @@ class SimulatedALP:
         replicas = in_parallel([partial(self._warm, run, first + r) for r in range(REPLICAS)], threads)
         for done in range(0, self.each, CHUNK):
             count = min(CHUNK, self.each - done)
-            found = in_parallel([partial(self._chunk, run, replica, count) for replica in replicas], threads)
-            replicas = [recorded.replica for recorded, _ in found]
+            tasks = [partial(run.record, replica, count, self.every, self.restarts) for replica in replicas]
+            found = in_parallel(tasks, threads)
+            replicas = [recorded.replica for recorded in found]
             yield found
+
+    def samples(self, *, fresh: bool = False) -> Iterator[list[tuple[Recorded, Sample]]]:
+        """The transitions, and what the surrogate needs of them."""
+        threads = self.threads if self.ratios.code is not None else 1
+        for found in self.transitions(fresh=fresh):
+            made = in_parallel([partial(self._sample, recorded) for recorded in found], threads)
+            yield list(zip(found, made, strict=True))
 
     def _warm(self, run: Engine, number: int) -> Replica:
         replica = run.first(number)
@@ -195,12 +222,8 @@ class SimulatedALP:
             return replica
         return run.record(replica, 1, self.warm_up, self.restarts).replica
 
-    def _chunk(self, run: Engine, replica: Replica, count: int) -> tuple[Recorded, Sample]:
-        recorded = run.record(replica, count, self.every, self.restarts)
-        return recorded, self._sample(recorded)
-
     def _sample(self, recorded: Recorded) -> Sample:
-        gammas = self.restarts.gamma * recorded.alive
+        gammas = self.restarts.gamma * recorded.alive.astype(np.float64)
         after = sp.diags_array(gammas) @ self.tests(recorded.following)
         change = np.zeros(gammas.size)
         if self.potential is not None:
@@ -208,8 +231,12 @@ class SimulatedALP:
             change = gammas * values[0] - values[1]
         return Sample(
             self.ratios.rows(recorded.states, recorded.actions), sp.csr_array(after - self.tests(recorded.states)),
-            recorded.losses, recorded.losses + change, 1.0 - gammas,
+            recorded.losses, recorded.losses + change, 1.0 - gammas, self._anchors(recorded.states),
         )  # fmt: skip
+
+    def _anchors(self, states: Ints) -> sp.csr_array:
+        """The indicators of the anchor's cells at states, one a row."""
+        return sp.csr_array((len(states), 0)) if self.anchor is None else Cells(self.anchor)(states)
 
     def moments(self, *, fresh: bool = False) -> Moments:
         """The sums that everything else is computed from, kept once they are there."""
@@ -249,18 +276,51 @@ class SimulatedALP:
         objective, shaped = m.total * (m.losses @ theta), m.total * (m.shaped @ theta) + m.potential
         negative = m.total * (m.shares @ np.maximum(-g, 0.0))
         flow = self._crossed(found)
-        parts = [objective, shaped, m.mass @ theta, negative, flow, shaped + on_negative * negative + on_flow * flow]
+        total = shaped + on_negative * negative + on_flow * flow
         share = m.shares.mean(axis=0)
         squares = float(share @ g**2)
-        effective = float(share @ np.abs(g)) ** 2 / squares if squares > 0 else 0.0
-        seen = self.tests.bound(found.mean(axis=0))
-        return Estimates(*(mean_interval(part, confidence) for part in parts), seen, effective)
+        interval = partial(mean_interval, confidence=confidence)
+        return Estimates(
+            interval(objective), interval(shaped), interval(m.mass @ theta), interval(negative), interval(flow),
+            interval(total), self.tests.bound(found.mean(axis=0)),
+            float(share @ np.abs(g)) ** 2 / squares if squares > 0 else 0.0,
+        )  # fmt: skip
 
     def _crossed(self, found: Floats) -> Floats:
         """For each trajectory, its residual of the function that is worst on the other half of the trajectories."""
         half = len(found) // 2
         worst = [self.tests.maximiser(part.mean(axis=0)) for part in (found[half:], found[:half])]
         return np.concatenate([found[:half] @ worst[0], found[half:] @ worst[1]])
+
+
+def fitted_potential(
+    reference: Policy,
+    basis: Basis,
+    criterion: Criterion | None = None,
+    *,
+    samples: int = 400_000,
+    warm_up: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> LinearValues:
+    """Ψw by least-squares temporal differences from simulated transitions of a policy; an estimate without a bound."""
+    nothing = Witnesses((Cells(whole(basis.model)),))
+    ratios = portfolio(reference, [reference])
+    problem = SimulatedALP(ratios, nothing, criterion, samples=samples, warm_up=warm_up, seed=seed, threads=threads)
+    size = len(basis)
+    matrix, right, sums, losses, count = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0, 0
+    for chunk in problem.transitions():
+        for recorded in chunk:
+            here = basis(recorded.states)
+            ahead = (problem.restarts.gamma * recorded.alive)[:, None] * basis(recorded.following)
+            matrix += here.T @ (here - ahead)
+            right += here.T @ recorded.losses
+            sums += here.sum(axis=0)
+            losses, count = losses + float(recorded.losses.sum()), count + recorded.losses.size
+    if not isinstance(problem.criterion, Discounted):
+        right -= sums * (losses / count)  # the constant is left free: least norm sets it
+    weights = np.linalg.lstsq(matrix / count, right / count, rcond=None)[0]
+    return LinearValues(basis, np.asarray(weights, np.float64))
 
 
 def residuals(moments: Moments, theta: Floats) -> Floats:
@@ -281,6 +341,8 @@ class _Sums:
         self.counts: list[Floats] = [np.zeros((REPLICAS, 0))]
         self.pieces: list[Floats] = []
         self.starts: list[Ints] = []
+        size = 0 if problem.anchor is None else len(problem.anchor)
+        self.anchors, self.anchored = sp.csr_array((size, d)), np.zeros(size)
 
     def add(self, chunk: list[tuple[Recorded, Sample]]) -> None:
         """The next transitions of every trajectory."""
@@ -292,6 +354,8 @@ class _Sums:
             self.losses[r] += transposed @ sample.losses
             self.shaped[r] += transposed @ sample.shaped
             self.flows[r] = sp.csr_array(self.flows[r] + sample.tests.T @ sample.rows)
+            self.anchors = sp.csr_array(self.anchors + sample.anchors.T @ sample.rows)
+            self.anchored += np.asarray(sample.anchors.sum(axis=0)).ravel()
             self.reference[r] += sample.losses.sum()
             self.leaving[r] += sample.leaving.sum()
             self.starts.append(recorded.first)
@@ -323,6 +387,7 @@ class _Sums:
         return Moments(
             n, total, mass / n, self.losses / n, self.shaped / n, tuple(sp.csr_array(flow / n) for flow in self.flows),
             self.rows[0], self.counts[0] / n, starts, potential, self.reference / n, self._status(),
+            sp.csr_array(self.anchors / (n * REPLICAS)), self.anchored / (n * REPLICAS),
         )  # fmt: skip
 
     def _start(self) -> tuple[Ints, Floats]:
@@ -342,8 +407,8 @@ class _Sums:
         drift = growth(rows[:, :, 2] / rows[:, :, 0], int(rows[0, 0, 0]) * problem.every)
         if drift.unstable:
             raise InputError(
-                f"under the reference {problem.ratios.reference.name!r} the state grows by about {drift.per_step:.3g} a "
-                "step, so it has no occupancy; choose a stable reference, or allow a longer warm_up."
+                f"under the reference {problem.ratios.reference.name!r} the state grows by about {drift.per_step:.3g} "
+                "a step, so it has no occupancy; choose a stable reference, or allow a longer warm_up."
             )
         low, high = problem.model.loss_bounds or (-np.inf, np.inf)
         return Status.TOO_SHORT if low < high and too_short(rows, 0, column=1) else Status.COMPLETED

@@ -169,7 +169,9 @@ def polynomials(model: Model, degree: int, *, coordinates: Sequence[int] | None 
     return Witnesses((Functions(replace(basis, products=basis.products[1:], labels=basis.labels[1:])),))
 
 
-def functions(model: Model, given: Basis | Callable[[Ints], Any], names: str | Sequence[str] | None = None) -> Witnesses:
+def functions(
+    model: Model, given: Basis | Callable[[Ints], Any], names: str | Sequence[str] | None = None
+) -> Witnesses:
     """A basis (`dualplan.primal`), or a function of states, one a row, that gives one or more numbers for each."""
     return Witnesses((Functions(given if isinstance(given, Basis) else user_functions(model, given, names)),))
 

@@ -7,7 +7,6 @@ cuts and the cuts.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from dualplan._kernels.compiler import FLOATS, INT, INTS, ROW, ROWS, STATES, function_type, helper, kernel
 

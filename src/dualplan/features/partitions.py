@@ -90,7 +90,12 @@ class Partition:
         function = numba.njit(nogil=True)(self.function)
         try:
             function.compile((READ_ONLY,))
-        except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for
+        except (
+            NumbaError,
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        ):  # what Numba cannot compile
             return None
         return function
 
@@ -178,5 +183,3 @@ def _interval(key: str | int, ends: tuple[int, int | None]) -> tuple[int, int]:
     if not (is_whole(low) and is_whole(high) and low <= high):
         raise InputError(f"the interval of coordinate {key!r} needs integers low <= high, got {ends!r}.")
     return int(low), int(high)
-
-

@@ -104,8 +104,9 @@ class Ratios:
         self.widest = sum(block.widest for block in blocks)
         self.first = np.cumsum([0, *(len(block.names) for block in blocks)])
         policies = [reference, *(p for b in blocks if isinstance(b, Portfolio) for p in b.policies)]
-        self.policies = list({policy.digest: policy for policy in policies}.values())
-        self._numbers = {policy.digest: k for k, policy in enumerate(self.policies)}
+        # by identity: fingerprints of policies that are objects of some library tell only their kind
+        self.policies = list({id(policy): policy for policy in policies}.values())
+        self._numbers = {id(policy): k for k, policy in enumerate(self.policies)}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -122,7 +123,10 @@ class Ratios:
         cutting = [_levels(p.partition.compiled, p.partition.levels) for p in portfolios if p.partition.levels]
         writing = [b.compiled for b in self.blocks if isinstance(b, UserRatios)]
         ints = self._ints(found.ints)
-        row, act = _row(found.fill, len(cutting), *cutting, *writing), _act(found.fill, len(cutting), *cutting, *writing)
+        row, act = (
+            _row(found.fill, len(cutting), *cutting, *writing),
+            _act(found.fill, len(cutting), *cutting, *writing),
+        )
         return RatioCode(ints, found.floats, row, act)
 
     def _ints(self, bank_ints: Ints) -> Ints:
@@ -132,7 +136,7 @@ class Ratios:
             if isinstance(block, Portfolio):
                 slot = cutting if block.partition.levels else -1
                 cutting += bool(block.partition.levels)
-                own = [self._numbers[p.digest] for p in block.policies]
+                own = [self._numbers[id(p)] for p in block.policies]
                 field = np.concatenate([own, [len(block.partition.levels)], block.partition.ints]).astype(np.int64)
                 records.append((PORTFOLIO, first, len(own), slot, at))
             else:
@@ -206,7 +210,7 @@ class Ratios:
                 continue
             cell = int(block.partition(x[None, :])[0])
             for k, policy in enumerate(block.policies if cell >= 0 else ()):
-                law = table[self._numbers[policy.digest]]
+                law = table[self._numbers[id(policy)]]
                 lacking = np.flatnonzero((table[0] == 0) & (law > 0))
                 if lacking.size:
                     raise self._unsupported(x, int(lacking[0]))
@@ -300,7 +304,7 @@ def user_ratios(
 
 def concat_ratios(*sets: Ratios) -> Ratios:
     """All ratios of several sets against one reference."""
-    if not sets or len({s.reference.digest for s in sets}) != 1:
+    if not sets or any(s.reference is not sets[0].reference for s in sets):
         raise InputError("sets of ratios that are put together must have one reference.")
     return Ratios(sets[0].reference, [block for s in sets for block in s.blocks])
 

@@ -1,6 +1,7 @@
 """Ways to minimise the surrogate: from a problem and a penalty to weights θ."""
 
 from dualplan.solvers.contract import Solution
+from dualplan.solvers.forward import SimulatedSolution, solve_simulated
 from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.solvers.saved import load_policy, save_policy
@@ -10,6 +11,7 @@ from dualplan.solvers.subgradient import Theory, solve_adaptive, solve_by_theory
 __all__ = [
     "SOLVERS",
     "MixturePolicy",
+    "SimulatedSolution",
     "Solution",
     "Theory",
     "load_policy",
@@ -19,6 +21,7 @@ __all__ = [
     "solve_by_theory",
     "solve_listed",
     "solve_sampled",
+    "solve_simulated",
     "solve_subgradient",
     "theory",
 ]

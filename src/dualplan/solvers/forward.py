@@ -4,15 +4,16 @@ lp       over the means of all transitions, with the different rows r_i of ratio
          ρ_k(θ) = G_kθ + a_k of the test functions:
 
              min  ℓ_hᵀθ + H_neg·M·Σ p_i s_i + H_flow·t      subject to  mᵀθ = 1,  |θ| <= S,  s_i >= −r_iθ,  s_i >= 0,
-                  t >= Σ_k v_k over each family of cells,  t >= v_k for each function,  v_k >= ±ρ_k(θ)
+                  t >= Σ_k v_k over each family of cells,  t >= v_k for each function,  v_k >= ±ρ_k(θ),
+                  and with an anchor the reference's mass on each of its cells
 
 saddle   stochastic steps of θ and of the mixture of test functions over batches of transitions (`_kernels/saddle.py`):
          its memory is that of the transitions' sparse rows, and a step costs what a batch has entries. Walks with
          several reaches go from the reference and from the middle; the means over all transitions choose among their
          averages, and a second round sets out from the best.
 
-Both minimise the same function of θ (`SimulatedALP.value`). Its minimum is too low on average, since θ was chosen on the
-transitions that it is judged by; `parts` are estimates on fresh ones.
+Both minimise the same function of θ (`SimulatedALP.value`). Its minimum is too low on average, since θ was chosen on
+the transitions that it is judged by; `parts` are estimates on fresh ones.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -120,6 +122,8 @@ def solve_simulated(
         raise InputError(f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}.")
     started, weights = time.monotonic(), penalties(penalty)
     moments = problem.moments()
+    if method == "saddle" and problem.anchor is not None:
+        raise InputError("an anchor needs method 'lp'.")
     if method == "lp":
         theta = _linear_program(problem, weights, moments)
     else:
@@ -166,15 +170,19 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     costs = np.concatenate([slope, prices, np.zeros(k), [on_flow]]) / scale
     groups = _families(problem)
     none, eye = sp.csr_array, sp.eye_array
-    matrix = sp.block_array([
+    kept = m.anchored > 0  # the mass of cells where the reference was not cannot be set
+    fixed = m.anchors[kept]
+    blocks: Any = [
         [sp.csr_array(mass[None, :]), none((1, u)), none((1, k)), none((1, 1))],
         [m.rows, eye(u), None, None],
         [-flows, None, eye(k), None],
         [flows, None, eye(k), None],
-        [None, none((groups.shape[0], u)), -groups, np.ones((groups.shape[0], 1))],
-    ], format="csc")  # fmt: skip
-    low = np.concatenate([[1.0], np.zeros(u), m.starts, -m.starts, np.zeros(groups.shape[0])])
-    high = np.concatenate([[1.0], np.full(u + 2 * k + groups.shape[0], np.inf)])
+        [None, None, -groups, none(np.ones((groups.shape[0], 1)))],
+        [fixed, None, None, None],
+    ]
+    matrix = sp.block_array(blocks, format="csc")
+    low = np.concatenate([[1.0], np.zeros(u), m.starts, -m.starts, np.zeros(groups.shape[0]), m.anchored[kept]])
+    high = np.concatenate([[1.0], np.full(u + 2 * k + groups.shape[0], np.inf), m.anchored[kept]])
     occurred = np.asarray(abs(m.rows).sum(axis=0)).ravel() > 0
     box = np.where(occurred, problem.radius, 0.0)
     rest = np.full(u + k + 1, np.inf)
@@ -246,7 +254,7 @@ def _first(problem: SimulatedALP, m: Moments, judge: Callable[[Floats], float]) 
     return min(scaled or [mass / float(mass @ mass)], key=judge)
 
 
-def _shuffled(problem: SimulatedALP) -> tuple[Floats, ...]:
+def _shuffled(problem: SimulatedALP) -> tuple[Any, ...]:
     """The transitions of all trajectories in a random order, as flat arrays."""
     samples: list[Sample] = [sample for chunk in problem.samples() for _, sample in chunk]
     order = np.random.default_rng(problem.seed).permutation(sum(s.losses.size for s in samples))
@@ -261,7 +269,7 @@ def _walk(
     problem: SimulatedALP,
     weights: tuple[float, float],
     m: Moments,
-    data: tuple[Floats, ...],
+    data: tuple[Any, ...],
     origin: Floats,
     scale: float,
     *,
