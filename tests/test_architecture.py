@@ -39,7 +39,7 @@ ALLOWED = {
     "test_functions": {"features", "models", "primal"},
     "simulated": {
         "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",
-        "test_functions",
+        "test_functions", "transitions",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "runs", "simulated", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},

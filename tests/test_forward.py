@@ -112,15 +112,33 @@ def test_means_over_transitions_are_those_of_the_exact_occupancy(net, ratios, fa
 
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
+def test_means_over_next_states_have_the_same_expectations_and_less_noise(net, ratios, families, criterion):
+    potential = state_function(net, 10 * every(net).sum(axis=1).astype(float) ** 2)
+    theta = np.random.default_rng(1).normal(0.4, 1.0, len(ratios))
+    drawn, listed = (
+        SimulatedALP(ratios, families, criterion, samples=4_000, every=5, seed=4, expected=way, potential=potential)
+        for way in (False, True)
+    )
+    parts = listed.estimates(theta, 1.0, confidence=SURE)
+    objective, mass, negative, flow, _ = exact_parts(net, ratios, theta, criterion, listed.tests)
+    for found, truth in ((parts.objective, objective), (parts.mass, mass), (parts.negative, negative)):
+        assert found.lower <= truth <= found.upper
+    seen = residuals(listed.moments(fresh=True), theta)
+    errors = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
+    assert (np.abs(seen.mean(axis=0) - flow) <= 9 * errors + 1e-12).all()
+    assert parts.shaped.half_width < 0.7 * drawn.estimates(theta, 1.0, confidence=SURE).shaped.half_width
+
+
+@pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_the_bound_is_below_the_violation_and_equal_to_it_for_single_states(net, ratios, criterion):
     theta = np.random.default_rng(7).normal(0.4, 1.0, len(ratios))
     single = tests.cells(cells(net, {c: [1, 2] for c in net.coordinates}))
-    problem = SimulatedALP(ratios, single, criterion, samples=400_000, seed=2)
+    problem = SimulatedALP(ratios, single, criterion, samples=160_000, seed=2)
     _, _, _, flow, violation = exact_parts(net, ratios, theta, criterion, single)
     assert single.bound(flow) == pytest.approx(violation, rel=1e-12)
     parts = problem.estimates(theta, 1.0)
-    assert parts.flow.value == pytest.approx(violation, rel=0.05)
-    assert parts.flow_seen == pytest.approx(violation, rel=0.05)
+    assert parts.flow.value == pytest.approx(violation, rel=0.08)
+    assert parts.flow_seen == pytest.approx(violation, rel=0.08)
     coarse = tests.cells(cells(net, {"1": [1]}))
     assert coarse.bound(exact_parts(net, ratios, theta, criterion, coarse)[3]) <= violation
 
@@ -251,7 +269,7 @@ def test_an_anchor_keeps_the_mass_of_its_cells(net, ratios, families):
     assert found.value == pytest.approx((shaped * by_hand).sum(), abs=1e-4)
     assert (found.theta.reshape(4, 3) * mass).sum(axis=1) == pytest.approx(share, abs=1e-6)
     assert dp.evaluate_exact(net, found.policy()).cost < exact.cost
-    with pytest.raises(dp.InputError, match="anchor needs method 'lp'"):
+    with pytest.raises(dp.InputError, match="need method 'lp'"):
         solve_simulated(problem, 1.0, method="saddle")
 
 
@@ -313,6 +331,22 @@ def test_python_and_compiled_look_ups_agree(net, reference):
     assert dense_ratios(slow)[0] == pytest.approx(dense_ratios(fast)[0], abs=1e-12)
     theta = np.array([1.0, -0.5, 0.3, 2.0])
     assert table(RatioPolicy(slow, theta)) == pytest.approx(table(RatioPolicy(fast, theta)), abs=1e-12)
+
+
+def test_policies_of_one_kind_are_not_taken_for_one_another(net):
+    """Objects that are called like functions have one fingerprint for all of their kind."""
+
+    class Always:
+        def __init__(self, action):
+            self.action = action
+
+        def __call__(self, x):
+            return self.action
+
+    policies = [FunctionPolicy(net, Always(a), name=f"always {a}") for a in range(4)]
+    ratios = portfolio(net.policy("random"), policies)
+    x = np.array([1, 1, 1, 1])
+    assert [ratios.row(x, a)[0].tolist() for a in range(4)] == [[0], [1], [2], [3]]
 
 
 def test_mixtures_of_policies(net):
@@ -404,6 +438,19 @@ def test_episodes_that_end_are_followed_by_nothing():
     parts = problem.estimates(np.array([0.0, 1.0]), 1.0, confidence=SURE)
     inflow = gamma * np.array([[0.0, 1.0], [0.5, 0.0]]).T @ law - law + [1.0, 0.0]
     assert parts.flow.lower <= np.abs(inflow).sum() <= parts.flow.upper
+
+
+def test_a_gymnasium_environment_is_enough():
+    """CliffWalking: a ratio for every pair and a test function for every state; against the random policy, paired."""
+    pytest.importorskip("gymnasium")
+    model, criterion = dp.SimulatorModel.from_gymnasium("CliffWalking-v1"), dp.Discounted(0.8)
+    single = cells(model, {0: list(range(1, 48))})
+    random = model.policy("random")
+    always = [FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in range(4)]
+    problem = SimulatedALP(portfolio(random, always, single), tests.cells(single), criterion, samples=4_000, warm_up=20)
+    found = solve_simulated(problem, 100.0)
+    gain = dp.compare(model, found.policy(), random, criterion, steps=4_000, seed=1).difference
+    assert gain.upper < 0
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------

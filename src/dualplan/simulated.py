@@ -33,6 +33,10 @@ portfolio on the same cells, h the bias of the reference and small H that is a s
 of a basis (least-squares temporal differences; λ the mean loss, 0 for the discounted criterion). It is not the bias,
 only a projection of it, and no bound rests on it.
 
+*Where next states can be listed* (`expected`), every state that was visited counts with all its actions, weighed by the
+reference's probabilities, and with means over next states instead of the one that was drawn. Only the noise of where
+the reference goes is left, which for potentials that vary much from step to step is a small part.
+
 *How much is known of g*: the effective sample size is (E|g|)²/E[g²] of the sample. Where it is small, a few transitions
 decide.
 """
@@ -61,6 +65,7 @@ from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, e
 from dualplan.status import Status
 from dualplan.surrogate import Penalty, StateFunction, penalties, state_values
 from dualplan.test_functions import Cells, Witnesses
+from dualplan.transitions import allowed_rows, transitions
 from dualplan.types import Floats, Ints
 
 CHUNK = 20_000  # transitions of one trajectory that are held at once
@@ -70,9 +75,27 @@ SMALL_SAMPLE = 0.05  # effective share of the sample below which the status says
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """Transitions as rows: ratios, γ y(x') − y(x), losses and shaped losses, and 1 − γ."""
+class Outcomes:
+    """Pairs with weights, and what follows them: pair i leads to state k of `following` with probability `mean[i, k]`.
 
+    `owners` are the numbers of the visited states that the pairs belong to.
+    """
+
+    owners: Ints
+    weights: Floats
+    states: Ints
+    actions: Ints
+    losses: Floats
+    gammas: Floats
+    following: Ints
+    mean: sp.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Transitions as rows with weights: ratios, γ y(x') − y(x), losses and shaped losses, and 1 − γ."""
+
+    weights: Floats
     rows: sp.csr_array
     tests: sp.csr_array
     losses: Floats
@@ -144,13 +167,15 @@ class SimulatedALP:
         warm_up: int | None = None,
         potential: StateFunction | None = None,
         anchor: Partition | None = None,
+        expected: bool = False,
         radius: float = 100.0,
         seed: int = 0,
         threads: int | None = None,
     ) -> None:
         """`samples` transitions are recorded, every `every`-th step of 8 trajectories after `warm_up` steps of each.
 
-        By default a fifth of the steps is for warming up. `radius` bounds each |θ_j|; the reference itself is θ = 1.
+        By default a fifth of the steps is for warming up. `expected` takes means over actions and next states where the
+        model lists them. `radius` bounds each |θ_j|; the reference itself is θ = 1.
         """
         criterion = Average() if criterion is None else criterion
         if not isinstance(criterion, (Average, Discounted)):
@@ -168,6 +193,9 @@ class SimulatedALP:
             raise InputError(f"radius must be a positive number, got {radius!r}.")
         if anchor is not None and not isinstance(anchor, Partition):
             raise InputError(f"an anchor is a partition (features.cells, features.levels), got {anchor!r}.")
+        if expected and not (not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward):
+            raise InputError(f"model {ratios.model.name!r} cannot list next states; leave `expected` out.")
+        self.expected = expected
         self.model: Model = ratios.model
         self.ratios, self.criterion, self.potential, self.anchor = ratios, criterion, potential, anchor
         self.each, self.every, self.seed, self.threads = -(-int(samples) // REPLICAS), int(every), int(seed), threads
@@ -222,16 +250,34 @@ class SimulatedALP:
             return replica
         return run.record(replica, 1, self.warm_up, self.restarts).replica
 
+    def outcomes(self, recorded: Recorded) -> Outcomes:
+        """What followed the pairs visited, or, if means are asked for, what may follow the states visited."""
+        if not self.expected:
+            count, gammas = recorded.losses.size, self.restarts.gamma * recorded.alive.astype(np.float64)
+            return Outcomes(
+                np.arange(count), np.ones(count), recorded.states, recorded.actions, recorded.losses, gammas,
+                recorded.following, sp.eye_array(count, format="csr"),
+            )  # fmt: skip
+        owners, actions = allowed_rows(self.model, recorded.states)
+        table = np.array([self.ratios.reference.probabilities(x) for x in recorded.states])
+        kept = table[owners, actions] > 0
+        owners, actions = owners[kept], np.ascontiguousarray(actions[kept])
+        states = np.ascontiguousarray(recorded.states[owners])
+        laws = transitions(self.model, states, actions)
+        mean = sp.csr_array((laws.probabilities, (laws.pairs, np.arange(laws.pairs.size))))
+        gammas = np.full(actions.size, self.restarts.gamma)
+        return Outcomes(owners, table[owners, actions], states, actions, laws.losses, gammas, laws.states, mean)
+
     def _sample(self, recorded: Recorded) -> Sample:
-        gammas = self.restarts.gamma * recorded.alive.astype(np.float64)
-        after = sp.diags_array(gammas) @ self.tests(recorded.following)
-        change = np.zeros(gammas.size)
+        o = self.outcomes(recorded)
+        after = sp.diags_array(o.gammas) @ (o.mean @ self.tests(o.following))
+        change = np.zeros(o.gammas.size)
         if self.potential is not None:
-            values = [state_values(self.potential, x, "potential") for x in (recorded.following, recorded.states)]
-            change = gammas * values[0] - values[1]
+            values = [state_values(self.potential, x, "potential") for x in (o.following, o.states)]
+            change = o.gammas * (o.mean @ values[0]) - values[1]
         return Sample(
-            self.ratios.rows(recorded.states, recorded.actions), sp.csr_array(after - self.tests(recorded.states)),
-            recorded.losses, recorded.losses + change, 1.0 - gammas, self._anchors(recorded.states),
+            o.weights, self.ratios.rows(o.states, o.actions), sp.csr_array(after - self.tests(o.states)), o.losses,
+            o.losses + change, 1.0 - o.gammas, self._anchors(o.states),
         )  # fmt: skip
 
     def _anchors(self, states: Ints) -> sp.csr_array:
@@ -299,24 +345,27 @@ def fitted_potential(
     criterion: Criterion | None = None,
     *,
     samples: int = 400_000,
+    every: int = 1,
     warm_up: int | None = None,
+    expected: bool = False,
     seed: int = 0,
     threads: int | None = None,
 ) -> LinearValues:
     """Ψw by least-squares temporal differences from simulated transitions of a policy; an estimate without a bound."""
-    nothing = Witnesses((Cells(whole(basis.model)),))
-    ratios = portfolio(reference, [reference])
-    problem = SimulatedALP(ratios, nothing, criterion, samples=samples, warm_up=warm_up, seed=seed, threads=threads)
+    problem = SimulatedALP(
+        portfolio(reference, [reference]), Witnesses((Cells(whole(basis.model)),)), criterion, samples=samples,
+        every=every, warm_up=warm_up, expected=expected, seed=seed, threads=threads,
+    )  # fmt: skip
     size = len(basis)
-    matrix, right, sums, losses, count = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0, 0
+    matrix, right, sums, losses, count = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0, 0.0
     for chunk in problem.transitions():
-        for recorded in chunk:
-            here = basis(recorded.states)
-            ahead = (problem.restarts.gamma * recorded.alive)[:, None] * basis(recorded.following)
-            matrix += here.T @ (here - ahead)
-            right += here.T @ recorded.losses
-            sums += here.sum(axis=0)
-            losses, count = losses + float(recorded.losses.sum()), count + recorded.losses.size
+        for o in map(problem.outcomes, chunk):
+            here = basis(o.states)
+            weighted = o.weights[:, None] * here
+            matrix += weighted.T @ (here - o.gammas[:, None] * (o.mean @ basis(o.following)))
+            right += weighted.T @ o.losses
+            sums += weighted.sum(axis=0)
+            losses, count = losses + float(o.losses @ o.weights), count + float(o.weights.sum())
     if not isinstance(problem.criterion, Discounted):
         right -= sums * (losses / count)  # the constant is left free: least norm sets it
     weights = np.linalg.lstsq(matrix / count, right / count, rcond=None)[0]
@@ -349,17 +398,19 @@ class _Sums:
         discounted = self.problem.restarts.gamma < 1
         counts, rows = [], []
         for r, (recorded, sample) in enumerate(chunk):
-            transposed = sample.rows.T
+            weighted = sp.csr_array(sp.diags_array(sample.weights) @ sample.rows)
+            transposed = weighted.T
             self.mass[r] += transposed @ (sample.leaving if discounted else np.ones(sample.losses.size))
             self.losses[r] += transposed @ sample.losses
             self.shaped[r] += transposed @ sample.shaped
-            self.flows[r] = sp.csr_array(self.flows[r] + sample.tests.T @ sample.rows)
-            self.anchors = sp.csr_array(self.anchors + sample.anchors.T @ sample.rows)
-            self.anchored += np.asarray(sample.anchors.sum(axis=0)).ravel()
-            self.reference[r] += sample.losses.sum()
-            self.leaving[r] += sample.leaving.sum()
+            self.flows[r] = sp.csr_array(self.flows[r] + sample.tests.T @ weighted)
+            self.anchors = sp.csr_array(self.anchors + sample.anchors.T @ weighted)
+            self.anchored += sample.anchors.T @ sample.weights
+            self.reference[r] += sample.losses @ sample.weights
+            self.leaving[r] += sample.leaving @ sample.weights
             self.starts.append(recorded.first)
-            different, own = distinct(sample.rows)
+            different, where = _merged(sample.rows)
+            own = np.bincount(where, sample.weights, different.shape[0])
             rows.append(different)
             counts.append(own)
         self.pieces.append(np.stack([_pieces(self.problem, recorded) for recorded, _ in chunk]))
@@ -422,12 +473,6 @@ def _pieces(problem: SimulatedALP, recorded: Recorded) -> Floats:
     size = recorded.states[:, problem.model.growing].sum(axis=1)
     columns = np.column_stack([np.ones(count), recorded.losses, size])[: count - count % length]
     return np.add.reduceat(columns, ends) if ends.size else np.zeros((0, 3))
-
-
-def distinct(rows: sp.csr_array) -> tuple[sp.csr_array, Floats]:
-    """The different rows of a matrix, and how often each occurs."""
-    merged, where = _merged(rows)
-    return merged, np.bincount(where, minlength=merged.shape[0]).astype(np.float64)
 
 
 def _merged(rows: sp.csr_array) -> tuple[sp.csr_array, Ints]:

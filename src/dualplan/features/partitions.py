@@ -87,8 +87,8 @@ class Partition:
         """The function of the user as machine code, or None where Numba cannot."""
         if self.function is None:
             return None
-        function = numba.njit(nogil=True)(self.function)
         try:
+            function = numba.njit(nogil=True)(self.function)
             function.compile((READ_ONLY,))
         except (
             NumbaError,

@@ -310,8 +310,8 @@ def concat_ratios(*sets: Ratios) -> Ratios:
 
 
 def _compile(function: Callable[..., int]) -> Any:
-    compiled = numba.njit(nogil=True)(function)
     try:
+        compiled = numba.njit(nogil=True)(function)
         compiled.compile((READ_ONLY, numba.int64, INTS, FLOATS))
     except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for
         return None

@@ -122,8 +122,8 @@ def solve_simulated(
         raise InputError(f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}.")
     started, weights = time.monotonic(), penalties(penalty)
     moments = problem.moments()
-    if method == "saddle" and problem.anchor is not None:
-        raise InputError("an anchor needs method 'lp'.")
+    if method == "saddle" and (problem.anchor is not None or problem.expected):
+        raise InputError("an anchor, or means over next states, need method 'lp'.")
     if method == "lp":
         theta = _linear_program(problem, weights, moments)
     else:
