@@ -151,7 +151,7 @@ def test_a_potential_makes_the_objective_the_exact_cost_of_the_policy(net, ratio
     policy = RatioPolicy(ratios, theta)
     exact = dp.evaluate_exact(net, policy, criterion, everywhere=True)
     values = state_function(net, exact.values)
-    problem = SimulatedALP(ratios, families, criterion, potential=values, samples=200_000, seed=6)
+    problem = SimulatedALP(ratios, families, criterion, potential=values, samples=100_000, seed=6)
     mass = exact_parts(net, ratios, theta, criterion, problem.tests)[1]
     if isinstance(criterion, dp.Discounted):
         # the potential's own residual is the rest, whatever the mass
@@ -159,7 +159,7 @@ def test_a_potential_makes_the_objective_the_exact_cost_of_the_policy(net, ratio
         assert problem.estimates(theta, 1.0, confidence=SURE).shaped.upper >= exact.cost
     shaped = problem.estimates(theta / mass, 1.0, confidence=SURE).shaped
     assert shaped.lower <= exact.cost <= shaped.upper
-    assert shaped.half_width < 0.1 * exact.cost
+    assert shaped.half_width < 0.15 * exact.cost
 
 
 def transitions_of(problem):
@@ -244,7 +244,7 @@ def test_with_every_pair_and_every_state_the_value_tends_to_the_optimum(criterio
     optimum = dp.solve_exact(model, criterion)
     found = solve_simulated(problem, 100.0)
     middle = (optimum.lower + optimum.upper) / 2
-    assert found.value == pytest.approx(middle, rel=0.01)
+    assert found.value == pytest.approx(middle, rel=0.015)
     assert found.value < 0.95 * exact.cost
     assert dp.evaluate_exact(model, found.policy(), criterion).cost == pytest.approx(middle, rel=0.01)
     assert found.parts.flow.upper < 0.05 * exact.occupancy.sum()
@@ -278,7 +278,7 @@ def test_a_fitted_potential_of_all_functions_is_the_bias(criterion):
     """With a function for every state least squares have no error but that of the sample."""
     model = dp.load("garnet", states=6, actions=2, branching=3, seed=5)
     random = model.policy("random")
-    fitted = fitted_potential(random, dp.primal.indicators(model), criterion_of(criterion), samples=400_000, seed=1)
+    fitted = fitted_potential(random, dp.primal.indicators(model), criterion_of(criterion), samples=200_000, seed=1)
     exact = dp.evaluate_exact(model, random, criterion_of(criterion), everywhere=True)
     difference = fitted(every(model)) - exact.values
     if criterion == dp.Average():
