@@ -1,9 +1,10 @@
 """The forward-only form: what it estimates, against exact values, and what its policies cost.
 
-    python benchmarks/forward.py [small] [costs] [million] [network] [gymnasium]
+    python benchmarks/forward.py [small] [costs] [methods] [million] [network] [gymnasium]
 
 small       four queues, buffers 9 (10⁴ states): estimates beside exact values, bounds of V_flow by several families of
             test functions; and `costs`, exact costs of policies over a range of H
+methods     the linear program and the saddle point
 million     four queues, buffers (38, 25, 25, 38): the same by simulation
 network     the re-entrant network with 12 classes, unbounded: policies against LBFS, on common random numbers
 gymnasium   FrozenLake, of which only the environment is known: a policy against the random one
@@ -132,6 +133,21 @@ def exact_parts(model, ratios, theta, occupancy):
     )
 
 
+def methods() -> None:
+    """The minimum by the linear program and by the saddle point."""
+    model = dp.load("four-queue", buffers=9)
+    policies = [model.policy(name) for name in ("lbfs", "longer", "c-mu")]
+    reference = exploring(policies[0], 0.3, policies)
+    ratios = portfolio(reference, policies, cells(model, {name: [1, 3] for name in model.coordinates}))
+    coarse = tests.cells(cells(model, {name: [1, 4] for name in model.coordinates}))
+    problem = SimulatedALP(ratios, tests.concat(coarse, tests.polynomials(model, 2)), samples=100_000, seed=1)
+    problem.moments(), problem.moments(fresh=True)  # simulates
+    print("| H | linear program | seconds | saddle point | seconds |\n|---|---|---|---|---|")
+    for penalty in (3.0, 10.0, 30.0, 100.0, 1000.0):
+        found = [solve_simulated(problem, penalty, method=method) for method in ("lp", "saddle")]
+        print(f"| {penalty:g} | " + " | ".join(f"{f.value:.4f} | {f.seconds:.1f}" for f in found) + " |", flush=True)
+
+
 def million() -> None:
     """1,028,196 states, nothing listed: the potential is fitted, the policies are simulated."""
     model = dp.load("four-queue", buffers=(38, 25, 25, 38))
@@ -155,9 +171,8 @@ def million() -> None:
             print(f"| {len(tiles)} | {penalty:g} | {found.value:.3f} | {found.effective:.2f} | {found.seconds:.1f} | "
                   f"{shown(run.difference)} | {run.status} |", flush=True)  # fmt: skip
     run = dp.compare(model, policies[min(policies)], lbfs, steps=10_000_000, seed=2)
-    print(
-        f"\nthe best of them with fresh random numbers: {shown(run.difference)} ({run.status}); {run.first}; {run.second}"
-    )
+    print(f"\nthe best of them with fresh random numbers: {shown(run.difference)} ({run.status})")
+    print(run.first, run.second, sep="\n")
     print(*run.notes)
 
 
@@ -230,6 +245,13 @@ def gymnasium() -> None:
 
 
 if __name__ == "__main__":
-    PARTS = {"small": small, "costs": costs, "million": million, "network": network, "gymnasium": gymnasium}
+    PARTS = {
+        "small": small,
+        "costs": costs,
+        "methods": methods,
+        "million": million,
+        "network": network,
+        "gymnasium": gymnasium,
+    }
     for part in [name for name in PARTS if name in sys.argv] or [name for name in PARTS if name != "costs"]:
         PARTS[part]()
