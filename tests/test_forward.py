@@ -22,6 +22,12 @@ SURE = 0.9999
 CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]
 
 
+def single(x, a, indices, values):
+    """A ratio for every pair of a model with two actions: θ is u/μ, since the scale of a ratio is free."""
+    indices[0], values[0] = 2 * x[0] + a, 1.0
+    return 1
+
+
 def customers(x):
     return x[0] + x[1] + x[2] + x[3]
 
@@ -132,10 +138,10 @@ def test_means_over_next_states_have_the_same_expectations_and_less_noise(net, r
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_the_bound_is_below_the_violation_and_equal_to_it_for_single_states(net, ratios, criterion):
     theta = np.random.default_rng(7).normal(0.4, 1.0, len(ratios))
-    single = tests.cells(cells(net, {c: [1, 2] for c in net.coordinates}))
-    problem = SimulatedALP(ratios, single, criterion, samples=160_000, seed=2)
-    _, _, _, flow, violation = exact_parts(net, ratios, theta, criterion, single)
-    assert single.bound(flow) == pytest.approx(violation, rel=1e-12)
+    states = tests.cells(cells(net, {c: [1, 2] for c in net.coordinates}))
+    problem = SimulatedALP(ratios, states, criterion, samples=160_000, seed=2)
+    _, _, _, flow, violation = exact_parts(net, ratios, theta, criterion, states)
+    assert states.bound(flow) == pytest.approx(violation, rel=1e-12)
     parts = problem.estimates(theta, 1.0)
     assert parts.flow.value == pytest.approx(violation, rel=0.08)
     assert parts.flow_seen == pytest.approx(violation, rel=0.08)
@@ -231,14 +237,6 @@ def test_with_every_pair_and_every_state_the_value_tends_to_the_optimum(criterio
     model = dp.load("garnet", states=6, actions=2, branching=3, seed=5)
     random = model.policy("random")
     exact = dp.evaluate_exact(model, random, criterion)
-    state = np.zeros(6)
-    state[exact.reached] = exact.occupancy / exact.occupancy.sum()
-    density = np.where(state > 0, 0.5 * state, 1.0)
-
-    def single(x, a, indices, values):
-        indices[0], values[0] = 2 * x[0] + a, 1.0 / density[x[0]]
-        return 1
-
     ratios = user_ratios(random, single, 12, widest=1)
     problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1, 2, 3, 4, 5]})), criterion, samples=400_000, seed=8)
     optimum = dp.solve_exact(model, criterion)
