@@ -36,6 +36,12 @@ ALLOWED = {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
         "primal", "simulation", "surrogate", "transitions",
     },
+    "test_functions": {"features", "models", "primal"},
+    "simulated": {
+        "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",
+        "test_functions", "transitions",
+    },
+    "forward": {"_kernels", "features", "highs", "simulated", "surrogate"},
     "solvers": {"_kernels", "features", "highs", "models", "policies", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},
     "theorems": {"criteria", "solvers", "surrogate", "violations"},

@@ -4,12 +4,13 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, policies, primal, solvers, theorems
+from dualplan import features, policies, primal, solvers, test_functions, theorems
 from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
+from dualplan.forward import SimulatedSolution, solve_simulated
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
@@ -28,6 +29,7 @@ from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
+from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.solvers import Solution, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
@@ -67,6 +69,8 @@ __all__ = [
     "QueueingNetwork",
     "Run",
     "RunError",
+    "SimulatedALP",
+    "SimulatedSolution",
     "SimulatorModel",
     "Solution",
     "Status",
@@ -78,6 +82,7 @@ __all__ = [
     "evaluate",
     "evaluate_exact",
     "features",
+    "fitted_potential",
     "load",
     "load_policy",
     "lower_bound",
@@ -90,6 +95,8 @@ __all__ = [
     "solve_exact",
     "solve_lp",
     "solve_meta",
+    "solve_simulated",
     "solvers",
+    "test_functions",
     "theorems",
 ]

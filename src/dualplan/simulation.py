@@ -24,10 +24,11 @@ from dualplan.errors import ModelError, PolicyError
 from dualplan.models.contract import Model, vector
 from dualplan.models.simulator import Generator, Session, SimulatorModel
 from dualplan.policies.contract import Policy, check_probabilities
-from dualplan.types import Floats, Ints
+from dualplan.types import Bools, Floats, Ints
 
 REPLICAS = 8
 STREAM = 1  # the stream of simulated trajectories; other uses of randomness take others
+RESTARTS = 2  # the stream that decides where recorded trajectories begin anew
 LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
 
 T = TypeVar("T")
@@ -52,6 +53,34 @@ class Chunks:
     cycles: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Restarts:
+    """When a recorded trajectory begins anew: after each step with probability 1 − γ, at one of the starts.
+
+    Simulators that keep their state to themselves are reset. γ = 1 (average): only where an episode ends.
+    """
+
+    gamma: float
+    starts: Ints
+    weights: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Transitions (x, a, ℓ, x'), one a row; `alive` is False where an episode ended and nothing followed.
+
+    `first` are the states at which the trajectory began anew, one a row, where only the simulator knows its starts.
+    """
+
+    replica: Replica
+    states: Ints
+    actions: Ints
+    losses: Floats
+    following: Ints
+    alive: Bools
+    first: Ints
+
+
 class Engine(Protocol):
     """Simulates one policy on one model."""
 
@@ -67,6 +96,9 @@ class Engine(Protocol):
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
         """The states after `every`, 2·`every`, ... steps, one a row."""
+
+    def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
+        """Every `every`-th transition, `count` of them."""
 
     def discounted(self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int) -> Any:
         """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
@@ -116,6 +148,20 @@ class CompiledEngine:
         self._run(kernels.visits, (x, rng, replica.steps, every, states, where))
         return states
 
+    def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
+        """In one compiled call."""
+        x, dim = replica.x.copy(), replica.x.size
+        states, following = np.empty((count, dim), np.int64), np.empty((count, dim), np.int64)
+        actions, losses = np.empty(count, np.int64), np.empty(count)
+        rng, chance = (philox.generator(self.seed, stream, replica.number) for stream in (STREAM, RESTARTS))
+        where = np.zeros(2 * dim + 1, np.int64)
+        self._run(kernels.record, (
+            x, rng, replica.steps, every, chance, restarts.gamma, restarts.starts, restarts.weights, states, actions,
+            losses, following, where,
+        ))  # fmt: skip
+        after = Replica(replica.number, x, replica.cycle, replica.steps + count * every)
+        return Recorded(after, states, actions, losses, following, np.ones(count, bool), np.empty((0, dim), np.int64))
+
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
     ) -> tuple[Floats, Ints]:
@@ -162,11 +208,17 @@ class PythonEngine:
     def _new_session(self) -> Session:
         return self.model.session() if isinstance(self.model, SimulatorModel) else _CompiledSession(self.model)
 
-    def _generator(self, replica: int, step: int) -> Generator:
+    def _generator(self, replica: int, step: int, stream: int = STREAM) -> Generator:
         """The same stream as in compiled code: the draws of one step of one replica."""
-        return np.random.Generator(_bits(self.seed, replica, step))
+        return np.random.Generator(_bits(self.seed, replica, step, stream))
 
     def _step(self, session: Session, x: Ints, replica: int, t: int) -> tuple[Ints, float, bool, Generator]:
+        result, _, rng = self._transition(session, x, replica, t)
+        return *result, rng
+
+    def _transition(
+        self, session: Session, x: Ints, replica: int, t: int
+    ) -> tuple[tuple[Ints, float, bool], int, Generator]:
         rng = self._generator(replica, t)
         probabilities = self.policy.probabilities(x)
         check_probabilities(self.policy, x, probabilities)
@@ -176,7 +228,7 @@ class PythonEngine:
         result = session.step(x, a, rng)
         if isinstance(self.model, SimulatorModel):
             result = self.model.checked(result, x, a)
-        return *result, rng
+        return result, a, rng
 
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """Step by step."""
@@ -212,6 +264,32 @@ class PythonEngine:
             row[:] = replica.x
         return states
 
+    def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
+        """Step by step; under γ < 1 nothing follows the end of an episode, otherwise the next one does."""
+        if replica.number not in self._sessions:
+            self._sessions[replica.number] = self._new_session()
+        session, hidden = self._sessions[replica.number], not self.resumable
+        x, t, dim, first = replica.x, replica.steps, replica.x.size, []
+        states, following = np.empty((count, dim), np.int64), np.empty((count, dim), np.int64)
+        actions, losses, alive = np.empty(count, np.int64), np.empty(count), np.ones(count, bool)
+        for step in range(count * every):
+            (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
+            chance = self._generator(replica.number, t, RESTARTS)
+            anew = restarts.gamma < 1 and (ended or chance.random() >= restarts.gamma)
+            if ended and not anew:
+                y = session.reset(rng)
+            if (step + 1) % every == 0:
+                k = step // every
+                states[k], actions[k], losses[k], following[k], alive[k] = x, a, loss, y, not (ended and anew)
+            x = y
+            if anew:
+                x = session.reset(rng) if hidden else restarts.starts[_chosen(restarts.weights, chance.random())]
+                first.append(x)
+            t += 1
+        after = Replica(replica.number, x, replica.cycle, t)
+        starts = np.array(first if hidden else [], np.int64).reshape(-1, dim)
+        return Recorded(after, states, actions, losses, following, alive, starts)
+
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
     ) -> tuple[Floats, Ints]:
@@ -221,7 +299,7 @@ class PythonEngine:
         for run in range(count):
             session = self._new_session()
             rng = self._generator(first + run, LAST_STEP)
-            x = starts[min(int(np.searchsorted(np.cumsum(weights), rng.random(), side="right")), weights.size - 1)]
+            x = starts[_chosen(weights, rng.random())]
             steps = horizon or 1 + int(np.log1p(-rng.random()) / np.log(gamma))
             if hidden:
                 x = session.reset(rng)
@@ -265,11 +343,16 @@ class _CompiledSession:
         return out, loss, False
 
 
-def _bits(seed: int, replica: int, step: int) -> np.random.Philox:
+def _chosen(weights: Floats, u: float) -> int:
+    """The number of a start drawn by u."""
+    return min(int(np.searchsorted(np.cumsum(weights), u, side="right")), weights.size - 1)
+
+
+def _bits(seed: int, replica: int, step: int, stream: int) -> np.random.Philox:
     """NumPy's Philox at the place of the kernels' (seed, stream, replica, step)."""
     counter = [0, step, replica, 0]
     number = sum(word << (64 * i) for i, word in enumerate(counter)) - 1
-    return np.random.Philox(key=seed + (STREAM << 64), counter=number % (1 << 256))
+    return np.random.Philox(key=seed + (stream << 64), counter=number % (1 << 256))
 
 
 def _explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> NoReturn:

@@ -21,6 +21,7 @@ class Status(StrEnum):
     SAMPLED = "sampled"
     VIOLATED = "violated"
     RELAXED = "relaxed"
+    FEW_EFFECTIVE = "few-effective"
 
     @property
     def advice(self) -> str:
@@ -41,5 +42,7 @@ _ADVICE = {
     Status.SAMPLED: "optimal over the constraints that were drawn; others may be violated, so values bound nothing",
     Status.VIOLATED: "constraints are violated by more than was asked; allow more rounds or a larger tolerance",
     Status.RELAXED: "optimal over mixtures of constraints; single ones may be violated, so values bound nothing",
+    Status.FEW_EFFECTIVE: "a few of the sampled transitions carry all the weight, so estimates may be far off; let the "
+    "reference explore more, allow more samples, or raise H",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

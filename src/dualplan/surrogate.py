@@ -177,9 +177,9 @@ class DualALP:
         changes, errors = np.zeros(d + 1), np.zeros(d)
         constant = 0.0
         if potential is not None:
-            found, spread = self.rows.shaping(lambda x: _values(potential, x, "potential"))
+            found, spread = self.rows.shaping(lambda x: state_values(potential, x, "potential"))
             changes, errors = found[: d + 1], spread[:d]
-            constant = float(self.alpha @ _values(potential, self.starts, "potential")) if self.alpha.size else 0.0
+            constant = float(self.alpha @ state_values(potential, self.starts, "potential")) if self.alpha.size else 0.0
         if self.base is not None:
             constant += self.total * (float(self.base.losses[0]) + float(changes[d]))
         return self.losses + changes[:d], constant, self.features.errors + errors
@@ -278,7 +278,7 @@ class DualALP:
             masses = masses - self.total * flows[:, [d]].toarray().ravel()
         prices = [np.ones(w.size) for w in weights]
         if self.weights is not None:
-            prices = [_values(self.weights, x, "weights") for x in states]
+            prices = [state_values(self.weights, x, "weights") for x in states]
             if any((p <= 0).any() for p in prices):
                 raise InputError("the weights over states must be positive.")
         if pairs.shape[1] > d:
@@ -359,7 +359,8 @@ def penalties(penalty: Penalty) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def _values(function: StateFunction, states: Ints, what: str) -> Floats:
+def state_values(function: StateFunction, states: Ints, what: str) -> Floats:
+    """The values of a function of the user at states, one a row, checked; `what` is its name in messages."""
     values = np.asarray(function(states), np.float64)
     if values.shape != (len(states),) or not np.isfinite(values).all():
         raise InputError(f"the {what} must give one finite number for each row of states.")

@@ -146,6 +146,50 @@ def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0
     return FINE
 
 
+@helper
+def _start(weights, u):
+    """The number of a start drawn by u."""
+    k = 0
+    while k < weights.size - 1 and u >= weights[k]:
+        u -= weights[k]
+        k += 1
+    return k
+
+
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
+            STATES, INTS, FLOATS, STATES, INTS), allocates=True)  # fmt: skip
+def record(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, chance, gamma, starts, weights,
+    states, chosen, losses, following, where,
+):  # fmt: skip
+    """Go on from x, which is updated, and write down every so many-th transition (x, a, ℓ, x').
+
+    After each step, with probability 1 − γ, the trajectory begins anew at a start; `chance` decides that.
+    """
+    probabilities, out = np.empty(actions, np.float64), np.empty(x.size, np.int64)
+    nothing = np.empty(0, np.float64)
+    t = t0
+    for k in range(losses.size):
+        for j in range(every):
+            loss, fault = _one_step(
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+            )
+            if fault != FINE:
+                return fault
+            if j == every - 1:
+                copy(states[k], x)
+                chosen[k] = where[x.size]
+                losses[k] = loss
+                copy(following[k], out)
+            copy(x, out)
+            if gamma < 1.0:
+                seek(chance, t)
+                if uniform(chance) >= gamma:
+                    copy(x, starts[_start(weights, uniform(chance))])
+            t += 1
+    return FINE
+
+
 @kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
             INTS, INTS), allocates=True)  # fmt: skip
 def simulate_discounted(
@@ -163,12 +207,7 @@ def simulate_discounted(
     for run in range(totals.size):
         rng[4] = np.uint64(first + run)
         seek(rng, np.int64(-1))
-        u = uniform(rng)
-        k = 0
-        while k < weights.size - 1 and u >= weights[k]:
-            u -= weights[k]
-            k += 1
-        copy(x, starts[k])
+        copy(x, starts[_start(weights, uniform(rng))])
         steps = horizon
         if horizon == 0:
             steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))

@@ -3,7 +3,9 @@
 from dualplan.features.contract import Features, concat
 from dualplan.features.families import PAPER_BANDS, PAPER_INTERVALS, bands, boxes, occupancies, paper, table, tiles
 from dualplan.features.mixtures import mixtures
+from dualplan.features.partitions import Partition, cells, levels, whole
 from dualplan.features.products import Empirical, Geometric, Truncated, products
+from dualplan.features.ratios import RatioPolicy, Ratios, concat_ratios, portfolio, user_ratios
 from dualplan.features.user import user_defined
 
 __all__ = [
@@ -12,15 +14,24 @@ __all__ = [
     "Empirical",
     "Features",
     "Geometric",
+    "Partition",
+    "RatioPolicy",
+    "Ratios",
     "Truncated",
     "bands",
     "boxes",
+    "cells",
     "concat",
+    "concat_ratios",
+    "levels",
     "mixtures",
     "occupancies",
     "paper",
+    "portfolio",
     "products",
     "table",
     "tiles",
     "user_defined",
+    "user_ratios",
+    "whole",
 ]

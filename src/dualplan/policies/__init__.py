@@ -2,6 +2,7 @@
 
 from dualplan.policies.admission import threshold
 from dualplan.policies.inventory import base_stock, capped_base_stock, myopic
+from dualplan.policies.mixed import Mixed, exploring
 from dualplan.policies.network import (
     NetworkPolicy,
     c_mu,
@@ -18,11 +19,13 @@ from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 
 __all__ = [
     "FunctionPolicy",
+    "Mixed",
     "NetworkPolicy",
     "TablePolicy",
     "base_stock",
     "c_mu",
     "capped_base_stock",
+    "exploring",
     "fbfs",
     "lbfs",
     "longer",

@@ -98,8 +98,8 @@ class FunctionPolicy(Policy):
 
 def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
-    compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
     try:
+        compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
         compiled.compile((READ_ONLY,))
         compiled.disable_compile()
     except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for

@@ -1,0 +1,489 @@
+"""The dual program from simulated transitions alone: no density, no predecessors, no list of states.
+
+A reference policy with the occupancy M·μ is simulated (μ a probability on pairs; M = 1, or 1/(1−γ) for the discounted
+criterion, where the trajectory begins anew after each step with probability 1 − γ). Candidates are u = M·μ·g with
+g = Σ_j θ_j r_j (`features/ratios.py`). With a transition (x, a, ℓ, x') of the reference and E its mean over time,
+
+    ℓᵀu = M·E[g ℓ],    V_neg = M·E[max(−g, 0)],    residual(y) = M·E[g (γ y(x') − y(x))] + αᵀy,
+
+γ = 1 and α = 0 for the average criterion: residual(y) is fᵀy (average) or −fᵀy (discounted). One simulated next state
+serves all test functions y, and the maximum of |residual(y)| over a family (`test_functions.py`) is a lower bound of
+V_flow. The mass is right where E[g] = 1. The surrogate
+
+    c(θ) = ℓᵀu + residual(h) + H_neg·V_neg + H_flow·max_y residual(y)
+
+is a lower bound of the one in `surrogate.py`, whose maximum is over all |y| <= 1. A potential h shapes the loss to
+ℓ + γ h(x') − h(x); for u >= 0 and h the bias of u's own policy, ℓᵀu + residual(h) is that policy's exact cost.
+
+Where episodes of a simulator end under the discounted criterion, nothing follows: γ is 0 at that transition, M is
+1/E[1 − γ], and the mass is right where M·E[g (1 − γ)] = 1, the residual of y = 1.
+
+Every mean over transitions is one of ratios times numbers, so all that θ needs are sums over the transitions, for each
+of several independent trajectories (`Moments`): their memory does not grow with the number of transitions. V_neg needs
+the different rows r(x,a) that occurred and how often. Standard errors come from the independent trajectories.
+
+The sum |residual(y)| over cells is too large on a sample, since noise has a sign too. So signs are chosen on one half
+of the trajectories and the residual taken from the other, and vice versa: its mean is that of a lower bound.
+
+*An anchor* is a partition on each of whose cells u must have the mass that the reference has there, E[g 1{x in cell}]
+= P(cell): the candidates are then changes of what is done in the cells, near where the reference goes. With ratios of a
+portfolio on the same cells, h the bias of the reference and small H that is a step of policy improvement, cell by cell.
+
+*A potential from such transitions* (`fitted_potential`): h = Ψw solves E[ψ(x)(ℓ − λ + γ h(x') − h(x))] = 0 for every ψ
+of a basis (least-squares temporal differences; λ the mean loss, 0 for the discounted criterion). It is not the bias,
+only a projection of it, and no bound rests on it.
+
+*Where next states can be listed* (`expected`), every state that was visited counts with all its actions, weighed by the
+reference's probabilities, and with means over next states instead of the one that was drawn. Only the noise of where
+the reference goes is left, which for potentials that vary much from step to step is a small part.
+
+*How much is known of g*: the effective sample size is (E|g|)²/E[g²] of the sample. Where it is small, a few transitions
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import InputError
+from dualplan.features.partitions import Partition, whole
+from dualplan.features.ratios import Ratios, portfolio
+from dualplan.intervals import Interval, growth, mean_interval, too_short
+from dualplan.kinds import is_whole
+from dualplan.models.contract import Model
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.primal.basis import Basis
+from dualplan.primal.greedy import LinearValues
+from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine, in_parallel
+from dualplan.status import Status
+from dualplan.surrogate import Penalty, StateFunction, penalties, state_values
+from dualplan.test_functions import Cells, Witnesses
+from dualplan.transitions import allowed_rows, transitions
+from dualplan.types import Floats, Ints
+
+CHUNK = 20_000  # transitions of one trajectory that are held at once
+FIRST = 2**32  # the number of the first trajectory: evaluations of policies use lower ones, so they are independent
+PIECES = 16  # of each trajectory, by which growth is judged
+SMALL_SAMPLE = 0.05  # effective share of the sample below which the status says so
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Pairs with weights, and what follows them: pair i leads to state k of `following` with probability `mean[i, k]`.
+
+    `owners` are the numbers of the visited states that the pairs belong to.
+    """
+
+    owners: Ints
+    weights: Floats
+    states: Ints
+    actions: Ints
+    losses: Floats
+    gammas: Floats
+    following: Ints
+    mean: sp.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Transitions as rows with weights: ratios, γ y(x') − y(x), losses and shaped losses, and 1 − γ."""
+
+    weights: Floats
+    rows: sp.csr_array
+    tests: sp.csr_array
+    losses: Floats
+    shaped: Floats
+    leaving: Floats
+    anchors: sp.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Means over each of several trajectories of `count` transitions.
+
+    `mass`, `losses` and `shaped` are of ratios, times (1 − γ)·M, ℓ and the shaped ℓ; `flows` of γ y(x') − y(x) times
+    ratios, a matrix for each trajectory. `rows` are the different rows of ratios, `shares` how often each occurred.
+    `starts` is αᵀy, `potential` αᵀh, `reference` the mean loss of the reference. `anchors` are of ratios in each cell
+    of the anchor, a row a cell, over all trajectories, and `anchored` the reference's shares of the cells.
+    """
+
+    count: int
+    total: float
+    mass: Floats
+    losses: Floats
+    shaped: Floats
+    flows: tuple[sp.csr_array, ...]
+    rows: sp.csr_array
+    shares: Floats
+    starts: Floats
+    potential: float
+    reference: Floats
+    status: Status
+    anchors: sp.csr_array
+    anchored: Floats
+
+    @property
+    def samples(self) -> int:
+        """All transitions."""
+        return self.count * len(self.mass)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """The parts of the surrogate at θ, with intervals over independent trajectories.
+
+    `flow` is a lower bound of V_flow, with signs from other trajectories than the residuals; `flow_seen` is the maximum
+    on the sample itself, which is too large on average. `effective` is the effective share of the sample.
+    """
+
+    objective: Interval
+    shaped: Interval
+    mass: Interval
+    negative: Interval
+    flow: Interval
+    total: Interval
+    flow_seen: float
+    effective: float
+
+
+class SimulatedALP:
+    """The surrogate of ratios and test functions, from simulated transitions of the reference."""
+
+    def __init__(
+        self,
+        ratios: Ratios,
+        tests: Witnesses,
+        criterion: Criterion | None = None,
+        *,
+        samples: int = 200_000,
+        every: int = 1,
+        warm_up: int | None = None,
+        potential: StateFunction | None = None,
+        anchor: Partition | None = None,
+        expected: bool = False,
+        radius: float = 100.0,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """`samples` transitions are recorded, every `every`-th step of 8 trajectories after `warm_up` steps of each.
+
+        By default a fifth of the steps is for warming up. `expected` takes means over actions and next states where the
+        model lists them. `radius` bounds each |θ_j|; the reference itself is θ = 1.
+        """
+        criterion = Average() if criterion is None else criterion
+        if not isinstance(criterion, (Average, Discounted)):
+            raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
+        if not isinstance(ratios, Ratios) or not isinstance(tests, Witnesses):
+            raise InputError("a simulated problem needs ratios (dualplan.features) and test functions.")
+        if tests.model is not ratios.model and tests.model.digest != ratios.model.digest:
+            raise InputError(f"the test functions belong to {tests.model.name!r}, not to {ratios.model.name!r}.")
+        for name, value in (("samples", samples), ("every", every), ("warm_up", warm_up or 0), ("seed", seed)):
+            if not is_whole(value) or value < (name in ("samples", "every")) or value >= 2**63:
+                raise InputError(f"{name} must be a whole number, at least 1 (warm_up and seed: 0), got {value!r}.")
+        if samples < REPLICAS * PIECES:
+            raise InputError(f"samples must be at least {REPLICAS * PIECES}, got {samples!r}.")
+        if not radius > 0 or not np.isfinite(radius):
+            raise InputError(f"radius must be a positive number, got {radius!r}.")
+        if anchor is not None and not isinstance(anchor, Partition):
+            raise InputError(f"an anchor is a partition (features.cells, features.levels), got {anchor!r}.")
+        if expected and not (not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward):
+            raise InputError(f"model {ratios.model.name!r} cannot list next states; leave `expected` out.")
+        self.expected = expected
+        self.model: Model = ratios.model
+        self.ratios, self.criterion, self.potential, self.anchor = ratios, criterion, potential, anchor
+        self.each, self.every, self.seed, self.threads = -(-int(samples) // REPLICAS), int(every), int(seed), threads
+        self.warm_up = max(1_000, self.each * self.every // 5) if warm_up is None else int(warm_up)
+        self.radius = float(radius)
+        self.hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
+        self.restarts = self._restarts()
+        self.tests = self._scaled(tests)
+        self._kept: dict[bool, Moments] = {}
+
+    def _restarts(self) -> Restarts:
+        if not isinstance(self.criterion, Discounted):
+            return Restarts(1.0, self.model.start[None, :].copy(), np.ones(1))
+        if self.hidden and self.criterion.start is not None:
+            raise InputError(f"model {self.model.name!r} keeps its state to itself, so it cannot be started elsewhere.")
+        return Restarts(self.criterion.gamma, *self.criterion.start_distribution(self.model))
+
+    def _scaled(self, tests: Witnesses) -> Witnesses:
+        """Test functions that need a scale get it from a trajectory of its own."""
+        if all(group.adds for group in tests.groups):
+            return tests
+        run = engine(self.model, self.ratios.reference, self.seed)
+        count = min(self.each, CHUNK)
+        before = run.record(run.first(FIRST + 2 * REPLICAS), 1, self.warm_up + 1, self.restarts)
+        return tests.scaled(run.record(before.replica, count, self.every, self.restarts).states)
+
+    # -- simulation ---------------------------------------------------------------------------------------------------
+
+    def transitions(self, *, fresh: bool = False) -> Iterator[list[Recorded]]:
+        """Chunk after chunk, the transitions of each trajectory; `fresh` ones are independent of the others."""
+        run = engine(self.model, self.ratios.reference, self.seed)
+        threads = self.threads if run.fast else 1
+        first = FIRST + (REPLICAS if fresh else 0)
+        replicas = in_parallel([partial(self._warm, run, first + r) for r in range(REPLICAS)], threads)
+        for done in range(0, self.each, CHUNK):
+            count = min(CHUNK, self.each - done)
+            tasks = [partial(run.record, replica, count, self.every, self.restarts) for replica in replicas]
+            found = in_parallel(tasks, threads)
+            replicas = [recorded.replica for recorded in found]
+            yield found
+
+    def samples(self, *, fresh: bool = False) -> Iterator[list[tuple[Recorded, Sample]]]:
+        """The transitions, and what the surrogate needs of them."""
+        threads = self.threads if self.ratios.code is not None else 1
+        for found in self.transitions(fresh=fresh):
+            made = in_parallel([partial(self._sample, recorded) for recorded in found], threads)
+            yield list(zip(found, made, strict=True))
+
+    def _warm(self, run: Engine, number: int) -> Replica:
+        replica = run.first(number)
+        if self.warm_up == 0:
+            return replica
+        return run.record(replica, 1, self.warm_up, self.restarts).replica
+
+    def outcomes(self, recorded: Recorded) -> Outcomes:
+        """What followed the pairs visited, or, if means are asked for, what may follow the states visited."""
+        if not self.expected:
+            count, gammas = recorded.losses.size, self.restarts.gamma * recorded.alive.astype(np.float64)
+            return Outcomes(
+                np.arange(count), np.ones(count), recorded.states, recorded.actions, recorded.losses, gammas,
+                recorded.following, sp.eye_array(count, format="csr"),
+            )  # fmt: skip
+        owners, actions = allowed_rows(self.model, recorded.states)
+        table = np.array([self.ratios.reference.probabilities(x) for x in recorded.states])
+        kept = table[owners, actions] > 0
+        owners, actions = owners[kept], np.ascontiguousarray(actions[kept])
+        states = np.ascontiguousarray(recorded.states[owners])
+        laws = transitions(self.model, states, actions)
+        mean = sp.csr_array((laws.probabilities, (laws.pairs, np.arange(laws.pairs.size))))
+        gammas = np.full(actions.size, self.restarts.gamma)
+        return Outcomes(owners, table[owners, actions], states, actions, laws.losses, gammas, laws.states, mean)
+
+    def _sample(self, recorded: Recorded) -> Sample:
+        o = self.outcomes(recorded)
+        after = sp.diags_array(o.gammas) @ (o.mean @ self.tests(o.following))
+        change = np.zeros(o.gammas.size)
+        if self.potential is not None:
+            values = [state_values(self.potential, x, "potential") for x in (o.following, o.states)]
+            change = o.gammas * (o.mean @ values[0]) - values[1]
+        return Sample(
+            o.weights, self.ratios.rows(o.states, o.actions), sp.csr_array(after - self.tests(o.states)), o.losses,
+            o.losses + change, 1.0 - o.gammas, self._anchors(o.states),
+        )  # fmt: skip
+
+    def _anchors(self, states: Ints) -> sp.csr_array:
+        """The indicators of the anchor's cells at states, one a row."""
+        return sp.csr_array((len(states), 0)) if self.anchor is None else Cells(self.anchor)(states)
+
+    def moments(self, *, fresh: bool = False) -> Moments:
+        """The sums that everything else is computed from, kept once they are there."""
+        if fresh not in self._kept:
+            sums = _Sums(self)
+            for chunk in self.samples(fresh=fresh):
+                sums.add(chunk)
+            self._kept[fresh] = sums.moments()
+        return self._kept[fresh]
+
+    # -- c(θ) ---------------------------------------------------------------------------------------------------------
+
+    def checked(self, theta: Floats) -> Floats:
+        """θ, if it has a finite weight for each ratio."""
+        weights = np.asarray(theta, np.float64)
+        if weights.shape != (len(self.ratios),) or not np.isfinite(weights).all():
+            raise InputError(f"θ has a finite weight for each of {len(self.ratios)} ratios.")
+        return weights
+
+    def value(self, theta: Floats, penalty: Penalty, moments: Moments) -> float:
+        """c(θ) over these transitions, with the maximum over test functions on them: what solvers minimise."""
+        on_negative, on_flow = penalties(penalty)
+        theta, m = self.checked(theta), moments
+        negative = m.total * float(np.maximum(-(m.rows @ theta), 0.0) @ m.shares.mean(axis=0))
+        linear = m.total * float(m.shaped.mean(axis=0) @ theta) + m.potential
+        flow = self.tests.bound(residuals(m, theta).mean(axis=0))
+        return linear + on_negative * negative + on_flow * flow
+
+    def estimates(
+        self, theta: Floats, penalty: Penalty, moments: Moments | None = None, *, confidence: float = 0.95
+    ) -> Estimates:
+        """The parts at θ with intervals, by default from transitions that no solver has seen."""
+        on_negative, on_flow = penalties(penalty)
+        theta = self.checked(theta)
+        m = self.moments(fresh=True) if moments is None else moments
+        g, found = m.rows @ theta, residuals(m, theta)
+        objective, shaped = m.total * (m.losses @ theta), m.total * (m.shaped @ theta) + m.potential
+        negative = m.total * (m.shares @ np.maximum(-g, 0.0))
+        flow = self._crossed(found)
+        total = shaped + on_negative * negative + on_flow * flow
+        share = m.shares.mean(axis=0)
+        squares = float(share @ g**2)
+        interval = partial(mean_interval, confidence=confidence)
+        return Estimates(
+            interval(objective), interval(shaped), interval(m.mass @ theta), interval(negative), interval(flow),
+            interval(total), self.tests.bound(found.mean(axis=0)),
+            float(share @ np.abs(g)) ** 2 / squares if squares > 0 else 0.0,
+        )  # fmt: skip
+
+    def _crossed(self, found: Floats) -> Floats:
+        """For each trajectory, its residual of the function that is worst on the other half of the trajectories."""
+        half = len(found) // 2
+        worst = [self.tests.maximiser(part.mean(axis=0)) for part in (found[half:], found[:half])]
+        return np.concatenate([found[:half] @ worst[0], found[half:] @ worst[1]])
+
+
+def fitted_potential(
+    reference: Policy,
+    basis: Basis,
+    criterion: Criterion | None = None,
+    *,
+    samples: int = 400_000,
+    every: int = 1,
+    warm_up: int | None = None,
+    expected: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+) -> LinearValues:
+    """Ψw by least-squares temporal differences from simulated transitions of a policy; an estimate without a bound."""
+    problem = SimulatedALP(
+        portfolio(reference, [reference]), Witnesses((Cells(whole(basis.model)),)), criterion, samples=samples,
+        every=every, warm_up=warm_up, expected=expected, seed=seed, threads=threads,
+    )  # fmt: skip
+    size = len(basis)
+    matrix, right, sums, losses, count = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0, 0.0
+    for chunk in problem.transitions():
+        for o in map(problem.outcomes, chunk):
+            here = basis(o.states)
+            weighted = o.weights[:, None] * here
+            matrix += weighted.T @ (here - o.gammas[:, None] * (o.mean @ basis(o.following)))
+            right += weighted.T @ o.losses
+            sums += weighted.sum(axis=0)
+            losses, count = losses + float(o.losses @ o.weights), count + float(o.weights.sum())
+    if not isinstance(problem.criterion, Discounted):
+        right -= sums * (losses / count)  # the constant is left free: least norm sets it
+    weights = np.linalg.lstsq(matrix / count, right / count, rcond=None)[0]
+    return LinearValues(basis, np.asarray(weights, np.float64))
+
+
+def residuals(moments: Moments, theta: Floats) -> Floats:
+    """M·E[g (γ y(x') − y(x))] + αᵀy, a row for each trajectory, a column for each test function."""
+    return np.array([moments.total * (flow @ theta) + moments.starts for flow in moments.flows])
+
+
+class _Sums:
+    """Sums over the transitions of each trajectory so far."""
+
+    def __init__(self, problem: SimulatedALP) -> None:
+        d, k = len(problem.ratios), len(problem.tests)
+        self.problem = problem
+        self.mass, self.losses, self.shaped = (np.zeros((REPLICAS, d)) for _ in range(3))
+        self.flows = [sp.csr_array((k, d)) for _ in range(REPLICAS)]
+        self.reference, self.leaving = np.zeros(REPLICAS), np.zeros(REPLICAS)
+        self.rows = [sp.csr_array((0, d))]
+        self.counts: list[Floats] = [np.zeros((REPLICAS, 0))]
+        self.pieces: list[Floats] = []
+        self.starts: list[Ints] = []
+        size = 0 if problem.anchor is None else len(problem.anchor)
+        self.anchors, self.anchored = sp.csr_array((size, d)), np.zeros(size)
+
+    def add(self, chunk: list[tuple[Recorded, Sample]]) -> None:
+        """The next transitions of every trajectory."""
+        discounted = self.problem.restarts.gamma < 1
+        counts, rows = [], []
+        for r, (recorded, sample) in enumerate(chunk):
+            weighted = sp.csr_array(sp.diags_array(sample.weights) @ sample.rows)
+            transposed = weighted.T
+            self.mass[r] += transposed @ (sample.leaving if discounted else np.ones(sample.losses.size))
+            self.losses[r] += transposed @ sample.losses
+            self.shaped[r] += transposed @ sample.shaped
+            self.flows[r] = sp.csr_array(self.flows[r] + sample.tests.T @ weighted)
+            self.anchors = sp.csr_array(self.anchors + sample.anchors.T @ weighted)
+            self.anchored += sample.anchors.T @ sample.weights
+            self.reference[r] += sample.losses @ sample.weights
+            self.leaving[r] += sample.leaving @ sample.weights
+            self.starts.append(recorded.first)
+            different, where = _merged(sample.rows)
+            own = np.bincount(where, sample.weights, different.shape[0])
+            rows.append(different)
+            counts.append(own)
+        self.pieces.append(np.stack([_pieces(self.problem, recorded) for recorded, _ in chunk]))
+        spread = np.zeros((REPLICAS, sum(c.size for c in counts)))
+        places = np.cumsum([0, *(c.size for c in counts)])
+        for r, own in enumerate(counts):
+            spread[r, places[r] : places[r + 1]] = own
+        merged, where = _merged(sp.csr_array(sp.vstack([*self.rows, *rows], format="csr")))
+        both, total = np.hstack([*self.counts, spread]), np.zeros((REPLICAS, merged.shape[0]))
+        for r in range(REPLICAS):
+            total[r] = np.bincount(where, both[r], merged.shape[0])
+        self.rows, self.counts = [merged], [total]
+
+    def moments(self) -> Moments:
+        """Means, once trajectories have been found to settle."""
+        problem, n = self.problem, self.problem.each
+        starts, potential, total = np.zeros(len(problem.tests)), 0.0, 1.0
+        if problem.restarts.gamma < 1:
+            total = n * REPLICAS / float(self.leaving.sum())
+            states, weights = self._start()
+            starts = np.asarray(problem.tests(states).T @ weights)
+            if problem.potential is not None:
+                potential = float(state_values(problem.potential, states, "potential") @ weights)
+        mass = self.mass * total if problem.restarts.gamma < 1 else self.mass
+        return Moments(
+            n, total, mass / n, self.losses / n, self.shaped / n, tuple(sp.csr_array(flow / n) for flow in self.flows),
+            self.rows[0], self.counts[0] / n, starts, potential, self.reference / n, self._status(),
+            sp.csr_array(self.anchors / (n * REPLICAS)), self.anchored / (n * REPLICAS),
+        )  # fmt: skip
+
+    def _start(self) -> tuple[Ints, Floats]:
+        """The law of the starts: as given, or as the simulator drew them."""
+        if not self.problem.hidden:
+            return self.problem.restarts.starts, self.problem.restarts.weights
+        states, counts = np.unique(np.concatenate(self.starts), axis=0, return_counts=True)
+        if not counts.size:
+            raise InputError("no trajectory began anew, so nothing is known of the starts; allow more samples.")
+        return states, counts / counts.sum()
+
+    def _status(self) -> Status:
+        """How the trajectories look; references that are not stable are an error."""
+        problem, rows = self.problem, np.concatenate(self.pieces, axis=1)
+        if isinstance(problem.criterion, Discounted):
+            return Status.COMPLETED
+        drift = growth(rows[:, :, 2] / rows[:, :, 0], int(rows[0, 0, 0]) * problem.every)
+        if drift.unstable:
+            raise InputError(
+                f"under the reference {problem.ratios.reference.name!r} the state grows by about {drift.per_step:.3g} "
+                "a step, so it has no occupancy; choose a stable reference, or allow a longer warm_up."
+            )
+        low, high = problem.model.loss_bounds or (-np.inf, np.inf)
+        return Status.TOO_SHORT if low < high and too_short(rows, 0, column=1) else Status.COMPLETED
+
+
+def _pieces(problem: SimulatedALP, recorded: Recorded) -> Floats:
+    """Steps, losses and the size of the state in pieces of a trajectory."""
+    count = recorded.losses.size
+    length = max(1, problem.each // PIECES if problem.each < CHUNK else CHUNK // PIECES)
+    ends = np.arange(0, count - count % length, length)
+    size = recorded.states[:, problem.model.growing].sum(axis=1)
+    columns = np.column_stack([np.ones(count), recorded.losses, size])[: count - count % length]
+    return np.add.reduceat(columns, ends) if ends.size else np.zeros((0, 3))
+
+
+def _merged(rows: sp.csr_array) -> tuple[sp.csr_array, Ints]:
+    """The different rows, and for each row the number of its like.
+
+    Rows are told apart by two numbers, their products with fixed random vectors, and then compared.
+    """
+    marks = np.random.default_rng(0).random((rows.shape[1], 2))
+    keys = np.ascontiguousarray(rows @ marks).view(np.complex128).ravel()
+    _, first, where = np.unique(keys, return_index=True, return_inverse=True)
+    kept = sp.csr_array(rows[first])
+    if abs(kept[where] - rows).nnz:
+        raise ArithmeticError("two different rows of ratios could not be told apart.")
+    return kept, where.ravel()
