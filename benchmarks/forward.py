@@ -18,9 +18,9 @@ import numpy as np
 import dualplan as dp
 from dualplan import test_functions as tests
 from dualplan.features import cells, concat_ratios, portfolio
+from dualplan.forward import solve_simulated
 from dualplan.policies import FunctionPolicy, exploring
 from dualplan.simulated import SimulatedALP, fitted_potential
-from dualplan.solvers import solve_simulated
 from dualplan.surrogate import state_function
 from dualplan.transitions import allowed_rows, transitions
 

@@ -1,6 +1,7 @@
 """Every Python block and every command in README and docs runs."""
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -39,3 +40,11 @@ def test_commands_run(page, code, tmp_path):
         program = str(Path(sys.executable).with_name("dualplan"))
         done = subprocess.run([program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_the_example_of_a_simulator(capsys):
+    """The policy found beats the random one by an interval that excludes 0."""
+    pytest.importorskip("gymnasium")
+    runpy.run_path(str(ROOT / "examples" / "only_a_simulator.py"), run_name="__main__")
+    upper = re.search(r"interval \[-[\d.]+, (-?[\d.]+)\]", capsys.readouterr().out)
+    assert float(upper.group(1)) < 0

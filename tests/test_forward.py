@@ -13,9 +13,9 @@ import dualplan as dp
 from bank import matrix, mm1, occupancy_and_values, positive_part_policy
 from dualplan import test_functions as tests
 from dualplan.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
+from dualplan.forward import solve_simulated
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.simulated import SimulatedALP, fitted_potential, residuals
-from dualplan.solvers import solve_simulated
 from dualplan.surrogate import state_function
 
 SURE = 0.9999
