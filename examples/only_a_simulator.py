@@ -11,8 +11,8 @@ def main() -> None:
     model = dp.SimulatorModel.from_gymnasium("FrozenLake-v1", map_name="4x4")
     random = model.policy("random")  # the reference: it takes every action everywhere
     squares = features.cells(model, {0: list(range(1, 16))})  # one cell for each square
-    actions = range(len(model.actions))
-    always = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in actions]
+    tables = [[a] * 16 for a in range(len(model.actions))]
+    always = [policies.TablePolicy(model, table, name=f"always {table[0]}") for table in tables]
     ratios = features.portfolio(random, always, squares)
     problem = dp.SimulatedALP(ratios, test_functions.cells(squares), GAMMA, samples=20_000, warm_up=100)
     solution = dp.solve_simulated(problem, penalty=10.0)
