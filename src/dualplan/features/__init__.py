@@ -4,6 +4,7 @@ from dualplan.features.contract import Features, concat
 from dualplan.features.families import PAPER_BANDS, PAPER_INTERVALS, bands, boxes, occupancies, paper, table, tiles
 from dualplan.features.mixtures import mixtures
 from dualplan.features.products import Empirical, Geometric, Truncated, products
+from dualplan.features.trees import Node, Tree, chow_liu, fit_product, fit_tree, trees
 from dualplan.features.user import user_defined
 
 __all__ = [
@@ -12,15 +13,21 @@ __all__ = [
     "Empirical",
     "Features",
     "Geometric",
+    "Node",
+    "Tree",
     "Truncated",
     "bands",
     "boxes",
+    "chow_liu",
     "concat",
+    "fit_product",
+    "fit_tree",
     "mixtures",
     "occupancies",
     "paper",
     "products",
     "table",
     "tiles",
+    "trees",
     "user_defined",
 ]

@@ -25,7 +25,7 @@ from dualplan.policies.tables import random_policy
 from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 
-FORMAT = "dualplan policy 1"
+FORMAT = "dualplan policy 2"
 UNIFORM = "uniform"  # the fallback where none was named
 # what reading a damaged archive, or one of another kind, can raise
 UNREADABLE = (
@@ -46,14 +46,14 @@ def save_policy(policy: MixturePolicy, path: str | Path) -> None:
             f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
         )
     if any(block.user for block in blocks):
-        raise MissingError("features that are functions of yours cannot be saved; save θ, and make them again from it.")
+        raise MissingError("features or choices that are functions of yours cannot be saved; save θ, and make them again from it.")
     header = {
         "format": FORMAT,
         "model": model.name,
         "digest": model.digest,
         "name": policy.name,
         "fallback": fallback,
-        "blocks": [{"kind": b.kind, "names": list(b.names), "widest": b.widest} for b in blocks],
+        "blocks": [{"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room} for b in blocks],
     }
     arrays: dict[str, Any] = {"theta": policy.theta, "header": np.array(json.dumps(header))}
     for k, block in enumerate(blocks):
@@ -77,7 +77,7 @@ def load_policy(path: str | Path, model: Model) -> MixturePolicy:
             raise ValueError(f"the format is {header['format']!r}")
         blocks = [
             Block(b["kind"], arrays[f"ints_{k}"], arrays[f"floats_{k}"], tuple(b["names"]), b["widest"],
-                  arrays[f"losses_{k}"], arrays[f"errors_{k}"])
+                  arrays[f"losses_{k}"], arrays[f"errors_{k}"], b["room"])
             for k, b in enumerate(header["blocks"])
         ]  # fmt: skip
     except UNREADABLE as error:
