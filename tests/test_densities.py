@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from bank import dense, dense_flow, matrix, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 import dualplan as dp
+from bank import dense, dense_flow, matrix, networks
 from dualplan import features as families
 from dualplan.features import Geometric, Node, Tree, Truncated, chow_liu
 from dualplan.models.contract import Box
@@ -55,7 +55,7 @@ def laws():
     ]
 
 
-# -- densities, draws and means -----------------------------------------------------------------------------------------
+# -- densities, draws and means ---------------------------------------------------------------------------------------
 
 
 def test_trees_are_the_products_of_their_tables(net, laws):
@@ -119,7 +119,9 @@ def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
     for law in laws[:2]:
         whole = np.exp(law.log_density(states))
         for cuts in ({0: (1, 2)}, {1: (0, 1), 3: (2, 2)}, {0: (0, 0), 2: (1, None)}):
-            inside = np.all([(states[:, i] >= a) & (states[:, i] <= (2 if b is None else b)) for i, (a, b) in cuts.items()], axis=0)
+            inside = np.all(
+                [(states[:, i] >= a) & (states[:, i] <= (2 if b is None else b)) for i, (a, b) in cuts.items()], axis=0
+            )
             expected = np.where(inside, whole, 0.0) / whole[inside].sum()
             assert np.exp(law.within(cuts).log_density(states)) == pytest.approx(expected, abs=1e-13)
     tail = Tree((Node(0, np.array([[0.4, 0.6]]), 0.8), Node(0, np.array([[0.5, 0.5], [0.9, 0.1]]))), (-1, 0))
@@ -136,7 +138,7 @@ def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
     assert dense(made).sum(axis=0) == pytest.approx(1.0, abs=1e-12)
 
 
-# -- fits -----------------------------------------------------------------------------------------------------------------
+# -- fits -------------------------------------------------------------------------------------------------------------
 
 
 def test_chow_liu_finds_the_tree_of_the_data():
@@ -229,7 +231,7 @@ def test_fits_of_a_policy_follow_its_stationary_law():
         families.fit_tree(net, policy, visits=80, smoothing=0.0)
 
 
-# -- rows by ratios -------------------------------------------------------------------------------------------------------
+# -- rows by ratios ---------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -372,7 +374,7 @@ def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
             assert policy(x) == pytest.approx(np.maximum(u, 0) / np.maximum(u, 0).sum(), abs=1e-9)
 
 
-# -- decisions per server -------------------------------------------------------------------------------------------------
+# -- decisions per server ---------------------------------------------------------------------------------------------
 
 
 def both_forms(**options):
@@ -453,11 +455,11 @@ def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
 
 
-# -- guards -----------------------------------------------------------------------------------------------------------------
+# -- guards -----------------------------------------------------------------------------------------------------------
 
 
 def test_heavy_weights_are_told():
-    """Sampling from a law that hardly reaches where the features are: a few rows carry the sum, and a warning says so."""
+    """Sampling from a law that hardly reaches where the features are: few rows carry the sum, and a warning says so."""
     net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.4)])
     features = families.products(net, [[Geometric(0.9)], [Geometric(0.8)]])
     narrow = families.products(net, [[Geometric(0.3)]])

@@ -11,9 +11,9 @@ features with the numbers low, ..., high − 1,
 
 with the value of the density at each; or listed for all pairs and states where these can be enumerated.
 
-A row that is drawn and its density share a unit: 1, unless densities are so small that they would underflow, as those of
-many coordinates do. Whatever is made of them is a ratio. States are not kept; what is asked of them (prices) is computed
-chunk by chunk, so that the memory for n rows does not grow with the number of coordinates.
+A row that is drawn and its density share a unit: 1, unless densities are so small that they would underflow, as those
+of many coordinates do. Whatever is made of them is a ratio. States are not kept; what is asked of them (prices) is
+computed chunk by chunk, so that the memory for n rows does not grow with the number of coordinates.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Rows:
         ranges = list(itertools.pairwise(edges))
         pairs = in_parallel([partial(self._draw_pairs, low, high, seed, prices, a, b) for a, b in ranges], threads)
         flows = in_parallel([partial(self._draw_flows, low, high, seed, prices, a, b) for a, b in ranges], threads)
-        return Drawn(*map(_joined, zip(*pairs, strict=True)), *map(_joined, zip(*flows, strict=True)))
+        return Drawn(*self._joined_rows(pairs), *self._joined_rows(flows))
 
     def _draw_pairs(
         self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
@@ -127,7 +127,7 @@ class Rows:
         )  # fmt: skip
         if fault >= 0:
             raise self._blamed(states[fault - first])
-        return self._compact(indices, values, counts), _priced(prices, states), densities
+        return *_compact(indices, values, counts), counts, _priced(prices, states), densities
 
     def _draw_flows(
         self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
@@ -146,7 +146,7 @@ class Rows:
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
             raise self._blamed(states[fault - first])
-        return self._compact(indices, values, counts), _priced(prices, states), densities, masses
+        return *_compact(indices, values, counts), counts, _priced(prices, states), densities, masses
 
     @property
     def _local(self) -> int:
@@ -175,10 +175,11 @@ class Rows:
             f"or next to state {vector(x)}; use tiles or a table."
         )
 
-    def _compact(self, indices: Ints, values: Floats, counts: Ints) -> sp.csr_array:
-        used = np.arange(indices.shape[1]) < counts[:, None]
+    def _joined_rows(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """One matrix of the rows of all parts, and what comes with them."""
+        values, indices, counts, *others = map(np.concatenate, zip(*parts, strict=True))
         ends = np.concatenate([[0], np.cumsum(counts)])
-        return sp.csr_array((values[used], indices[used], ends), shape=(counts.size, len(self.features)))
+        return sp.csr_array((values, indices, ends), shape=(counts.size, len(self.features))), *others
 
     # -- listed -------------------------------------------------------------------------------------------------------
 
@@ -284,6 +285,12 @@ class Rows:
             kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
+
+
+def _compact(indices: Ints, values: Floats, counts: Ints) -> tuple[Floats, Ints]:
+    """The values and indices of the places that rows use."""
+    used = np.arange(indices.shape[1]) < counts[:, None]
+    return values[used], indices[used]
 
 
 def _priced(prices: Prices | None, states: Ints) -> Floats:

@@ -58,9 +58,7 @@ class Mixture:
         if low >= own:
             self._check_overlap()
 
-    def draw(
-        self, count: int, *, seed: int, first: int, threads: int | None, prices: Prices | None = None
-    ) -> Drawn:
+    def draw(self, count: int, *, seed: int, first: int, threads: int | None, prices: Prices | None = None) -> Drawn:
         """Rows of both kinds."""
         return self.rows.draw(count, self.low, self.high, seed=seed, first=first, threads=threads, prices=prices)
 
@@ -128,7 +126,13 @@ class Table:
         return Constants(negative, flow, COMPUTED, _largest_ratio(self.every.masses, self.q[1]))
 
     def draw(
-        self, count: int, *, seed: int, first: int, threads: int | None, prices: Prices | None = None  # noqa: ARG002
+        self,
+        count: int,
+        *,
+        seed: int,
+        first: int,
+        threads: int | None,  # noqa: ARG002 - as Mixture's
+        prices: Prices | None = None,
     ) -> Drawn:
         """Rows of both kinds."""
         pairs, states = (self._numbers(i, seed, first, count) for i in range(2))

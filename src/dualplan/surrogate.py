@@ -102,15 +102,15 @@ class Value:
 
     @property
     def warning(self) -> str | None:
-        """Whether a few heavy constraints carry an estimate, so that neither it nor its standard error can be trusted."""
+        """Said where a few heavy constraints carry an estimate, so that neither it nor its error can be trusted."""
         for what, number, size in (
             ("negative part", self.negative_effective, self.negative),
             ("flow violation", self.flow_effective, self.flow),
         ):
             if number < FEW and size > NEGLIGIBLE:
                 return (
-                    f"about {number:.0f} of the drawn constraints carry the {what}: its estimate and standard error may "
-                    "be far off; draw more, or sample from a set of features nearer to the problem's own."
+                    f"about {number:.0f} of the drawn constraints carry the {what}: its estimate and standard error "
+                    "may be far off; draw more, or sample from a set of features nearer to the problem's own."
                 )
         return None
 
@@ -371,7 +371,7 @@ def _effective(terms: Floats) -> float:
     if not largest > 0:
         return np.inf
     scaled = terms / largest
-    return float(scaled.sum() ** 2 / (scaled @ scaled))
+    return float(scaled.sum() ** 2 / (scaled * scaled).sum())
 
 
 def state_function(model: Model, values: Floats) -> StateFunction:

@@ -177,8 +177,8 @@ def restore(x, y, coords, changed):
 
 @helper
 def flow_row(
-    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p, room, before,
-    coords, news, sizes, acted, chances, indices, values, sums, touched, work, out_indices, out_values,
+    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p, room,
+    before, coords, news, sizes, acted, chances, indices, values, sums, touched, work, out_indices, out_values,
 ):  # fmt: skip
     """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low <= j < high.
 
@@ -209,9 +209,7 @@ def flow_row(
         else:
             changed = differences(y, before[k], room[3])
             count = near(fi, ff, y, before[k], room[3], changed, m, acted[k], indices, values, work)
-        number, mass = add_row(
-            indices, values, count, low, high, on_p * chances[k], sums, touched, number
-        )
+        number, mass = add_row(indices, values, count, low, high, on_p * chances[k], sums, touched, number)
         there += chances[k] * mass
     for k in range(number):
         j = touched[k]

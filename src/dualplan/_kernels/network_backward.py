@@ -317,9 +317,7 @@ def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabil
                 if c >= 0:
                     rest -= floats[ints[MU] + c] / floats[ints[PEAK] + event - 1]
             if rest > 1e-14:
-                count = note(
-                    ints, y, x, near, 0, a, rest * factor, coords, news, sizes, actions, probabilities, count
-                )
+                count = note(ints, y, x, near, 0, a, rest * factor, coords, news, sizes, actions, probabilities, count)
     x[last] = y[last]
     return count
 
@@ -420,7 +418,7 @@ def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
         receive(ints, out, c, floats[:0])
     else:
         complete(ints, x, a, out, c, d, floats[:0])
-    for k in range(size):
+    for k in range(size):  # noqa: SIM110 - compiled code has no generators here
         if out[near[k]] != y[near[k]]:
             return False
     return True
@@ -448,9 +446,7 @@ def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out
                     if c >= 0:
                         rest -= floats[ints[MU] + c]
                 if rest > 1e-14:
-                    count = note(
-                        ints, y, x, near, 0, a, rest, coords, news, sizes, actions, probabilities, count
-                    )
+                    count = note(ints, y, x, near, 0, a, rest, coords, news, sizes, actions, probabilities, count)
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         if count >= 0:
             count = invert_one(

@@ -67,7 +67,7 @@ def log_density(ints, floats, law, f, x, dim):
 
 @helper
 def is_among(coords, changed, i):
-    for k in range(changed):
+    for k in range(changed):  # noqa: SIM110 - compiled code has no generators here
         if coords[k] == i:
             return True
     return False

@@ -25,7 +25,7 @@ from dualplan._kernels.choices import (
     draw_choice,
     write_rule,
 )
-from dualplan._kernels.compiler import ANCHOR, DRAW, NEAR, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import DRAW, NEAR, Kernel, made_once, user_kernel
 from dualplan._kernels.features import (
     MIXTURES,
     USER,
@@ -249,9 +249,7 @@ def _any_near(rows: Sequence[Any], acts: Sequence[Any]) -> Any:
             (i, _), c, actions = chances_of(ints, kind, o, w), o + ints[o + 4], ints[o + 1]
             for k in range(choice_count(ints, c)):
                 choice(slot, ints, floats, o, f, c, k, x, work[i + k * actions : i + (k + 1) * actions])
-        return block_near(
-            kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
-        )
+        return block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
 
     return any_near
 

@@ -146,16 +146,14 @@ def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Flo
 # -- closed forms at any scale ----------------------------------------------------------------------------------------
 
 
-def boxes(
-    model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None
-) -> Features:
+def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None) -> Features:
     """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each action or choice."""
     if len(cuts) != model.box.dim:
         raise InputError(f"boxes need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
     for i, intervals in enumerate(cuts):
         _check_intervals(model, i, intervals)
     products = list(itertools.product(*cuts))
-    if choices is not None or isinstance(model, QueueingNetwork) and model.per_server:
+    if choices is not None or (isinstance(model, QueueingNetwork) and model.per_server):
         laws = [_uniform_law(product) for product in products]
         return trees(model, laws, choices=choices)
     flat = [interval for intervals in cuts for interval in intervals]

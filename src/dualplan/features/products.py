@@ -87,9 +87,7 @@ class Empirical:
 Law = Geometric | Truncated | Empirical
 
 
-def products(
-    model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[Policy] | None = None
-) -> Features:
+def products(model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[Policy] | None = None) -> Features:
     """One law for each coordinate, for each product; times each action, or each policy's own choice.
 
     With decisions per server and no choices, an action is taken at the events of those servers that have it.

@@ -13,13 +13,13 @@ normalised, is a tree again: with β_i(v) = 1{v in I_i}·Π_children Σ_u P_c(u|
 proportion to P_i(v|c)·β_i(v). These are *tiles* without enumeration.
 
 *Chow–Liu* (1968): among all trees, the one whose edges have the largest sum of mutual information
-I(x_i; x_j) = Σ P(u, v)·log[P(u, v)/(P(u)·P(v))] with the conditional laws of the data maximises the likelihood, that is,
-minimises the Kullback–Leibler distance from the empirical law. `fit_tree` takes the states that a policy visits, with
-values beyond the listed ones as one class, and finds the maximum spanning tree; edges of less than `least` nats are left
-out. Conditional laws are smoothed, (N(c,v) + s·P(v))/(N(c) + s) with P(v) = (N(v) + s/K)/(N + s), so that the density is
-positive in the whole box. `fit_product` has no edges. The pending event of decisions per server is independent of all
-else, with a known law: it is not fitted. The pairs of coordinates are the one thing here that grows with the square of
-their number; the time is that of `visits` look-ups for each.
+I(x_i; x_j) = Σ P(u, v)·log[P(u, v)/(P(u)·P(v))], with the conditional laws of the data, maximises the likelihood, that
+is, minimises the Kullback–Leibler distance from the empirical law. `fit_tree` takes the states that a policy visits,
+with values beyond the listed ones as one class, and finds the maximum spanning tree; edges of less than `least` nats
+are left out. Conditional laws are smoothed, (N(c,v) + s·P(v))/(N(c) + s) with P(v) = (N(v) + s/K)/(N + s), so that the
+density is positive in the whole box. `fit_product` has no edges. The pending event of decisions per server is
+independent of all else, with a known law: it is not fitted. The pairs of coordinates are the one thing here that grows
+with the square of their number; the time is that of `visits` look-ups for each.
 
 How close a fitted law is to stationary is not known; the surrogate's flow violation measures it.
 """
@@ -256,7 +256,7 @@ def _regrown(tree: Tree, i: int, node: Node) -> list[Node]:
     return nodes
 
 
-# -- features -----------------------------------------------------------------------------------------------------------
+# -- features ---------------------------------------------------------------------------------------------------------
 
 
 def trees(
@@ -387,7 +387,7 @@ def _law(law: Tree, places: Mapping[int, int]) -> Ints:
     return np.array([*numbers, *law.order, *lists], np.int64)
 
 
-# -- fits -----------------------------------------------------------------------------------------------------------------
+# -- fits -------------------------------------------------------------------------------------------------------------
 
 
 def fit_tree(

@@ -101,8 +101,11 @@ def _look_up(features: Features, x: Ints, a: int) -> tuple[Ints, Floats]:
     """One row, where mistakes can be named."""
     size, where = features.widest, f"`row` at x={vector(x)}, a={a}"
     indices, values = np.full(size, -1), np.full(size, np.nan)
+    functions = features.user[0]
+    if not isinstance(functions, UserFunctions):
+        raise InputError("these features are not functions of the user.")
     try:
-        count = features.user[0].row(read_only(x), a, indices, values)
+        count = functions.row(read_only(x), a, indices, values)
     except Exception as error:  # whatever the user's function does is reported in the user's terms
         raise InputError(f"{where} raised {type(error).__name__}: {error}; rows have {size} places.") from error
     if not 0 <= count <= size:

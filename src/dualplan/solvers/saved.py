@@ -46,7 +46,9 @@ def save_policy(policy: MixturePolicy, path: str | Path) -> None:
             f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
         )
     if any(block.user for block in blocks):
-        raise MissingError("features or choices that are functions of yours cannot be saved; save θ, and make them again from it.")
+        raise MissingError(
+            "features or choices that are functions of yours cannot be saved; save θ, and make them again from it."
+        )
     header = {
         "format": FORMAT,
         "model": model.name,

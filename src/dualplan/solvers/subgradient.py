@@ -239,7 +239,7 @@ def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats
         entries = slice(flows.indptr[j], flows.indptr[j + 1])
         touched, change = flows.indices[entries], problem.mass * flows.data[entries]
         alpha = rows.masses[touched]
-        values[j] += (np.abs(change - alpha) - np.abs(alpha)) @ prices[touched]
+        values[j] += ((np.abs(change - alpha) - np.abs(alpha)) * prices[touched]).sum()
     values += problem.limit_penalty @ np.maximum(problem.mass * problem.limit_rows, 0.0)
     theta[int(np.argmin(values))] = problem.mass
     return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
