@@ -13,7 +13,13 @@ import dualplan as dp
 from bank import dense, dense_flow, matrix, networks
 from dualplan import features as families
 from dualplan.features import Geometric, Node, Tree, Truncated, chow_liu
+from dualplan.features.choices import Choices
+from dualplan.models.check import check_model
 from dualplan.models.contract import Box
+from dualplan.models.items import MultiItem
+from dualplan.models.parallel import ParallelServers
+from dualplan.policies.items import base_stock
+from dualplan.policies.tables import random_policy
 from dualplan.simulation import engine
 from dualplan.solvers import MixturePolicy, solve_adaptive, solve_listed
 
@@ -455,6 +461,58 @@ def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
 
 
+# -- instances --------------------------------------------------------------------------------------------------------
+
+
+def test_reentrant_lines_have_their_load_and_their_predecessors():
+    net = dp.load("reentrant")
+    assert len(net.classes) == 30
+    assert list(net.loads.values()) == pytest.approx([0.8] * 10)
+    assert check_model(net, pairs=20).ok
+    uneven = dp.load("reentrant", classes=5, stations=2, load=0.5, buffers=2)
+    assert list(uneven.loads.values()) == pytest.approx([0.5] * 2)
+    assert check_model(uneven).ok
+
+
+def test_parallel_servers_by_hand():
+    """The N-model's static plan by hand: server 1 all of its time and server 2 a quarter on class 1, a half on class 2.
+
+    So what the rates can just serve is 4/3 of the arrivals (1, 1). One class and one server are M/M/1/K.
+    """
+    n = dp.load("parallel-servers", load=0.75, buffers=3)
+    assert n.arrivals == pytest.approx([1.0, 1.0])
+    assert check_model(n).ok
+    single = ParallelServers(arrivals=[0.8], services=[[1.0]], buffers=5)
+    law = 0.8 ** np.arange(6) / (0.8 ** np.arange(6)).sum()
+    assert dp.evaluate_exact(single, single.policy("longest")).cost == pytest.approx(law @ np.arange(6), abs=1e-6)
+    with pytest.raises(dp.InputError, match="no server"):
+        ParallelServers(arrivals=[1.0, 1.0], services=[[1.0, 0.0]])
+
+
+def test_items_by_hand_and_choices_that_are_functions():
+    """One item made to a level S is a queue: S − x is M/M/1/K. Functions as choices, against dense features."""
+    one = MultiItem(items=1, load=0.7, most_stock=3, most_backlog=4, holding=1.0, backlog=5.0, lost=0.0)
+    law = 0.7 ** np.arange(8) / (0.7 ** np.arange(8)).sum()
+    stock = 3 - np.arange(8)
+    expected = law @ (np.maximum(stock, 0) + 5 * np.maximum(-stock, 0))
+    assert dp.evaluate_exact(one, base_stock(one, [3])).cost == pytest.approx(expected, abs=1e-6)
+    two = MultiItem(items=2, services=[1.0, 2.0], backlog=[5.0, 9.0], most_stock=2, most_backlog=1, capacity=3)
+    assert check_model(two).ok
+    policies = [two.policy("base-stock"), two.policy("b-mu")]
+    tree = families.fit_tree(two, policies[0], visits=800)
+    features = families.trees(two, [tree], choices=[*policies, random_policy(two)])
+    digests = [Choices.of(two, [base_stock(two, levels)]).user[0].sources for levels in ([0, 1], [0, 1], [1, 1])]
+    assert digests[0] == digests[1] != digests[2]
+    phi = dense(features)
+    assert phi.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+    assert features.losses == pytest.approx(phi.T @ np.nan_to_num(matrix(two)[1]).ravel(), abs=1e-12)
+    problem = dp.DualALP(two, features)
+    assert problem.rows.every().flows.toarray() == pytest.approx(dense_flow(two, dp.Average(), phi)[0], abs=1e-14)
+    drawn, listed = problem.draw(20_000, seed=1), problem.enumerate()
+    values = [problem.value(np.array([1.0, -0.5, 0.5]), 3.0, rows) for rows in (drawn, listed)]
+    assert abs(values[0].total - values[1].total) <= 5 * values[0].total_error
+
+
 # -- guards -----------------------------------------------------------------------------------------------------------
 
 
@@ -488,6 +546,10 @@ def test_bad_laws_get_one_sentence(net, laws):
         families.trees(net, [Tree((Node(0, np.ones((1, 1))),), (-1,))])
     with pytest.raises(dp.InputError, match="no coordinate"):
         families.trees(net, laws, cuts={"nowhere": [(0, 1)]})
+    with pytest.raises(dp.InputError, match="without a draw"):
+        families.user_defined(net, lambda x, a, indices, values: 0, None, 1)
+    with pytest.raises(dp.MissingError, match="fit_tree"):
+        families.tiles(endless, endless.policy("lbfs"), [[(0, 1)]] * 4)
     slow = dp.load("four-queue", buffers=2, discipline="nonpreemptive")
     with pytest.raises(dp.InputError, match="choices"):
         families.boxes(slow, [[(0, 2)]] * 6)

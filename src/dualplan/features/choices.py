@@ -41,8 +41,8 @@ class Choices:
             require_policy_of(model, policy)
             if policy.code is None:
                 raise PolicyError(f"policy {policy.name!r} cannot be compiled, so it cannot be part of a feature.")
-        rules = (p.code.act for p in policies if p.code is not None and p.code.act not in RULES)
-        user = tuple(UserRule(act) for act in rules)
+        others = [p for p in policies if p.code is not None and p.code.act not in RULES]
+        user = tuple(UserRule(p.code.act, p.digest) for p in others if p.code is not None)
         return Choices(tuple(p.name for p in policies), tuple(policies), user)
 
     def __len__(self) -> int:

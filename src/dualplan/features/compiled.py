@@ -67,14 +67,15 @@ class UserFunctions:
 
 @dataclass(frozen=True, eq=False)
 class UserRule:
-    """The compiled rule of a policy that is a choice of the action."""
+    """The compiled rule of a policy that is a choice of the action, and the policy's fingerprint."""
 
     act: Kernel
+    digest: str
 
     @property
-    def sources(self) -> tuple[Callable[..., Any], ...]:
-        """The Python function."""
-        return (self.act.function,)
+    def sources(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        return (self.digest,)
 
 
 def compiled_set(user: tuple[UserFunctions | UserRule, ...], *, others: bool) -> tuple[Kernel, Kernel, Kernel]:

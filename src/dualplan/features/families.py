@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from dualplan._kernels.features import BANDS, BOXES, TABLE
 from dualplan.criteria import Average, Criterion
-from dualplan.errors import InputError
+from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.choices import Choices
@@ -39,6 +39,7 @@ from dualplan.policies.contract import Policy
 from dualplan.types import Floats, Ints
 
 Interval = tuple[int, int]
+MOST_STATES = 2**31  # that can be numbered for tiles
 PAPER_BANDS = tuple((low + 1, low + 5) for low in range(0, 50, 5))
 PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
@@ -108,6 +109,11 @@ def tiles(
     criterion: Criterion | None = None,
 ) -> Features:
     """A policy's stationary law cut into products of intervals, times each action, or each policy's own choice."""
+    if model.box.count is None or model.box.count >= MOST_STATES:
+        raise MissingError(
+            f"tiles cut an exact stationary law, and {model.name!r} has too many states for one; use "
+            "trees(model, [fit_tree(model, policy)], cuts=...)."
+        )
     if len(cuts) != model.box.dim:
         raise InputError(f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
     mu = _occupancy(model, policy, criterion).sum(axis=1)

@@ -63,6 +63,8 @@ def user_defined(
     most, numbers = count if widest is None else widest, model.box.dim + 1 if uniforms is None else uniforms
     if not all(map(is_whole, (most, count, numbers))) or not 1 <= most <= count or numbers < 0:
         raise InputError(f"user-defined features need 1 <= widest <= count and uniforms >= 0, got {most} and {count}.")
+    if not callable(draw):
+        raise InputError("a density without a draw is no feature, as constraints are drawn from features; give `draw`.")
     labels = tuple(f"user {j}" for j in range(count)) if names is None else tuple(names)
     if len(labels) != count:
         raise InputError(f"{count} user-defined features need as many names, got {len(labels)}.")
