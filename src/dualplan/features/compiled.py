@@ -78,17 +78,19 @@ class UserRule:
         return (self.digest,)
 
 
-def compiled_set(user: tuple[UserFunctions | UserRule, ...], *, others: bool) -> tuple[Kernel, Kernel, Kernel]:
-    """Draw, anchor and near of all sets that have these functions of the user, and `others` of built-in kinds or not.
+def compiled_set(
+    user: tuple[UserFunctions | UserRule, ...], *, others: bool, mixed: bool
+) -> tuple[Kernel, Kernel, Kernel]:
+    """Draw, anchor and near of all sets that have these functions of the user, with `others` of built-in kinds or not.
 
-    Functions of the user alone compile several times as fast.
+    Functions of the user alone compile several times as fast; so do sets without mixtures.
     """
     if not user:
         return draw_of, anchor_of, near_of
     rows = tuple(u.row if isinstance(u, UserFunctions) else _no_row for u in user)
     draws = tuple(u.draw if isinstance(u, UserFunctions) else _no_draw for u in user)
     acts = tuple(u.act if isinstance(u, UserRule) else _no_act for u in user)
-    return _draw(draws, acts, others), anchor_of, _near(rows, acts, others)
+    return _draw(draws, acts, others, mixed), anchor_of, _near(rows, acts, others, mixed)
 
 
 # One function calls the next, since their types differ.
@@ -294,7 +296,7 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
 
 
 @made_once
-def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel:
+def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
     any_near = _any_near(rows, acts) if others else _user_near(rows)
 
     @_inner
@@ -309,6 +311,10 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel:
                 kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, room
             )
         return count
+
+    @user_kernel(NEAR)
+    def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+        return unmixed_near(ints, floats, 0, y, x, coords, changed, m, a, indices, values, work, 0)
 
     @user_kernel(NEAR)
     def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
@@ -329,11 +335,11 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel:
                 )
         return count
 
-    return near
+    return near if mixed else without
 
 
 @made_once
-def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel:
+def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
     any_draw = _any_draw(draws, acts) if others else _user_draw(draws)
 
     @_inner
@@ -342,6 +348,10 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel
         kind, first, o, f = record(ints, b)
         room = w + block_room(ints, b)
         return any_draw(kind, base + user_slot(ints, b), ints, floats, o, f, j - first, rng, x, work, room)
+
+    @user_kernel(DRAW)
+    def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
+        return unmixed_draw(ints, floats, 0, j, rng, x, work, 0)
 
     @user_kernel(DRAW)
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
@@ -354,4 +364,4 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool) -> Kernel
             return unmixed_draw(ints[i:], floats[k:], slot, part, rng, x, work, w)
         return any_draw(kind, slot, ints, floats, o, f, j - first, rng, x, work, w)
 
-    return draw
+    return draw if mixed else without

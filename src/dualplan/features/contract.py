@@ -86,7 +86,8 @@ class Features:
         self.room = sum(block.room for block in blocks)
         single = [part for block in blocks for part in ([block] if block.mixed is None else block.mixed.blocks)]
         others = any(part.kind != USER for part in single)
-        self.code = Code(*_flat(self.blocks), *compiled_set(self.user, others=others))
+        mixed = any(block.mixed is not None for block in blocks)
+        self.code = Code(*_flat(self.blocks), *compiled_set(self.user, others=others, mixed=mixed))
 
     def __len__(self) -> int:
         return len(self.names)
