@@ -20,7 +20,9 @@ TABLE   any distributions on the pairs of a bounded box, from a sparse matrix
         pairs by column
         floats: values by row, cumulative sums by column
 BOXES   uniform on a product of intervals, one a coordinate, times an action
-        ints: dim, actions, number of intervals[dim], lows, highs
+        ints: dim, actions, number of intervals in all, and of each coordinate[dim], where each coordinate's start[dim],
+        strides of the coordinates in the number of a box[dim], lows, highs
+        floats: logarithms of the intervals' lengths
         work: coordinates outside, number of the box, logarithm of the density
 BANDS   uniform on the states whose weighted sum of coordinates lies in an interval, times a choice of the action
         ints: dim, actions, bands, largest sum V, where the choices start, weights[dim], tops[dim], band of each sum
@@ -153,71 +155,52 @@ def interval_of(ints, lows, number, total, value):
 
 
 @helper
-def boxes_anchor(ints, o, y, work, w):
+def boxes_anchor(ints, floats, o, f, y, work, w):
     """The largest density at y as a logarithm."""
-    dim = ints[o]
-    lows, total = o + 2 + dim, np.int64(0)
-    for i in range(dim):
-        total += ints[o + 2 + i]
+    dim, total = ints[o], ints[o + 2]
+    lows = o + 3 + 3 * dim
     outside, box, density = 0, np.int64(0), 0.0
     for i in range(dim):
-        number = ints[o + 2 + i]
-        place = interval_of(ints, lows, number, total, y[i])
-        box *= number
+        at = ints[o + 3 + dim + i]
+        place = interval_of(ints, lows + at, ints[o + 3 + i], total, y[i])
         if place < 0:
             outside += 1
         else:
-            box += place
-            density -= np.log(ints[lows + total + place] - ints[lows + place] + 1.0)
-        lows += number
+            box += ints[o + 3 + 2 * dim + i] * place
+            density -= floats[f + at + place]
     work[w], work[w + 1], work[w + 2] = outside, box, density
     return density if outside == 0 else -np.inf
 
 
 @helper
-def boxes_near(ints, o, first, y, x, coords, changed, m, a, indices, values, count, work, w):
-    dim, actions = ints[o], ints[o + 1]
+def boxes_near(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
+    dim, total = ints[o], ints[o + 2]
+    lows = o + 3 + 3 * dim
     outside, box, density = np.int64(work[w]), np.int64(work[w + 1]), work[w + 2]
-    total = np.int64(0)
-    if changed > 0:
-        for i in range(dim):
-            total += ints[o + 2 + i]
     for k in range(changed):
         i = coords[k]
-        lows, stride, number = o + 2 + dim, np.int64(1), ints[o + 2 + i]
-        for j in range(i):
-            lows += ints[o + 2 + j]
-        for j in range(i + 1, dim):
-            stride *= ints[o + 2 + j]
-        old = interval_of(ints, lows, number, total, y[i])
-        new = interval_of(ints, lows, number, total, x[i])
+        number, at, stride = ints[o + 3 + i], ints[o + 3 + dim + i], ints[o + 3 + 2 * dim + i]
+        old = interval_of(ints, lows + at, number, total, y[i])
+        new = interval_of(ints, lows + at, number, total, x[i])
         outside += np.int64(new < 0) - np.int64(old < 0)
         if old >= 0:
             box -= stride * old
-            density += np.log(ints[lows + total + old] - ints[lows + old] + 1.0)
+            density += floats[f + at + old]
         if new >= 0:
             box += stride * new
-            density -= np.log(ints[lows + total + new] - ints[lows + new] + 1.0)
+            density -= floats[f + at + new]
     if outside > 0:
         return count
-    indices[count], values[count] = first + box * actions + a, np.exp(density - m)
+    indices[count], values[count] = first + box * ints[o + 1] + a, np.exp(density - m)
     return count + 1
 
 
 @helper
 def boxes_draw(ints, o, j, rng, x):
-    dim, actions = ints[o], ints[o + 1]
-    lows, total = o + 2 + dim, np.int64(0)
+    dim, actions, total = ints[o], ints[o + 1], ints[o + 2]
     for i in range(dim):
-        total += ints[o + 2 + i]
-    box = j // actions
-    lows += total
-    for i in range(dim - 1, -1, -1):
-        number = ints[o + 2 + i]
-        lows -= number
-        place = box % number
-        box //= number
-        low, high = ints[lows + place], ints[lows + total + place]
+        place = o + 3 + 3 * dim + ints[o + 3 + dim + i] + j // actions // ints[o + 3 + 2 * dim + i] % ints[o + 3 + i]
+        low, high = ints[place], ints[total + place]
         x[i] = low + np.int64(uniform(rng) * (high - low + 1))
     return j % actions
 
@@ -254,9 +237,9 @@ def bands_place(ints, o, y, x, coords, changed, work, w):
 def bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances):
     """The features of a band, given the chances of the actions under each choice."""
     dim, most, c = ints[o], ints[o + 3], o + ints[o + 4]
-    density = np.exp(-np.log(floats[f + (dim + 1) * (most + 1) + band]) - m)
-    if m == 0.0:
-        density = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
+    density = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
+    if m != 0.0:
+        density = np.exp(np.log(density) - m)
     number = choice_count(ints, c)
     for k in range(number):
         chance = chance_of(ints, c, k, a, chances)
@@ -413,7 +396,7 @@ def mixed_set(ints, o, f):
 def block_anchor(kind, ints, floats, o, f, y, work, w):
     """What the block needs to know of y; the largest density there as a logarithm, 0 for kinds of plain values."""
     if kind == BOXES:
-        return boxes_anchor(ints, o, y, work, w)
+        return boxes_anchor(ints, floats, o, f, y, work, w)
     if kind == BANDS:
         return bands_anchor(ints, floats, o, f, y, work, w)
     if kind == TREES:
@@ -438,7 +421,7 @@ def block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, ind
             rescale(values, count, end, -m)
         return end
     if kind == BOXES:
-        return boxes_near(ints, o, first, y, x, coords, changed, m, a, indices, values, count, work, w)
+        return boxes_near(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
     i, j = chances_of(ints, kind, o, w)
     chances = work[i:j]
     if kind == BANDS:

@@ -17,6 +17,7 @@ mixtures of features in `mixtures.py`, the user's own in `user.py`.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -163,14 +164,17 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence
         laws = [_uniform_law(product) for product in products]
         return trees(model, laws, choices=choices)
     flat = [interval for intervals in cuts for interval in intervals]
-    head = [model.box.dim, len(model.actions), *(len(c) for c in cuts)]
+    sizes = [len(c) for c in cuts]
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    head = [model.box.dim, len(model.actions), len(flat), *sizes, *np.cumsum([0, *sizes[:-1]]), *strides]
     ints = np.array([*head, *(low for low, _ in flat), *(high for _, high in flat)], np.int64)
     names = tuple(f"box {product}, {action}" for product in products for action in model.actions)
     spread = (
         [(np.arange(low, high + 1), np.full(high - low + 1, 1 / (high - low + 1))) for low, high in product]
         for product in products
     )
-    return closed_form(model, BOXES, ints, np.zeros(0), names, spread, Choices.of(model, None), 1, 3)
+    lengths = np.log([high - low + 1.0 for low, high in flat])
+    return closed_form(model, BOXES, ints, lengths, names, spread, Choices.of(model, None), 1, 3)
 
 
 def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
