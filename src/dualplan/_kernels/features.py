@@ -334,7 +334,7 @@ def choice_of_feature(ints, kind, o, j):
     return j % choice_count(ints, o + ints[o + 4])
 
 
-@helper
+@inlined_helper
 def chances_of(ints, kind, o, w):
     """From where to where a block with choices has a place for each action under each choice."""
     at = w + (2 * ints[o + 2] if kind == TREES else 2)
@@ -409,7 +409,7 @@ def has_choices(kind):
     return kind in (TREES, BANDS)
 
 
-@helper
+@inlined_helper
 def block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
     """Write behind `count` places; their new number. Blocks with choices have their chances in place.
 
@@ -470,7 +470,7 @@ def user_slot(ints, b):
     return ints[1 + RECORD * b + 4]
 
 
-@helper
+@inlined_helper
 def block_room(ints, b):
     return ints[1 + RECORD * b + 5]
 
@@ -525,7 +525,7 @@ def anchor_of(ints, floats, y, work):
     return m
 
 
-@helper
+@inlined_helper
 def choose_and_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
     if has_choices(kind) and changed >= 0:
         i, j = chances_of(ints, kind, o, w)
@@ -554,7 +554,7 @@ def unmixed_draw(ints, floats, j, rng, x, work, w):
     return block_draw(kind, ints, floats, o, f, j - first, rng, x, work, w + block_room(ints, b))
 
 
-@helper
+@inlined_helper
 def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):
     count = np.int64(0)
     for b in range(ints[0]):
