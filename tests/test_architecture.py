@@ -17,7 +17,7 @@ ALLOWED = {
     "runs": set(),
     "simulation": {"_kernels", "models", "policies"},
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
-    "features": {"_kernels", "criteria", "exact", "features", "models", "policies"},
+    "features": {"_kernels", "criteria", "exact", "features", "models", "policies", "simulation"},
     "constraints": {"_kernels", "criteria", "exact", "features", "limits", "models", "simulation"},
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},

@@ -10,6 +10,10 @@ features with the numbers low, ..., high − 1,
     pairs from φ̄,    states from ½(Bᵀφ̄ + Pᵀφ̄)    or    ½α + ½(Bᵀφ̄ + γPᵀφ̄)/(1+γ),
 
 with the value of the density at each; or listed for all pairs and states where these can be enumerated.
+
+A row that is drawn and its density share a unit: 1, unless densities are so small that they would underflow, as those
+of many coordinates do. Whatever is made of them is a ratio. States are not kept; what is asked of them (prices) is
+computed chunk by chunk, so that the memory for n rows does not grow with the number of coordinates.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
+from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
 from dualplan.criteria import Criterion, Discounted
 from dualplan.errors import InputError, MissingError
@@ -39,16 +45,18 @@ SHAPED = 2_000_000  # states up to which shaped losses are sums over all states
 LISTED = 200_000  # states up to which expectations are sums over all pairs
 NEGATIVE, FLOW = 21, 22  # streams of random numbers
 
+Prices = Callable[[Ints], Floats]  # of states, one a row
+
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Rows with where they belong and the densities they were drawn with; those of pairs and those of states."""
+    """Rows, the prices of their states and the densities they were drawn with; those of pairs and those of states."""
 
     pairs: sp.csr_array
-    pair_states: Ints
+    pair_prices: Floats
     pair_densities: Floats
     flows: sp.csr_array
-    flow_states: Ints
+    flow_prices: Floats
     flow_densities: Floats
     masses: Floats  # α at the states of the flow rows
 
@@ -88,45 +96,78 @@ class Rows:
     # -- drawn --------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, count: int, low: int, high: int, *, seed: int = 0, first: int = 0, threads: int | None = None
+        self,
+        count: int,
+        low: int,
+        high: int,
+        *,
+        seed: int = 0,
+        first: int = 0,
+        threads: int | None = None,
+        prices: Prices | None = None,
     ) -> Drawn:
         """`count` rows of each kind, numbered from `first`; a number always gives the same row."""
         edges = [*range(first, first + count, CHUNK), first + count]
         ranges = list(itertools.pairwise(edges))
-        pairs = in_parallel([partial(self._draw_pairs, low, high, seed, a, b) for a, b in ranges], threads)
-        flows = in_parallel([partial(self._draw_flows, low, high, seed, a, b) for a, b in ranges], threads)
-        return Drawn(*map(_joined, zip(*pairs, strict=True)), *map(_joined, zip(*flows, strict=True)))
+        pairs = in_parallel([partial(self._draw_pairs, low, high, seed, prices, a, b) for a, b in ranges], threads)
+        flows = in_parallel([partial(self._draw_flows, low, high, seed, prices, a, b) for a, b in ranges], threads)
+        return Drawn(*self._joined_rows(pairs), *self._joined_rows(flows))
 
-    def _draw_pairs(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
+    def _draw_pairs(
+        self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
+    ) -> tuple[Any, ...]:
         size, width, f, code = last - first, self.features.widest, self.features.code, self.model.code
         indices, values = np.empty((size, width), np.int64), np.empty((size, width))
         states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
         counts, densities = np.zeros(size, np.int64), np.zeros(size)
         rng = generator(seed, NEGATIVE, 0)
         fault = kernels.draw_pairs(
-            code.allowed, f.row, f.draw, code.ints, code.floats, f.ints, f.floats, low, high, rng, states, actions,
-            indices, values, counts, densities, first, last,
+            code.allowed, f.anchor, f.near, f.draw, code.ints, code.floats, f.ints, f.floats, low, high, rng, states,
+            actions, indices, values, counts, densities, self.features.work(), first, last,
         )  # fmt: skip
         if fault >= 0:
             raise self._blamed(states[fault - first])
-        return self._compact(indices, values, counts), states, densities
+        return *_compact(indices, values, counts), counts, _priced(prices, states), densities
 
-    def _draw_flows(self, low: int, high: int, seed: int, first: int, last: int) -> tuple[Any, ...]:
+    def _draw_flows(
+        self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
+    ) -> tuple[Any, ...]:
         size, width, f, code = last - first, self._width, self.features.code, self.model.code
         indices, values = np.empty((size, width), np.int64), np.empty((size, width))
         states, counts = np.empty((size, self.model.box.dim), np.int64), np.zeros(size, np.int64)
         masses, densities = np.zeros(size), np.zeros(size)
         on_b, on_p = self.signs
         fault = kernels.draw_flows(
-            code.allowed, code.step, code.predecessors, f.row, f.draw, code.ints, code.floats, f.ints, f.floats,
-            low, high, len(self.model.actions), code.max_predecessors, self.features.widest, on_b, on_p,
-            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), states, indices, values,
-            counts, masses, densities, first, last,
+            code.allowed, code.step, code.predecessors, self._changes, f.anchor, f.near, f.draw, code.ints, code.floats,
+            f.ints, f.floats, low, high, len(self.model.actions), self._local, on_b, on_p,
+            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), *self._room(), states,
+            indices, values, counts, masses, densities, first, last,
         )  # fmt: skip
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
             raise self._blamed(states[fault - first])
-        return self._compact(indices, values, counts), states, densities, masses
+        return *_compact(indices, values, counts), counts, _priced(prices, states), densities, masses
+
+    @property
+    def _local(self) -> int:
+        """Whether predecessors are known as changes."""
+        return int(self.model.code.changes is not None)
+
+    @property
+    def _changes(self) -> Kernel:
+        return network_changes if self.model.code.changes is None else self.model.code.changes
+
+    def _room(self) -> tuple[Any, ...]:
+        """Arrays for the kernels to work in: see `_ROOM` there."""
+        most, changed, dim = self.model.code.max_predecessors, self.model.code.max_changed, self.model.box.dim
+        whole, parts = (1, most + 1) if self._local else (most, 1)
+        d, widest = len(self.features), self.features.widest
+        return (
+            np.empty((4, dim), np.int64), np.empty((whole, dim), np.int64), np.empty((parts, changed), np.int64),
+            np.empty((parts, changed), np.int64), np.empty(max(parts, 1), np.int64), np.empty(most, np.int64),
+            np.empty(most), np.empty(widest, np.int64), np.empty(widest), np.zeros(d), np.empty(d, np.int64),
+            self.features.work(),
+        )  # fmt: skip
 
     def _blamed(self, x: Ints) -> InputError:
         return InputError(
@@ -134,10 +175,11 @@ class Rows:
             f"or next to state {vector(x)}; use tiles or a table."
         )
 
-    def _compact(self, indices: Ints, values: Floats, counts: Ints) -> sp.csr_array:
-        used = np.arange(indices.shape[1]) < counts[:, None]
+    def _joined_rows(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """One matrix of the rows of all parts, and what comes with them."""
+        values, indices, counts, *others = map(np.concatenate, zip(*parts, strict=True))
         ends = np.concatenate([[0], np.cumsum(counts)])
-        return sp.csr_array((values[used], indices[used], ends), shape=(counts.size, len(self.features)))
+        return sp.csr_array((values, indices, ends), shape=(counts.size, len(self.features))), *others
 
     # -- listed -------------------------------------------------------------------------------------------------------
 
@@ -171,9 +213,9 @@ class Rows:
         pair_ends, flow_ends = np.zeros(size * actions + 1, np.int64), np.zeros(size + 1, np.int64)
         masses = np.zeros(size)
         fault = kernels.all_rows(
-            code.allowed, code.predecessors, f.row, code.ints, code.floats, f.ints, f.floats, box.lower, box.upper,
-            actions, code.max_predecessors, widest, *signs, self.starts, self.alpha, pair_indices, pair_values,
-            pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
+            code.allowed, code.predecessors, self._changes, f.anchor, f.near, code.ints, code.floats, f.ints, f.floats,
+            box.lower, box.upper, actions, self._local, *signs, self.starts, self.alpha, *self._room(), pair_indices,
+            pair_values, pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
         )  # fmt: skip
         if fault >= 0:
             self.model.predecessors(box.state(int(fault)))
@@ -198,8 +240,10 @@ class Rows:
             weights = self._weights(limits, self.model.box.states(numbers // actions), numbers % actions)
             return np.asarray(weights @ pairs[numbers]), np.zeros(shape)
         values, errors = np.empty(shape), np.empty(shape)
+        width = max(1, len(self.model.columns) // self.model.box.dim)
         for j in range(len(self.features) if limits else 0):
-            weights = self._weights(limits, *self.features.draw(j, DRAWS))
+            pieces = self.features.pieces(j, DRAWS, width)
+            weights = np.hstack([self._weights(limits, *piece) for piece in pieces])
             values[:, j], errors[:, j] = weights.mean(axis=1), weights.std(axis=1) / np.sqrt(DRAWS)
         return values, errors
 
@@ -215,7 +259,8 @@ class Rows:
             )
         values, errors = np.empty(d), np.empty(d)
         for j in range(d):
-            changes = self._steps(potential, *self.features.draw(j, DRAWS))
+            pieces = self.features.pieces(j, DRAWS, max(1, self.model.code.max_outcomes))
+            changes = np.concatenate([self._steps(potential, *piece) for piece in pieces])
             values[j], errors[j] = changes.mean(), changes.std() / np.sqrt(DRAWS)
         return values, errors
 
@@ -240,6 +285,16 @@ class Rows:
             kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
+
+
+def _compact(indices: Ints, values: Floats, counts: Ints) -> tuple[Floats, Ints]:
+    """The values and indices of the places that rows use."""
+    used = np.arange(indices.shape[1]) < counts[:, None]
+    return values[used], indices[used]
+
+
+def _priced(prices: Prices | None, states: Ints) -> Floats:
+    return np.ones(len(states)) if prices is None else prices(states)
 
 
 def _joined(parts: Any) -> Any:

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 
 from dualplan._kernels.constraints import uniforms
 from dualplan._kernels.philox import generator
-from dualplan.constraints import FLOW, LISTED, NEGATIVE, Drawn, Listed, Rows
+from dualplan.constraints import FLOW, LISTED, NEGATIVE, Drawn, Listed, Prices, Rows
 from dualplan.errors import InputError, unknown
 from dualplan.known import COMPUTED, ESTIMATED, PROVED
 from dualplan.types import Floats, Ints
@@ -58,9 +58,9 @@ class Mixture:
         if low >= own:
             self._check_overlap()
 
-    def draw(self, count: int, *, seed: int, first: int, threads: int | None) -> Drawn:
+    def draw(self, count: int, *, seed: int, first: int, threads: int | None, prices: Prices | None = None) -> Drawn:
         """Rows of both kinds."""
-        return self.rows.draw(count, self.low, self.high, seed=seed, first=first, threads=threads)
+        return self.rows.draw(count, self.low, self.high, seed=seed, first=first, threads=threads, prices=prices)
 
     @cached_property
     def constants(self) -> Constants:
@@ -125,13 +125,24 @@ class Table:
         negative, flow = (_largest_ratio(norms, q) for norms, q in zip(self._norms, self.q, strict=True))
         return Constants(negative, flow, COMPUTED, _largest_ratio(self.every.masses, self.q[1]))
 
-    def draw(self, count: int, *, seed: int, first: int, threads: int | None) -> Drawn:  # noqa: ARG002 - as Mixture's
+    def draw(
+        self,
+        count: int,
+        *,
+        seed: int,
+        first: int,
+        threads: int | None,  # noqa: ARG002 - as Mixture's
+        prices: Prices | None = None,
+    ) -> Drawn:
         """Rows of both kinds."""
         pairs, states = (self._numbers(i, seed, first, count) for i in range(2))
         actions, every, box = len(self.rows.model.actions), self.every, self.rows.model.box
+        found = [np.ones(count)] * 2
+        if prices is not None:
+            found = [prices(box.states(numbers)) for numbers in (pairs // actions, states)]
         return Drawn(
-            sp.csr_array(every.pairs[pairs]), box.states(pairs // actions), self.q[0][pairs],
-            sp.csr_array(every.flows[states]), box.states(states), self.q[1][states], every.masses[states],
+            sp.csr_array(every.pairs[pairs]), found[0], self.q[0][pairs],
+            sp.csr_array(every.flows[states]), found[1], self.q[1][states], every.masses[states],
         )  # fmt: skip
 
     def _numbers(self, which: int, seed: int, first: int, count: int) -> Ints:

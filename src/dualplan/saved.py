@@ -36,7 +36,7 @@ from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json
 
-FORMAT, FIRST_FORMAT = "dualplan policy 2", "dualplan policy 1"  # the first one knew mixtures only
+FORMAT = "dualplan policy 2"
 UNIFORM = "uniform"  # the fallback where none was named
 # what reading a damaged archive, or one of another kind, can raise
 UNREADABLE = (
@@ -66,9 +66,9 @@ def load_policy(path: str | Path, model: Model) -> Policy:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays["header"]))
-        if header["format"] not in (FORMAT, FIRST_FORMAT):
+        if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
-        make = MAKERS[header.get("kind", "mixture")]
+        make = MAKERS[header["kind"]]
         digest = header["digest"]
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
@@ -111,23 +111,25 @@ def _mixture_parts(policy: MixturePolicy) -> tuple[Json, Arrays]:
             f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
         )
     if any(block.user for block in blocks):
-        raise MissingError("features that are functions of yours cannot be saved; save θ, and make them again from it.")
+        raise MissingError(
+            "features or choices that are functions of yours cannot be saved; save θ, and make them again from it."
+        )
     arrays = {"theta": policy.theta}
     for k, block in enumerate(blocks):
         arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
-    named = [{"kind": b.kind, "names": list(b.names), "widest": b.widest} for b in blocks]
+    named = [{"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room} for b in blocks]
     return {"fallback": fallback, "blocks": named}, arrays
 
 
 def _mixture(model: Model, header: Json, arrays: Arrays) -> Policy:
     blocks = [
         Block(b["kind"], arrays[f"ints_{k}"], arrays[f"floats_{k}"], tuple(b["names"]), b["widest"],
-              arrays[f"losses_{k}"], arrays[f"errors_{k}"])
+              arrays[f"losses_{k}"], arrays[f"errors_{k}"], b["room"])
         for k, b in enumerate(header["blocks"])
     ]  # fmt: skip
     named = header["fallback"]
     fallback = None if named == UNIFORM else model.policy(named)
-    name = str(header.get("name", "dual"))
+    name = header["name"]
     return MixturePolicy(Features(model, blocks), arrays["theta"], fallback=fallback, name=name)
 
 

@@ -55,6 +55,8 @@ from dualplan.types import Floats, Ints
 
 StateFunction = Callable[[Ints], Any]  # of states, one a row: a number for each
 Penalty = float | tuple[float, float]
+FEW = 50  # terms that carry a sampled violation, below which it is not to be trusted
+NEGLIGIBLE = 1e-9  # violation that rounding makes
 KEPT = 5  # sets of constraints: two samples, two larger ones, and one that judges
 
 
@@ -81,7 +83,8 @@ class Constraints:
 class Value:
     """The parts of the surrogate at a point: ℓᵀu, V_neg, V_flow, s·fᵀh, the limits' excess, and c.
 
-    Standard errors are 0 for what is exact: violations over all constraints, losses in closed form.
+    Standard errors are 0 for what is exact: violations over all constraints, losses in closed form. With terms t_i of a
+    sampled violation, (Σt)²/Σt² is how many of them carry it; infinite where it is exact or 0.
     """
 
     objective: float
@@ -94,6 +97,22 @@ class Value:
     objective_error: float
     shaping: float
     excess: tuple[float, ...]
+    negative_effective: float = np.inf
+    flow_effective: float = np.inf
+
+    @property
+    def warning(self) -> str | None:
+        """Said where a few heavy constraints carry an estimate, so that neither it nor its error can be trusted."""
+        for what, number, size in (
+            ("negative part", self.negative_effective, self.negative),
+            ("flow violation", self.flow_effective, self.flow),
+        ):
+            if number < FEW and size > NEGLIGIBLE:
+                return (
+                    f"about {number:.0f} of the drawn constraints carry the {what}: its estimate and standard error "
+                    "may be far off; draw more, or sample from a set of features nearer to the problem's own."
+                )
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +252,18 @@ class DualALP:
             raise InputError(f"the number of constraints must be a positive integer, got {count!r}.")
         if not 0 <= seed < 2**63:
             raise InputError(f"a seed is an integer from 0 to 2^63 - 1, got {seed!r}.")
-        drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads)
+        prices = None if self.weights is None else self._prices
+        drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads, prices=prices)
         weights = 1 / (count * drawn.pair_densities), 1 / (count * drawn.flow_densities)
-        states = drawn.pair_states, drawn.flow_states
-        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, states, sampled=True)
+        found = drawn.pair_prices, drawn.flow_prices
+        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, found, sampled=True)
+
+    def _prices(self, states: Ints) -> Floats:
+        """The weights over states, which must be positive."""
+        prices = np.ones(len(states)) if self.weights is None else state_values(self.weights, states, "weights")
+        if (prices <= 0).any():
+            raise InputError("the weights over states must be positive.")
+        return prices
 
     def enumerate(self, threads: int | None = None) -> Constraints:
         """All constraints of a model whose states can be enumerated."""
@@ -244,11 +271,11 @@ class DualALP:
         kept = np.flatnonzero(np.diff(every.pairs.indptr))  # other pairs cannot be negative
         pairs, count = sp.csr_array(every.pairs[kept]), every.masses.size
         numbers = kept // len(self.model.actions), np.arange(count)
-        states = (np.zeros((0, 0), np.int64),) * 2
-        if self.weights is not None:
-            states = self.model.box.states(numbers[0]), self.model.box.states(numbers[1])
         weights = np.ones(kept.size), np.ones(count)
-        return self._constraints(pairs, every.flows, every.masses, weights, states, sampled=False)
+        prices = weights
+        if self.weights is not None:
+            prices = self._prices(self.model.box.states(numbers[0])), self._prices(self.model.box.states(numbers[1]))
+        return self._constraints(pairs, every.flows, every.masses, weights, prices, sampled=False)
 
     def kept(self, count: int | None = None, *, seed: int = 0, first: int = 0) -> Constraints:
         """All constraints, or `count` drawn ones, kept for the next penalty: none of them depends on it."""
@@ -267,7 +294,7 @@ class DualALP:
         flows: sp.csr_array,
         masses: Floats,
         weights: tuple[Floats, Floats],
-        states: tuple[Ints, Ints],
+        prices: tuple[Floats, Floats],
         *,
         sampled: bool,
     ) -> Constraints:
@@ -276,11 +303,6 @@ class DualALP:
         if self.base is not None:
             base = self.total * pairs[:, [d]].toarray().ravel()
             masses = masses - self.total * flows[:, [d]].toarray().ravel()
-        prices = [np.ones(w.size) for w in weights]
-        if self.weights is not None:
-            prices = [state_values(self.weights, x, "weights") for x in states]
-            if any((p <= 0).any() for p in prices):
-                raise InputError("the weights over states must be positive.")
         if pairs.shape[1] > d:
             pairs, flows = sp.csr_array(pairs[:, :d]), sp.csr_array(flows[:, :d])
         return Constraints(pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, sampled)
@@ -321,7 +343,7 @@ class DualALP:
         return Value(
             objective, float(negative.sum()), float(flow.sum()), total, errors[0], errors[1],
             float(np.hypot(errors[2], errors[3])) + linear, float(self.features.errors @ sizes), shaped - objective,
-            tuple(excess.tolist()),
+            tuple(excess.tolist()), *(_effective(terms) if c.sampled else np.inf for terms in (negative, flow)),
         )  # fmt: skip
 
     def checked(self, theta: Floats) -> Floats:
@@ -341,6 +363,15 @@ class DualALP:
         return np.asarray(
             self.slope - on_negative * (c.pairs.T @ below) + on_flow * (c.flows.T @ signs) + self.limit_rows.T @ over
         )
+
+
+def _effective(terms: Floats) -> float:
+    """How many equal terms would have the same relative variance."""
+    largest = float(terms.max(initial=0.0))
+    if not largest > 0:
+        return np.inf
+    scaled = terms / largest
+    return float(scaled.sum() ** 2 / (scaled * scaled).sum())
 
 
 def state_function(model: Model, values: Floats) -> StateFunction:

@@ -31,12 +31,18 @@ LOSS = FLOAT(INTS, FLOATS, INTS, INT)
 FORWARD = INT(INTS, FLOATS, INTS, INT, STATES, FLOATS)
 STEP = FLOAT(INTS, FLOATS, INTS, INT, RNG, INTS, FLOATS)
 PREDECESSORS = INT(INTS, FLOATS, INTS, STATES, INTS, FLOATS)
+# The same list as changes: coordinates, their values and number for each pair; two copies of the state to work on.
+CHANGES = INT(INTS, FLOATS, INTS, STATES, STATES, INTS, INTS, FLOATS, INTS, INTS)
 COUNTS = types.void(INTS, FLOATS, INTS, INT, FLOATS)
 # The compiled contract of a policy: writes one probability for each action.
 ACT = types.void(INTS, FLOATS, INTS, FLOATS)
-# The compiled contract of a feature set: the features positive at a pair and their values; a pair of one feature.
+# The compiled contract of a feature set, whose last argument is room to work in: a pair drawn from one feature; what
+# is known at a state; from there the features positive at a pair near it, and their values.
+DRAW = INT(INTS, FLOATS, INT, RNG, INTS, FLOATS)
+ANCHOR = FLOAT(INTS, FLOATS, INTS, FLOATS)
+NEAR = INT(INTS, FLOATS, INTS, INTS, INTS, INT, FLOAT, INT, INTS, FLOATS, FLOATS)
+# The compiled contract of a set of ratios: those other than 0 at a pair, and their values.
 ROW = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
-DRAW = INT(INTS, FLOATS, INT, RNG, INTS)
 
 
 P = ParamSpec("P")

@@ -8,6 +8,10 @@ with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted cr
 the features low, ..., high − 1, the sampling distributions are q1 = φ̄ and the mixture of α (weight `from_start`), Bᵀφ̄
 and Pᵀφ̄ in the ratio 1 : |s_P|. Their values come with the rows: φ̄(x,a) is the sum of a row's entries over their number.
 
+The features are looked up once at y; at its predecessors, which differ from y in a few coordinates, only what these
+change is looked up (`features.py`). A row and its density come in one unit, which is 1 unless densities are so small
+that they would underflow: only their ratio means anything.
+
 Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use stays unused.
 """
 
@@ -18,6 +22,8 @@ from numba import types
 
 from dualplan._kernels.compiler import (
     ALLOWED,
+    ANCHOR,
+    CHANGES,
     COUNTS,
     DRAW,
     FLOAT,
@@ -26,21 +32,26 @@ from dualplan._kernels.compiler import (
     INT,
     INTS,
     LOSS,
+    NEAR,
     PREDECESSORS,
     RNG,
-    ROW,
     ROWS,
     STATES,
     STEP,
+    copy,
     function_type,
     helper,
     kernel,
 )
-from dualplan._kernels.features import feature_count
+from dualplan._kernels.features import feature_count, rescale
 from dualplan._kernels.philox import seek, uniform
 from dualplan._kernels.sweep import first_state, next_state, sums_of
 
-_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, ROW, DRAW))
+_ALLOWED, _STEP, _PREDECESSORS, _CHANGES = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, CHANGES))
+_ANCHOR, _NEAR, _DRAW = (function_type(t) for t in (ANCHOR, NEAR, DRAW))
+# room to work: states (4 rows), whole predecessors, coordinates and values that change, their numbers, actions and
+# probabilities, a row's indices and values, sums over the features, features touched, and what the features need
+_ROOM = (STATES, STATES, STATES, STATES, INTS, INTS, FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS)
 
 
 @helper
@@ -58,11 +69,12 @@ def total(indices, values, count, low, high):
     return result
 
 
-@kernel(types.void(_DRAW, INTS, FLOATS, INT, RNG, STATES, INTS))
-def draw_feature(draw, fi, ff, j, rng, states, actions):
+@kernel(types.void(_DRAW, INTS, FLOATS, INT, RNG, INT, STATES, INTS, FLOATS))
+def draw_feature(draw, fi, ff, j, rng, first, states, actions, work):
+    """The draws first, first + 1, ... of a feature."""
     for k in range(actions.size):
-        seek(rng, k)
-        actions[k] = draw(fi, ff, j, rng, states[k])
+        seek(rng, first + k)
+        actions[k] = draw(fi, ff, j, rng, states[k], work)
 
 
 @kernel(types.void(function_type(LOSS), INTS, FLOATS, STATES, INTS, FLOATS))
@@ -102,30 +114,32 @@ def uniforms(rng, first, out):
         out[k] = uniform(rng)
 
 
-@kernel(INT(_ALLOWED, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS, INTS, FLOATS,
-            INT, INT))  # fmt: skip
+@kernel(INT(_ALLOWED, _ANCHOR, _NEAR, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS,
+            INTS, FLOATS, FLOATS, INT, INT))  # fmt: skip
 def draw_pairs(
-    allowed, row, draw, mi, mf, fi, ff, low, high, rng, states, actions, indices, values, counts, densities, first, last
-):
+    allowed, anchor, near, draw, mi, mf, fi, ff, low, high, rng, states, actions, indices, values, counts, densities,
+    work, first, last,
+):  # fmt: skip
     """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample at fault.
 
     At fault is a sample at an action that is not allowed, or without a density.
     """
     for k in range(first, last):
         r = k - first
+        x = states[r]
         seek(rng, k)
-        actions[r] = draw(fi, ff, one_of(rng, low, high), rng, states[r])
-        counts[r] = row(fi, ff, states[r], actions[r], indices[r], values[r])
+        actions[r] = draw(fi, ff, one_of(rng, low, high), rng, x, work)
+        m = anchor(fi, ff, x, work)
+        counts[r] = near(fi, ff, x, x, counts, 0, m, actions[r], indices[r], values[r], work)
         densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
-        if not densities[r] > 0.0 or not allowed(mi, mf, states[r], actions[r]):
+        if not 0.0 < densities[r] < np.inf or not allowed(mi, mf, x, actions[r]):
             return k
     return np.int64(-1)
 
 
 @helper
-def add_row(row, fi, ff, low, high, x, a, weight, indices, values, sums, touched, number):
+def add_row(indices, values, count, low, high, weight, sums, touched, number):
     """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the row's sum."""
-    count = row(fi, ff, x, a, indices, values)
     for k in range(count):
         j = indices[k]
         if sums[j] == 0.0:
@@ -138,30 +152,71 @@ def add_row(row, fi, ff, low, high, x, a, weight, indices, values, sums, touched
 
 
 @helper
+def differences(y, x, coords):
+    """Write the coordinates in which x differs from y; their number."""
+    changed = 0
+    for i in range(y.size):
+        if x[i] != y[i]:
+            coords[changed] = i
+            changed += 1
+    return changed
+
+
+@helper
+def patch(x, source, coords, changed):
+    """Write the first values of `source` to the coordinates."""
+    for i in range(changed):
+        x[coords[i]] = source[i]
+
+
+@helper
+def restore(x, y, coords, changed):
+    for i in range(changed):
+        x[coords[i]] = y[coords[i]]
+
+
+@helper
 def flow_row(
-    allowed, predecessors, row, mi, mf, fi, ff, low, high, actions, y, on_b, on_p, before, acted, chances, indices,
-    values, sums, touched, out_indices, out_values,
+    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p, room,
+    before, coords, news, sizes, acted, chances, indices, values, sums, touched, work, out_indices, out_values,
 ):  # fmt: skip
-    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low <= j < high."""
-    number, here, there = 0, 0.0, 0.0
+    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low <= j < high.
+
+    All in units of e^m, which is returned last.
+    """
+    number, here, there, changed = 0, 0.0, 0.0, 0
+    m = anchor(fi, ff, y, work)
     for a in range(actions):
         if allowed(mi, mf, y, a):
-            number, mass = add_row(row, fi, ff, low, high, y, a, on_b, indices, values, sums, touched, number)
+            count = near(fi, ff, y, y, sizes, changed, m, a, indices, values, work)
+            changed = -1
+            number, mass = add_row(indices, values, count, low, high, on_b, sums, touched, number)
             here += mass
-    count = predecessors(mi, mf, y, before, acted, chances)
-    if count < 0:
-        return np.int64(-1), here, there
-    for k in range(count):
-        number, mass = add_row(
-            row, fi, ff, low, high, before[k], acted[k], on_p * chances[k], indices, values, sums, touched, number
-        )
+    x, spare = room[1], room[2]
+    copy(x, y)
+    if local:
+        copy(spare, y)
+        listed = changes(mi, mf, y, coords, news, sizes, acted, chances, x, spare)
+    else:
+        listed = predecessors(mi, mf, y, before, acted, chances)
+    if listed < 0:
+        return np.int64(-1), here, there, m
+    for k in range(listed):
+        if local:
+            patch(x, news[k], coords[k], sizes[k])
+            count = near(fi, ff, y, x, coords[k], sizes[k], m, acted[k], indices, values, work)
+            restore(x, y, coords[k], sizes[k])
+        else:
+            changed = differences(y, before[k], room[3])
+            count = near(fi, ff, y, before[k], room[3], changed, m, acted[k], indices, values, work)
+        number, mass = add_row(indices, values, count, low, high, on_p * chances[k], sums, touched, number)
         there += chances[k] * mass
     for k in range(number):
         j = touched[k]
         out_indices[k] = j
         out_values[k] = sums[j]
         sums[j] = 0.0
-    return np.int64(number), here, there
+    return np.int64(number), here, there, m
 
 
 @helper
@@ -179,83 +234,88 @@ def start_mass(starts, alpha, y):
 
 
 @helper
-def draw_state(allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y):
+def draw_state(
+    allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y, work
+):
     """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y; whether the action drawn for it is allowed."""
     if uniform(rng) < from_start:
         u, s = uniform(rng), 0
         while s < alpha.size - 1 and u >= alpha[s]:
             u -= alpha[s]
             s += 1
-        for i in range(y.size):
-            y[i] = starts[s, i]
+        copy(y, starts[s])
         return True
-    a = draw(fi, ff, one_of(rng, low, high), rng, x)
+    a = draw(fi, ff, one_of(rng, low, high), rng, x, work)
     if uniform(rng) < stay or not allowed(mi, mf, x, a):
-        for i in range(y.size):
-            y[i] = x[i]
+        copy(y, x)
         return allowed(mi, mf, x, a)
     step(mi, mf, x, a, rng, y, counts)
     return True
 
 
-@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _ROW, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT, INT, INT, FLOAT,
-            FLOAT, FLOAT, STATES, FLOATS, RNG, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT, INT),
-        allocates=True)  # fmt: skip
+@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _CHANGES, _ANCHOR, _NEAR, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT,
+            INT, FLOAT, FLOAT, FLOAT, STATES, FLOATS, RNG, *_ROOM, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT,
+            INT))  # fmt: skip
 def draw_flows(
-    allowed, step, predecessors, row, draw, mi, mf, fi, ff, low, high, actions, most, widest, on_b, on_p, from_start,
-    starts, alpha, rng, states, indices, values, counts, masses, densities, first, last,
+    allowed, step, predecessors, changes, anchor, near, draw, mi, mf, fi, ff, low, high, actions, local, on_b, on_p,
+    from_start, starts, alpha, rng, room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums,
+    touched, work, states, indices, values, counts, masses, densities, first, last,
 ):  # fmt: skip
     """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density; −1, or a sample at fault."""
-    d, dim = feature_count(fi), states.shape[1]
-    before, acted, chances = np.empty((most, dim), np.int64), np.empty(most, np.int64), np.empty(most, np.float64)
-    row_indices, row_values = np.empty(widest, np.int64), np.empty(widest, np.float64)
-    sums, touched, x = np.zeros(d, np.float64), np.empty(d, np.int64), np.empty(dim, np.int64)
-    nothing = np.empty(0, np.float64)
     stay = 1.0 / (1.0 + abs(on_p))
     for k in range(first, last):
         r = k - first
+        y = states[r]
         seek(rng, k)
         good = draw_state(
-            allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, nothing, states[r]
-        )
-        counts[r], here, there = flow_row(
-            allowed, predecessors, row, mi, mf, fi, ff, low, high, actions, states[r], on_b, on_p, before, acted,
-            chances, row_indices, row_values, sums, touched, indices[r], values[r],
+            allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, room[0], sums[:0], y,
+            work,
         )  # fmt: skip
-        masses[r] = start_mass(starts, alpha, states[r])
+        counts[r], here, there, m = flow_row(
+            allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p,
+            room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work, indices[r],
+            values[r],
+        )  # fmt: skip
+        masses[r] = start_mass(starts, alpha, y)
+        if masses[r] > 0.0 and m != 0.0:  # beside a mass, densities that small count as they are
+            rescale(values[r], 0, counts[r], m)
+            here, there = here * np.exp(m), there * np.exp(m)
         densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / (high - low)
-        if not good or counts[r] < 0 or not densities[r] > 0.0:
+        if not good or counts[r] < 0 or not 0.0 < densities[r] < np.inf:
             return k
     return np.int64(-1)
 
 
-@kernel(INT(_ALLOWED, _PREDECESSORS, _ROW, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, INT, FLOAT, FLOAT, STATES,
-            FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, INTS, FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(INT(_ALLOWED, _PREDECESSORS, _CHANGES, _ANCHOR, _NEAR, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, FLOAT,
+            FLOAT, STATES, FLOATS, *_ROOM, INTS, FLOATS, INTS, INTS, FLOATS, INTS, FLOATS, INT, INT))  # fmt: skip
 def all_rows(
-    allowed, predecessors, row, mi, mf, fi, ff, lower, upper, actions, most, widest, on_b, on_p, starts, alpha,
+    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, lower, upper, actions, local, on_b, on_p, starts,
+    alpha, room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work,
     pair_indices, pair_values, pair_ends, flow_indices, flow_values, flow_ends, masses, first, last,
 ):  # fmt: skip
     """Write the rows of all pairs and of the flow of the states first, ..., last − 1; −1, or a state at fault."""
-    d, dim = feature_count(fi), lower.size
-    before, acted, chances = np.empty((most, dim), np.int64), np.empty(most, np.int64), np.empty(most, np.float64)
-    row_indices, row_values = np.empty(widest, np.int64), np.empty(widest, np.float64)
-    sums, touched, x = np.zeros(d, np.float64), np.empty(d, np.int64), np.empty(dim, np.int64)
+    d, y = feature_count(fi), room[0]
     pair_end, flow_end = np.int64(0), np.int64(0)
-    first_state(lower, upper, first, x)
+    first_state(lower, upper, first, y)
     for index in range(first, last):
         r = index - first
+        m = anchor(fi, ff, y, work)
         for a in range(actions):
-            if allowed(mi, mf, x, a):
-                pair_end += row(fi, ff, x, a, pair_indices[pair_end:], pair_values[pair_end:])
+            if allowed(mi, mf, y, a):
+                count = near(fi, ff, y, y, sizes, 0, m, a, pair_indices[pair_end:], pair_values[pair_end:], work)
+                rescale(pair_values, pair_end, pair_end + count, m)
+                pair_end += count
             pair_ends[r * actions + a] = pair_end
-        count, _, _ = flow_row(
-            allowed, predecessors, row, mi, mf, fi, ff, np.int64(0), d, actions, x, on_b, on_p, before, acted, chances,
-            row_indices, row_values, sums, touched, flow_indices[flow_end:], flow_values[flow_end:],
+        count, _, _, m = flow_row(
+            allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, np.int64(0), d, actions, local, y, on_b, on_p,
+            room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work,
+            flow_indices[flow_end:], flow_values[flow_end:],
         )  # fmt: skip
         if count < 0:
             return index
+        rescale(flow_values, flow_end, flow_end + count, m)
         flow_end += count
         flow_ends[r] = flow_end
-        masses[r] = start_mass(starts, alpha, x)
-        next_state(lower, upper, x)
+        masses[r] = start_mass(starts, alpha, y)
+        next_state(lower, upper, y)
     return np.int64(-1)

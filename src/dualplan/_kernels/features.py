@@ -2,27 +2,38 @@
 
 A feature is a probability distribution on pairs (x, a). Features come in blocks of one kind; a block answers
 
-    row    which of its features are positive at (x, a), and how large, by look-up
-    draw   a pair from one of its features
+    draw    a pair from one of its features
+    anchor  what it needs to know of a state y
+    near    which of its features are positive at (x, a), and how large, for a state x that differs from y in a few
+            coordinates; by look-up, and without going through the coordinates that are the same
+
+Values are in units of e^m, where `anchor` chooses m: 0, unless all densities at y are so small that they would
+underflow. What is made of them are ratios to a sampling density in the same units.
 
 Blocks of all kinds lie one after the other in two flat arrays. The header of `ints` is the number of blocks, then for
-each block its kind, the number of its first feature, where its fields start in `ints` and `floats`, and the number of
-its first function of the user; last the number of features and the places that a row needs.
+each block its kind, the number of its first feature, where its fields start in `ints` and `floats`, the number of its
+first function of the user and where its room to work starts; last the number of features, the places that a row needs
+and the room to work that the set needs.
 
 TABLE   any distributions on the pairs of a bounded box, from a sparse matrix
         ints: dim, actions, pairs, features, lower[dim], strides[dim], row starts, features by row, column starts,
         pairs by column
         floats: values by row, cumulative sums by column
 BOXES   uniform on a product of intervals, one a coordinate, times an action
-        ints: dim, actions, number of intervals[dim], lows, highs
-BANDS   uniform on the states whose weighted sum of coordinates lies in an interval, times an action
-        ints: dim, actions, bands, largest sum V, weights[dim], tops[dim], band of each sum 0..V or -1, lows, highs
+        ints: dim, actions, number of intervals in all, and of each coordinate[dim], where each coordinate's start[dim],
+        strides of the coordinates in the number of a box[dim], lows, highs
+        floats: logarithms of the intervals' lengths
+        work: coordinates outside, number of the box, logarithm of the density
+BANDS   uniform on the states whose weighted sum of coordinates lies in an interval, times a choice of the action
+        ints: dim, actions, bands, largest sum V, where the choices start, weights[dim], tops[dim], band of each sum
+        0..V or -1, lows, highs, choices (`choices.py`)
         floats: the number of ways in which the coordinates i, ..., dim − 1 make each sum 0..V, for i = 0..dim; the
         number of states of each band
-PRODUCTS  one law for each coordinate, times an action
-        ints: dim, actions, products, where the law of each coordinate of each product starts, from here; a law: low,
-        high (below low: geometric), where its numbers start in `floats`
-        floats: of a geometric law its ratio, of others the probabilities of low..high and their cumulative sums
+        work: coordinates above their tops, the sum, a place for each action under each choice
+TREES   laws that factor along a tree (`trees.py`), times a choice of the action
+        ints: dim, actions, laws, features, where the choices start, where each law starts, the first feature of each
+        law and the end, the choice of each feature; choices; laws
+        work: for each law its density and the number of terms that are 0, a place for each action under each choice
 MIXTURES  mixtures of the features of another set, which has no mixtures itself: W of K mixtures and d features, sparse
         ints: K, d, entries of W, most mixtures positive at a pair, column starts, mixtures by column, row starts,
         features by row, the ints of the other set
@@ -35,12 +46,36 @@ USER    functions of the user, which `features/user.py` puts in
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from dualplan._kernels.compiler import DRAW, ROW, helper, inlined_helper, kernel
+from dualplan._kernels.choices import (
+    FIXED,
+    chance_of,
+    choice_count,
+    choice_kind,
+    choice_value,
+    draw_choice,
+    write_chances,
+    write_choice,
+)
+from dualplan._kernels.compiler import (
+    ANCHOR,
+    DRAW,
+    FLOATS,
+    INT,
+    INTS,
+    NEAR,
+    function_type,
+    helper,
+    inlined_helper,
+    kernel,
+)
 from dualplan._kernels.philox import uniform
+from dualplan._kernels.trees import draw_states, log_density, log_ratio
 
-TABLE, BOXES, BANDS, PRODUCTS, MIXTURES, USER = range(6)
-RECORD = 5  # numbers a block has in the header
+TABLE, BOXES, BANDS, TREES, MIXTURES, USER = range(6)
+RECORD = 6  # numbers a block has in the header
+PLAIN = -500.0  # logarithm of the largest density at a state from which on values are plain
 
 
 @helper
@@ -51,6 +86,18 @@ def feature_count(ints):
 @helper
 def row_places(ints):
     return ints[2 + RECORD * ints[0]]
+
+
+@helper
+def work_places(ints):
+    return ints[3 + RECORD * ints[0]]
+
+
+@helper
+def rescale(values, first, last, exponent):
+    factor = np.exp(exponent)
+    for k in range(first, last):
+        values[k] *= factor
 
 
 @helper
@@ -99,80 +146,124 @@ def table_draw(ints, floats, o, f, j, rng, x):
 
 
 @helper
-def boxes_row(ints, o, first, x, a, indices, values, count):
-    dim, actions = ints[o], ints[o + 1]
-    lows = o + 2 + dim
-    total = np.int64(0)
+def interval_of(ints, lows, number, total, value):
+    """Which of a coordinate's intervals has the value; −1: none."""
+    for k in range(number):
+        if ints[lows + k] <= value <= ints[lows + total + k]:
+            return np.int64(k)
+    return np.int64(-1)
+
+
+@helper
+def boxes_anchor(ints, floats, o, f, y, work, w):
+    """The largest density at y as a logarithm."""
+    dim, total = ints[o], ints[o + 2]
+    lows = o + 3 + 3 * dim
+    outside, box, density = 0, np.int64(0), 0.0
     for i in range(dim):
-        total += ints[o + 2 + i]
-    box, density = np.int64(0), 1.0
-    for i in range(dim):
-        number = ints[o + 2 + i]
-        place = np.int64(-1)
-        for k in range(number):
-            if ints[lows + k] <= x[i] <= ints[lows + total + k]:
-                place = k
+        at = ints[o + 3 + dim + i]
+        place = interval_of(ints, lows + at, ints[o + 3 + i], total, y[i])
         if place < 0:
-            return count
-        box = box * number + place
-        density /= ints[lows + total + place] - ints[lows + place] + 1
-        lows += number
-    indices[count], values[count] = first + box * actions + a, density
+            outside += 1
+        else:
+            box += ints[o + 3 + 2 * dim + i] * place
+            density -= floats[f + at + place]
+    work[w], work[w + 1], work[w + 2] = outside, box, density
+    return density if outside == 0 else -np.inf
+
+
+@helper
+def boxes_near(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
+    dim, total = ints[o], ints[o + 2]
+    lows = o + 3 + 3 * dim
+    outside, box, density = np.int64(work[w]), np.int64(work[w + 1]), work[w + 2]
+    for k in range(changed):
+        i = coords[k]
+        number, at, stride = ints[o + 3 + i], ints[o + 3 + dim + i], ints[o + 3 + 2 * dim + i]
+        old = interval_of(ints, lows + at, number, total, y[i])
+        new = interval_of(ints, lows + at, number, total, x[i])
+        outside += np.int64(new < 0) - np.int64(old < 0)
+        if old >= 0:
+            box -= stride * old
+            density += floats[f + at + old]
+        if new >= 0:
+            box += stride * new
+            density -= floats[f + at + new]
+    if outside > 0:
+        return count
+    indices[count], values[count] = first + box * ints[o + 1] + a, np.exp(density - m)
     return count + 1
 
 
 @helper
 def boxes_draw(ints, o, j, rng, x):
-    dim, actions = ints[o], ints[o + 1]
-    lows, total = o + 2 + dim, np.int64(0)
+    dim, actions, total = ints[o], ints[o + 1], ints[o + 2]
     for i in range(dim):
-        total += ints[o + 2 + i]
-    box = j // actions
-    lows += total
-    for i in range(dim - 1, -1, -1):
-        number = ints[o + 2 + i]
-        lows -= number
-        place = box % number
-        box //= number
-        low, high = ints[lows + place], ints[lows + total + place]
+        place = o + 3 + 3 * dim + ints[o + 3 + dim + i] + j // actions // ints[o + 3 + 2 * dim + i] % ints[o + 3 + i]
+        low, high = ints[place], ints[total + place]
         x[i] = low + np.int64(uniform(rng) * (high - low + 1))
     return j % actions
 
 
 @helper
-def bands_row(ints, floats, o, f, first, x, a, indices, values, count):
-    dim, actions, most = ints[o], ints[o + 1], ints[o + 3]
-    total = np.int64(0)
+def bands_anchor(ints, floats, o, f, y, work, w):
+    """The largest density at y as a logarithm."""
+    dim, most = ints[o], ints[o + 3]
+    total, above = np.int64(0), 0
     for i in range(dim):
-        if x[i] > ints[o + 4 + dim + i]:
-            return count
-        total += ints[o + 4 + i] * x[i]
-    if total > most:
-        return count
-    band = ints[o + 4 + 2 * dim + total]
-    if band < 0:
-        return count
-    indices[count] = first + band * actions + a
-    values[count] = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
-    return count + 1
+        above += y[i] > ints[o + 5 + dim + i]
+        total += ints[o + 5 + i] * min(y[i], ints[o + 5 + dim + i])
+    work[w], work[w + 1] = above, total
+    if above > 0 or total > most:
+        return -np.inf
+    band = ints[o + 5 + 2 * dim + total]
+    return -np.log(floats[f + (dim + 1) * (most + 1) + band]) if band >= 0 else -np.inf
 
 
 @helper
-def bands_draw(ints, floats, o, f, j, rng, x):
-    dim, actions, bands, most = ints[o], ints[o + 1], ints[o + 2], ints[o + 3]
-    band = j // actions
-    low = ints[o + 4 + 2 * dim + most + 1 + band]
-    high = ints[o + 4 + 2 * dim + most + 1 + bands + band]
+def bands_place(ints, o, y, x, coords, changed, work, w):
+    """The band of x, or −1."""
+    dim, most = ints[o], ints[o + 3]
+    above, total = np.int64(work[w]), np.int64(work[w + 1])
+    for k in range(changed):
+        i = coords[k]
+        top = ints[o + 5 + dim + i]
+        above += np.int64(x[i] > top) - np.int64(y[i] > top)
+        total += ints[o + 5 + i] * (min(x[i], top) - min(y[i], top))
+    return ints[o + 5 + 2 * dim + total] if above == 0 and total <= most else np.int64(-1)
+
+
+@helper
+def bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances):
+    """The features of a band, given the chances of the actions under each choice."""
+    dim, most, c = ints[o], ints[o + 3], o + ints[o + 4]
+    density = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
+    if m != 0.0:
+        density = np.exp(np.log(density) - m)
+    number = choice_count(ints, c)
+    for k in range(number):
+        chance = chance_of(ints, c, k, a, chances)
+        if chance > 0.0:
+            indices[count], values[count] = first + band * number + k, density * chance
+            count += 1
+    return count
+
+
+@helper
+def bands_draw(ints, floats, o, f, band, rng, x):
+    dim, bands, most = ints[o], ints[o + 2], ints[o + 3]
+    low = ints[o + 5 + 2 * dim + most + 1 + band]
+    high = ints[o + 5 + 2 * dim + most + 1 + bands + band]
     u = uniform(rng) * floats[f + (dim + 1) * (most + 1) + band]
     rest = low
     while rest < high and u >= floats[f + rest]:
         u -= floats[f + rest]
         rest += 1
     for i in range(dim):
-        weight, ways = ints[o + 4 + i], f + (i + 1) * (most + 1)
+        weight, ways = ints[o + 5 + i], f + (i + 1) * (most + 1)
         u = uniform(rng) * floats[f + i * (most + 1) + rest]
         value, last = np.int64(0), np.int64(0)
-        while value <= ints[o + 4 + dim + i] and value * weight <= rest:
+        while value <= ints[o + 5 + dim + i] and value * weight <= rest:
             here = floats[ways + rest - value * weight]
             if here > 0.0:
                 last = value
@@ -182,50 +273,72 @@ def bands_draw(ints, floats, o, f, j, rng, x):
             value += 1
         x[i] = last
         rest -= last * weight
-    return j % actions
 
 
 @helper
-def law_density(ints, floats, law, f, value):
-    low, high, at = ints[law], ints[law + 1], f + ints[law + 2]
-    if value < low:
-        return 0.0
-    if high < low:
-        return (1.0 - floats[at]) * floats[at] ** np.float64(value - low)
-    return floats[at + value - low] if value <= high else 0.0
+def trees_anchor(ints, floats, o, f, y, work, w):
+    """The largest density at y as a logarithm, over the finite terms."""
+    dim, laws = ints[o], ints[o + 2]
+    largest = -np.inf
+    for law in range(laws):
+        total, zeros = log_density(ints, floats, o + ints[o + 5 + law], f, y, dim)
+        work[w + 2 * law], work[w + 2 * law + 1] = total, zeros
+        largest = max(largest, total)
+    return largest
 
 
 @helper
-def law_draw(ints, floats, law, f, rng):
-    low, high, at = ints[law], ints[law + 1], f + ints[law + 2]
-    u = uniform(rng)
-    if high < low:
-        return low + np.int64(np.log(1.0 - u) / np.log(floats[at]))
-    at += high - low + 1
-    return low + first_above(floats, at, at + high - low, u * floats[at + high - low]) - at
+def trees_settle(ints, o, m, work, w):
+    """Densities in units of e^m in the place of their logarithms."""
+    for law in range(ints[o + 2]):
+        work[w + 2 * law] = np.exp(work[w + 2 * law] - m)
 
 
 @helper
-def products_row(ints, floats, o, f, first, x, a, indices, values, count):
-    dim, actions, products = ints[o], ints[o + 1], ints[o + 2]
-    for p in range(products):
-        density = 1.0
-        for i in range(dim):
-            density *= law_density(ints, floats, o + ints[o + 3 + p * dim + i], f, x[i])
-            if density == 0.0:
-                break
-        if density > 0.0:
-            indices[count], values[count] = first + p * actions + a, density
-            count += 1
+def trees_row(ints, floats, o, f, first, y, x, coords, changed, a, indices, values, count, work, w, chances):
+    laws, c = ints[o + 2], o + ints[o + 4]
+    starts = o + 5 + laws
+    choice = starts + laws + 1
+    for law in range(laws):
+        density, zeros = work[w + 2 * law], np.int64(work[w + 2 * law + 1])
+        if changed > 0:
+            change, more = log_ratio(ints, floats, o + ints[o + 5 + law], f, y, x, coords, changed)
+            zeros += more
+            if zeros == 0 and change != 0.0:
+                density *= np.exp(change)
+        if zeros > 0 or not density > 0.0:
+            continue
+        for j in range(ints[starts + law], ints[starts + law + 1]):
+            chance = chance_of(ints, c, ints[choice + j], a, chances)
+            if chance > 0.0:
+                indices[count], values[count] = first + j, density * chance
+                count += 1
     return count
 
 
 @helper
-def products_draw(ints, floats, o, f, j, rng, x):
-    dim, actions = ints[o], ints[o + 1]
-    for i in range(dim):
-        x[i] = law_draw(ints, floats, o + ints[o + 3 + j // actions * dim + i], f, rng)
-    return j % actions
+def law_of_feature(ints, o, j):
+    """Where the law of a feature starts."""
+    laws = ints[o + 2]
+    law = np.int64(0)
+    while ints[o + 5 + laws + law + 1] <= j:
+        law += 1
+    return o + ints[o + 5 + law]
+
+
+@helper
+def choice_of_feature(ints, kind, o, j):
+    """Which of the block's choices feature j has."""
+    if kind == TREES:
+        return ints[o + 5 + 2 * ints[o + 2] + 1 + j]
+    return j % choice_count(ints, o + ints[o + 4])
+
+
+@inlined_helper
+def chances_of(ints, kind, o, w):
+    """From where to where a block with choices has a place for each action under each choice."""
+    at = w + (2 * ints[o + 2] if kind == TREES else 2)
+    return at, at + ints[o + 1] * choice_count(ints, o + ints[o + 4])
 
 
 @helper
@@ -279,27 +392,70 @@ def mixed_set(ints, o, f):
     return o + 4 + ints[o + 1] + 1 + ints[o] + 1 + 2 * ints[o + 2], f + 2 * ints[o + 2]
 
 
-@inlined_helper
-def block_row(kind, ints, floats, o, f, first, x, a, indices, values, count):
-    """Write behind `count` places; their new number."""
-    if kind == TABLE:
-        return table_row(ints, floats, o, f, first, x, a, indices, values, count)
+@helper
+def block_anchor(kind, ints, floats, o, f, y, work, w):
+    """What the block needs to know of y; the largest density there as a logarithm, 0 for kinds of plain values."""
     if kind == BOXES:
-        return boxes_row(ints, o, first, x, a, indices, values, count)
+        return boxes_anchor(ints, floats, o, f, y, work, w)
     if kind == BANDS:
-        return bands_row(ints, floats, o, f, first, x, a, indices, values, count)
-    return products_row(ints, floats, o, f, first, x, a, indices, values, count)
+        return bands_anchor(ints, floats, o, f, y, work, w)
+    if kind == TREES:
+        return trees_anchor(ints, floats, o, f, y, work, w)
+    return 0.0
+
+
+@inlined_helper
+def has_choices(kind):
+    return kind in (TREES, BANDS)
+
+
+@inlined_helper
+def block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
+    """Write behind `count` places; their new number. Blocks with choices have their chances in place.
+
+    `changed` below 0 says that x = y.
+    """
+    if kind == TABLE:
+        end = table_row(ints, floats, o, f, first, x, a, indices, values, count)
+        if m != 0.0:
+            rescale(values, count, end, -m)
+        return end
+    if kind == BOXES:
+        return boxes_near(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
+    i, j = chances_of(ints, kind, o, w)
+    chances = work[i:j]
+    if kind == BANDS:
+        band = bands_place(ints, o, y, x, coords, changed, work, w)
+        return bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances) if band >= 0 else count
+    return trees_row(ints, floats, o, f, first, y, x, coords, changed, a, indices, values, count, work, w, chances)
 
 
 @helper
-def block_draw(kind, ints, floats, o, f, j, rng, x):
+def block_state(kind, ints, floats, o, f, j, rng, x):
+    """Write a state of feature j to x; its action, or −1 for a block with choices."""
     if kind == TABLE:
         return table_draw(ints, floats, o, f, j, rng, x)
     if kind == BOXES:
         return boxes_draw(ints, o, j, rng, x)
     if kind == BANDS:
-        return bands_draw(ints, floats, o, f, j, rng, x)
-    return products_draw(ints, floats, o, f, j, rng, x)
+        bands_draw(ints, floats, o, f, j // choice_count(ints, o + ints[o + 4]), rng, x)
+    else:
+        draw_states(ints, floats, law_of_feature(ints, o, j), f, ints[o], rng, x)
+    return np.int64(-1)
+
+
+@helper
+def block_draw(kind, ints, floats, o, f, j, rng, x, work, w):
+    a = block_state(kind, ints, floats, o, f, j, rng, x)
+    if a >= 0:
+        return a
+    c, k = o + ints[o + 4], choice_of_feature(ints, kind, o, j)
+    if choice_kind(ints, c, k) == FIXED:
+        return choice_value(ints, c, k)
+    i, _ = chances_of(ints, kind, o, w)
+    out = work[i : i + ints[o + 1]]
+    write_choice(ints, floats, o, f, c, k, x, out)
+    return draw_choice(out, rng)
 
 
 @inlined_helper
@@ -314,6 +470,11 @@ def user_slot(ints, b):
     return ints[1 + RECORD * b + 4]
 
 
+@inlined_helper
+def block_room(ints, b):
+    return ints[1 + RECORD * b + 5]
+
+
 @helper
 def block_of(ints, j):
     """The block that has feature j."""
@@ -324,44 +485,122 @@ def block_of(ints, j):
 
 
 @helper
-def unmixed_row(ints, floats, x, a, indices, values):
-    """`row_of` for a set that has no mixtures."""
+def unmixed_anchor(ints, floats, y, work, w):
+    """The largest density at y as a logarithm, for a set that has no mixtures."""
+    largest = -np.inf
+    for b in range(ints[0]):
+        kind, _, o, f = record(ints, b)
+        largest = max(largest, block_anchor(kind, ints, floats, o, f, y, work, w + block_room(ints, b)))
+    return largest
+
+
+@helper
+def unmixed_settle(ints, m, work, w):
+    for b in range(ints[0]):
+        kind, _, o, _ = record(ints, b)
+        if kind == TREES:
+            trees_settle(ints, o, m, work, w + block_room(ints, b))
+
+
+@kernel(ANCHOR)
+def anchor_of(ints, floats, y, work):
+    """Prepare for rows near y; the logarithm of the unit they come in."""
+    largest = -np.inf
+    for b in range(ints[0]):
+        kind, _, o, f = record(ints, b)
+        w = block_room(ints, b)
+        if kind == MIXTURES:
+            i, k = mixed_set(ints, o, f)
+            largest = max(largest, unmixed_anchor(ints[i:], floats[k:], y, work, w))
+        else:
+            largest = max(largest, block_anchor(kind, ints, floats, o, f, y, work, w))
+    m = largest if -np.inf < largest < PLAIN else 0.0
+    for b in range(ints[0]):
+        kind, _, o, f = record(ints, b)
+        if kind == MIXTURES:
+            i, k = mixed_set(ints, o, f)
+            unmixed_settle(ints[i:], m, work, block_room(ints, b))
+        elif kind == TREES:
+            trees_settle(ints, o, m, work, block_room(ints, b))
+    return m
+
+
+@inlined_helper
+def choose_and_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w):
+    if has_choices(kind) and changed >= 0:
+        i, j = chances_of(ints, kind, o, w)
+        write_chances(ints, floats, o, f, o + ints[o + 4], x, work[i:j])
+    return block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
+
+
+@helper
+def unmixed_near(ints, floats, y, x, coords, changed, m, a, indices, values, work, w):
+    """`near_of` for a set that has no mixtures."""
     count = np.int64(0)
     for b in range(ints[0]):
         kind, first, o, f = record(ints, b)
-        count = block_row(kind, ints, floats, o, f, first, x, a, indices, values, count)
+        count = choose_and_near(
+            kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work,
+            w + block_room(ints, b),
+        )  # fmt: skip
     return count
 
 
 @helper
-def unmixed_draw(ints, floats, j, rng, x):
+def unmixed_draw(ints, floats, j, rng, x, work, w):
     """`draw_of` for a set that has no mixtures."""
-    kind, first, o, f = record(ints, block_of(ints, j))
-    return block_draw(kind, ints, floats, o, f, j - first, rng, x)
+    b = block_of(ints, j)
+    kind, first, o, f = record(ints, b)
+    return block_draw(kind, ints, floats, o, f, j - first, rng, x, work, w + block_room(ints, b))
 
 
-@kernel(ROW)
-def row_of(ints, floats, x, a, indices, values):
-    """Write the features that are positive at (x, a) and their values; their number."""
+@inlined_helper
+def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):
     count = np.int64(0)
     for b in range(ints[0]):
         kind, first, o, f = record(ints, b)
+        w = block_room(ints, b)
         if kind == MIXTURES:
             spare = count + ints[o + 3]
-            inner_ints, inner_floats = mixed_set(ints, o, f)
-            number = unmixed_row(ints[inner_ints:], floats[inner_floats:], x, a, indices[spare:], values[spare:])
+            i, k = mixed_set(ints, o, f)
+            number = unmixed_near(
+                ints[i:], floats[k:], y, x, coords, changed, m, a, indices[spare:], values[spare:], work, w
+            )
             count = mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number)
         else:
-            count = block_row(kind, ints, floats, o, f, first, x, a, indices, values, count)
+            count = choose_and_near(
+                kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+            )
     return count
 
 
+@kernel(NEAR)
+def near_of(ints, floats, y, x, coords, changed, m, a, indices, values, work):
+    """Write the features that are positive at (x, a) and their values in units of e^m; their number.
+
+    x differs from y, where the features are anchored, at the first `changed` of the coordinates `coords`. −1 says that
+    x = y, and that the call before was for the same state.
+    """
+    return near(ints, floats, y, x, coords, changed, m, a, indices, values, work)
+
+
 @kernel(DRAW)
-def draw_of(ints, floats, j, rng, x):
+def draw_of(ints, floats, j, rng, x, work):
     """Write a state drawn from feature j to x; its action."""
-    kind, first, o, f = record(ints, block_of(ints, j))
+    b = block_of(ints, j)
+    kind, first, o, f = record(ints, b)
+    w = block_room(ints, b)
     if kind == MIXTURES:
         part = mixtures_part(ints, floats, o, f, j - first, rng)
-        inner_ints, inner_floats = mixed_set(ints, o, f)
-        return unmixed_draw(ints[inner_ints:], floats[inner_floats:], part, rng, x)
-    return block_draw(kind, ints, floats, o, f, j - first, rng, x)
+        i, k = mixed_set(ints, o, f)
+        return unmixed_draw(ints[i:], floats[k:], part, rng, x, work, w)
+    return block_draw(kind, ints, floats, o, f, j - first, rng, x, work, w)
+
+
+@kernel(types.void(function_type(ANCHOR), function_type(NEAR), INTS, FLOATS, INTS, INT, INTS, FLOATS, FLOATS, INTS))
+def row_of(anchor, near, ints, floats, x, a, indices, values, work, count):
+    """Write the features that are positive at (x, a), their values and their number."""
+    m = anchor(ints, floats, x, work)
+    count[0] = near(ints, floats, x, x, count, 0, m, a, indices, values, work)
+    if m != 0.0:
+        rescale(values, 0, count[0], m)

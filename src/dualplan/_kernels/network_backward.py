@@ -3,13 +3,17 @@
 An outcome that brings `in_i` customers to class i and takes `out_i` away has y_i - in_i <= x_i <= y_i + out_i, whatever
 was empty, blocked, lost or clipped. So the few vectors within these limits are all the candidates there are, and the
 map itself confirms them.
+
+`predecessors` writes whole states. With one event a step, `changes` writes only what differs from y: no more than the
+classes that the event touches, the services of their servers and the pending event. So a list of predecessors costs as
+much as it is long, whatever the number of coordinates.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.compiler import PREDECESSORS, copy, helper, kernel
+from dualplan._kernels.compiler import CHANGES, PREDECESSORS, copy, helper, kernel
 from dualplan._kernels.network import (
     ACTIONS,
     ARRIVAL,
@@ -30,8 +34,12 @@ from dualplan._kernels.network import (
     active,
     allowed_of,
     apply,
+    complete,
     place_of,
+    receive,
 )
+
+MOST_CHANGED = 5  # coordinates that one event changes: two classes, two services, the pending event
 
 
 @helper
@@ -270,4 +278,185 @@ def predecessors(ints, floats, y, states, actions, probabilities):
                     count,
                 )  # fmt: skip
             done[c] = -1
+    return count
+
+
+@helper
+def note(ints, y, x, near, size, a, p, coords, news, sizes, actions, probabilities, count):
+    """Append the pair (x, a): what differs from y at the coordinates near[:size] and in the pending event."""
+    if count >= actions.size:
+        return np.int64(-1)
+    changed = 0
+    for k in range(size):
+        if x[near[k]] != y[near[k]]:
+            coords[count, changed], news[count, changed] = near[k], x[near[k]]
+            changed += 1
+    last = y.size - 1
+    if ints[PER_SERVER] and x[last] != y[last]:
+        coords[count, changed], news[count, changed] = last, x[last]
+        changed += 1
+    sizes[count], actions[count], probabilities[count] = changed, a, p
+    return count + 1
+
+
+@helper
+def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count):
+    """Append the pairs from which nothing happens, with decisions per server."""
+    last, near = y.size - 1, coords[0]
+    for event in range(ints[S] + 1):
+        x[last] = event
+        for a in range(ints[ACTIONS]):
+            if count < 0 or not allowed_of(ints, x, a):
+                continue
+            rest = 1.0
+            if event == 0:
+                for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+                    rest -= floats[ints[LAM] + ints[k]] / floats[ints[QUIET]]
+            else:
+                c = active(ints, x, a, event - 1)
+                if c >= 0:
+                    rest -= floats[ints[MU] + c] / floats[ints[PEAK] + event - 1]
+            if rest > 1e-14:
+                count = note(ints, y, x, near, 0, a, rest * factor, coords, news, sizes, actions, probabilities, count)
+    x[last] = y[last]
+    return count
+
+
+@helper
+def one_event_probability(ints, floats, x, a, c, route):
+    """The probability of an arrival to class c (route −1), or of its completion along a route, at (x, a)."""
+    if route < 0:
+        return floats[ints[LAM] + c] / floats[ints[QUIET]] if ints[PER_SERVER] else floats[ints[LAM] + c]
+    s = ints[ints[SERVER] + c]
+    if active(ints, x, a, s) != c:
+        return 0.0
+    p = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + route]
+    return p / floats[ints[PEAK] + s] if ints[PER_SERVER] else p
+
+
+@helper
+def rewind_one(ints, y, x, c, d, route, history):
+    """Set the services before an event at classes c and d for one history of idle servers; False if there is none."""
+    n = ints[N]
+    for i in range(1 if d < 0 or d == c else 2):
+        s = ints[ints[SERVER] + (c if i == 0 else d)]
+        woken = (history >> i) & 1
+        if route >= 0 and s == ints[ints[SERVER] + c]:
+            if woken:
+                return False
+            x[n + s] = place_of(ints, c)
+        elif woken:
+            if y[n + s] == 0:
+                return False
+            x[n + s] = 0
+        else:
+            x[n + s] = y[n + s]
+    return True
+
+
+@helper
+def invert_one(ints, floats, y, c, route, factor, x, out, near, coords, news, sizes, actions, probabilities, count):
+    """Append the pairs from which an arrival to class c (route −1), or its completion along a route, leads to y."""
+    n, buffer, last = ints[N], ints[BUFFER], y.size - 1
+    d = ints[ints[ROUTE_DEST] + route] if route >= 0 else np.int64(-1)
+    other = d if d != c else np.int64(-1)
+    near[0], size = c, 1
+    if other >= 0:
+        near[1], size = other, 2
+    classes = size
+    if ints[NONPREEMPTIVE]:
+        near[size] = n + ints[ints[SERVER] + c]
+        size += 1
+        if other >= 0 and ints[ints[SERVER] + other] != ints[ints[SERVER] + c]:
+            near[size] = n + ints[ints[SERVER] + other]
+            size += 1
+    gain = np.int64(1) if route < 0 or d == c else np.int64(0)
+    low = max(np.int64(0), y[c] - gain)
+    span = min(ints[buffer + c], y[c] + (1 if route >= 0 else 0)) - low + 1
+    low_other, span_other = np.int64(0), np.int64(1)
+    if other >= 0:
+        low_other = max(np.int64(0), y[other] - 1)
+        span_other = y[other] - low_other + 1
+    event = np.int64(0) if route < 0 else ints[ints[SERVER] + c] + 1
+    for history in range(1 << classes if ints[NONPREEMPTIVE] else 1):
+        if ints[NONPREEMPTIVE] and not rewind_one(ints, y, x, c, other, route, history):
+            continue
+        for number in range(span * span_other):
+            x[c] = low + number % span
+            if other >= 0:
+                x[other] = low_other + number // span
+            if ints[PER_SERVER]:
+                x[last] = event
+            mapped, same_map = False, False
+            for a in range(ints[ACTIONS]):
+                if count < 0 or not allowed_of(ints, x, a):
+                    continue
+                p = one_event_probability(ints, floats, x, a, c, route)
+                if p == 0.0:
+                    continue
+                if not mapped or ints[NONPREEMPTIVE]:
+                    same_map = leads_to(ints, floats, y, x, a, c, d, route, near, size, out)
+                    mapped = True
+                if same_map:
+                    count = note(
+                        ints, y, x, near, size, a, p * factor, coords, news, sizes, actions, probabilities, count
+                    )
+    for k in range(size):
+        x[near[k]] = y[near[k]]
+        out[near[k]] = y[near[k]]
+    if ints[PER_SERVER]:
+        x[last] = y[last]
+    return count
+
+
+@helper
+def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
+    """Whether the event takes x to y, which differ at near[:size] alone."""
+    for k in range(size):
+        out[near[k]] = x[near[k]]
+    if route < 0:
+        receive(ints, out, c, floats[:0])
+    else:
+        complete(ints, x, a, out, c, d, floats[:0])
+    for k in range(size):  # noqa: SIM110 - compiled code has no generators here
+        if out[near[k]] != y[near[k]]:
+            return False
+    return True
+
+
+@kernel(CHANGES)
+def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
+    """The predecessors of y, with one event a step: for each what differs from y; −1 if there are too many.
+
+    x and out equal y before and after.
+    """
+    near, count, factor = coords[coords.shape[0] - 1], np.int64(0), 1.0  # the last row is room to work
+    if ints[PER_SERVER]:
+        event = y[y.size - 1]
+        factor = floats[ints[QUIET]] if event == 0 else floats[ints[PEAK] + event - 1]
+        count = unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count)
+    else:
+        for a in range(ints[ACTIONS]):
+            if count >= 0 and allowed_of(ints, x, a):
+                rest = 1.0
+                for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+                    rest -= floats[ints[LAM] + ints[k]]
+                for s in range(ints[S]):
+                    c = active(ints, x, a, s)
+                    if c >= 0:
+                        rest -= floats[ints[MU] + c]
+                if rest > 1e-14:
+                    count = note(ints, y, x, near, 0, a, rest, coords, news, sizes, actions, probabilities, count)
+    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
+        if count >= 0:
+            count = invert_one(
+                ints, floats, y, ints[k], np.int64(-1), factor, x, out, near, coords, news, sizes, actions,
+                probabilities, count,
+            )  # fmt: skip
+    for c in range(ints[N]):
+        for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+            if count >= 0:
+                count = invert_one(
+                    ints, floats, y, c, r, factor, x, out, near, coords, news, sizes, actions, probabilities, count
+                )
     return count

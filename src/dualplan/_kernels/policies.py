@@ -94,8 +94,8 @@ def _write_rule(ints, floats, x, s, stride, out):
                 out[a] *= q
 
 
-@kernel(ACT)
-def network_rule(ints, floats, x, out):
+@helper
+def write_network_rule(ints, floats, x, out):
     if ints[net.PER_SERVER]:
         event = x[x.size - 1]
         out[:] = 0.0
@@ -111,6 +111,11 @@ def network_rule(ints, floats, x, out):
         _write_rule(ints, floats, x, s, ints[ints[net.STRIDE] + s], out)
 
 
+@kernel(ACT)
+def network_rule(ints, floats, x, out):
+    write_network_rule(ints, floats, x, out)
+
+
 @helper
 def _number(ints, x):
     index = np.int64(0)
@@ -119,15 +124,25 @@ def _number(ints, x):
     return index
 
 
-@kernel(ACT)
-def action_rule(ints, floats, x, out):
-    """ints: [lower..., strides..., one action for each state of a bounded box]."""
+@helper
+def write_action_rule(ints, floats, x, out):
     out[:] = 0.0
     out[ints[2 * x.size + _number(ints, x)]] = 1.0
 
 
 @kernel(ACT)
-def table_rule(ints, floats, x, out):
-    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+def action_rule(ints, floats, x, out):
+    """ints: [lower..., strides..., one action for each state of a bounded box]."""
+    write_action_rule(ints, floats, x, out)
+
+
+@helper
+def write_table_rule(ints, floats, x, out):
     index = _number(ints, x)
     copy(out, floats[index * out.size : (index + 1) * out.size])
+
+
+@kernel(ACT)
+def table_rule(ints, floats, x, out):
+    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+    write_table_rule(ints, floats, x, out)

@@ -6,6 +6,7 @@ from dualplan.features.mixtures import mixtures
 from dualplan.features.partitions import Partition, cells, levels, whole
 from dualplan.features.products import Empirical, Geometric, Truncated, products
 from dualplan.features.ratios import RatioPolicy, Ratios, concat_ratios, portfolio, user_ratios
+from dualplan.features.trees import Node, Tree, chow_liu, fit_product, fit_tree, trees
 from dualplan.features.user import user_defined
 
 __all__ = [
@@ -14,15 +15,20 @@ __all__ = [
     "Empirical",
     "Features",
     "Geometric",
+    "Node",
     "Partition",
     "RatioPolicy",
     "Ratios",
+    "Tree",
     "Truncated",
     "bands",
     "boxes",
     "cells",
+    "chow_liu",
     "concat",
     "concat_ratios",
+    "fit_product",
+    "fit_tree",
     "levels",
     "mixtures",
     "occupancies",
@@ -31,6 +37,7 @@ __all__ = [
     "products",
     "table",
     "tiles",
+    "trees",
     "user_defined",
     "user_ratios",
     "whole",

@@ -6,13 +6,15 @@ Each feature φ_j is a probability distribution on the pairs (x, a) of a model. 
     draw(j, ...)  pairs drawn from one feature
     losses        ℓᵀφ_j, exactly or as an estimate with its standard error
 
+A feature without a draw cannot be in a set: constraints are drawn from the features themselves.
+
 Sets are made of blocks of one kind (`families.py`) and can be put together (`concat`). The compiled form (`Code`) is in
 `_kernels/features.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +22,16 @@ import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Data, Kernel
-from dualplan._kernels.features import RECORD
+from dualplan._kernels.features import RECORD, USER, row_of
 from dualplan._kernels.philox import generator
 from dualplan.errors import InputError
-from dualplan.features.compiled import UserFunctions, compiled_pair
+from dualplan.features.compiled import UserFunctions, UserRule, compiled_set
 from dualplan.models.contract import Model
 from dualplan.types import ArrayLike, Floats, Ints
 
 STREAM = 11  # of the random numbers that estimates of expected losses use
 DRAWS = 20_000
+PIECE = 2_000_000  # numbers that a piece of draws may hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,8 @@ class Block:
     """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the expected losses.
 
     `errors` are the standard errors of the losses: 0 where they are exact. `widest` counts places that a row needs in
-    between. Mixtures have the set that they mix, and their weights. `user` are functions of the user that it needs.
+    between, `room` those that its look-ups work in. Mixtures have the set that they mix, and their weights. `user` are
+    functions of the user that it needs.
     """
 
     kind: int
@@ -46,9 +50,10 @@ class Block:
     widest: int
     losses: Floats
     errors: Floats
+    room: int = 0
     mixed: Features | None = None
     weights: sp.csr_array | None = None
-    user: tuple[UserFunctions, ...] = ()
+    user: tuple[UserFunctions | UserRule, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +62,9 @@ class Code(Data):
 
     ints: Ints
     floats: Floats
-    row: Kernel
     draw: Kernel
+    anchor: Kernel
+    near: Kernel
 
 
 class Features:
@@ -77,7 +83,11 @@ class Features:
         self.losses = np.concatenate([block.losses for block in blocks])
         self.errors = np.concatenate([block.errors for block in blocks])
         self.user = tuple(functions for block in blocks for functions in block.user)
-        self.code = Code(*_flat(self.blocks), *compiled_pair(self.user))
+        self.room = sum(block.room for block in blocks)
+        single = [part for block in blocks for part in ([block] if block.mixed is None else block.mixed.blocks)]
+        others = any(part.kind != USER for part in single)
+        mixed = any(block.mixed is not None for block in blocks)
+        self.code = Code(*_flat(self.blocks), *compiled_set(self.user, others=others, mixed=mixed))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -85,18 +95,28 @@ class Features:
     def row(self, x: ArrayLike, a: int) -> tuple[Ints, Floats]:
         """The features that are positive at (x, a), and their values there."""
         (state, action), code = self.model.pair(x, a), self.code
-        indices, values = np.empty(self.widest, np.int64), np.empty(self.widest)
-        count = code.row(code.ints, code.floats, state, action, indices, values)
-        return indices[:count], values[:count]
+        indices, values, count = np.empty(self.widest, np.int64), np.empty(self.widest), np.zeros(1, np.int64)
+        row_of(code.anchor, code.near, code.ints, code.floats, state, action, indices, values, self.work(), count)
+        return indices[: count[0]], values[: count[0]]
 
-    def draw(self, j: int, count: int, seed: int = 0) -> tuple[Ints, Ints]:
-        """States and actions drawn from feature j."""
+    def work(self) -> Floats:
+        """Room for the compiled functions to work in, one for each thread."""
+        return np.zeros(self.room)
+
+    def draw(self, j: int, count: int, seed: int = 0, *, first: int = 0) -> tuple[Ints, Ints]:
+        """States and actions drawn from feature j, the draws numbered from `first`."""
         if not 0 <= j < len(self):
             raise InputError(f"features are numbered 0 to {len(self) - 1}, got {j!r}.")
         states, actions = np.empty((count, self.model.box.dim), np.int64), np.empty(count, np.int64)
         code, rng = self.code, generator(seed, STREAM, j)
-        kernels.draw_feature(code.draw, code.ints, code.floats, j, rng, states, actions)
+        kernels.draw_feature(code.draw, code.ints, code.floats, j, rng, first, states, actions, self.work())
         return states, actions
+
+    def pieces(self, j: int, count: int, width: int = 1) -> Iterator[tuple[Ints, Ints]]:
+        """The first draws of feature j, in pieces that fit into memory where each makes `width` states of work."""
+        size = max(1, PIECE // (self.model.box.dim * width))
+        for first in range(0, count, size):
+            yield self.draw(j, min(size, count - first), first=first)
 
 
 def concat(*sets: Features) -> Features:
@@ -109,22 +129,26 @@ def concat(*sets: Features) -> Features:
 def estimated_losses(model: Model, block: Block) -> Block:
     """The block with expected losses estimated by draws."""
     lone = Features(model, [block])
-    code, means, errors = model.code, np.empty(len(lone)), np.empty(len(lone))
+    means, errors = np.empty(len(lone)), np.empty(len(lone))
     for j in range(len(lone)):
-        states, actions = lone.draw(j, DRAWS)
-        losses = np.empty(DRAWS)
-        kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
+        losses = np.concatenate([_losses(model, *piece) for piece in lone.pieces(j, DRAWS)])
         means[j], errors[j] = losses.mean(), losses.std() / np.sqrt(DRAWS)
     return replace(block, losses=means, errors=errors)
 
 
+def _losses(model: Model, states: Ints, actions: Ints) -> Floats:
+    code, losses = model.code, np.empty(actions.size)
+    kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
+    return losses
+
+
 def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
-    header = 3 + RECORD * len(blocks)
+    header = 4 + RECORD * len(blocks)
     ints_at = header + np.cumsum([0, *(b.ints.size for b in blocks)])
-    floats_at = np.cumsum([0, *(b.floats.size for b in blocks)])
+    floats_at, rooms = (np.cumsum([0, *sizes]) for sizes in ([b.floats.size for b in blocks], [b.room for b in blocks]))
     first = np.cumsum([0, *(len(b.names) for b in blocks)])
     slots = np.cumsum([0, *(len(b.user) for b in blocks)])
-    records = [(b.kind, first[i], ints_at[i], floats_at[i], slots[i]) for i, b in enumerate(blocks)]
-    head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks)]])
+    records = [(b.kind, first[i], ints_at[i], floats_at[i], slots[i], rooms[i]) for i, b in enumerate(blocks)]
+    head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks), rooms[-1]]])
     ints = np.concatenate([head, *(b.ints for b in blocks)]).astype(np.int64)
     return ints, np.concatenate([b.floats for b in blocks]).astype(np.float64)

@@ -4,18 +4,21 @@ table        any distributions on the pairs of a model that can be enumerated
 occupancies  of policies, computed exactly; whole, or split by action
 tiles        a policy's occupancy cut into tiles of the states, times an action or the choice of other policies:
              μ(x)·1{x in tile}·1{a = A} or μ(x)·1{x in tile}·π_k(a|x), each normalised
-boxes        uniform on products of intervals, times an action
-bands        uniform on the states whose weighted sum of coordinates lies in an interval, times an action; such states
-             are counted and drawn by dynamic programming over the coordinates:  N_i(v) = Σ_k N_{i+1}(v − w_i·k)
+boxes        uniform on products of intervals, times an action, or the choice of a policy
+bands        uniform on the states whose weighted sum of coordinates lies in an interval, times an action, or the choice
+             of a policy; such states are counted and drawn by dynamic programming over the coordinates:
+             N_i(v) = Σ_k N_{i+1}(v − w_i·k)
 paper        the 366 or 372 features of the paper's experiment
 
-Products of laws are in `products.py`, mixtures of features in `mixtures.py`, the user's own in `user.py`.
+Products of laws are in `products.py`, laws that factor along trees, and their tiles at any scale, in `trees.py`,
+mixtures of features in `mixtures.py`, the user's own in `user.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,17 +27,20 @@ import scipy.sparse as sp
 
 from dualplan._kernels.features import BANDS, BOXES, TABLE
 from dualplan.criteria import Average, Criterion
-from dualplan.errors import InputError
+from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
+from dualplan.features.choices import Choices
 from dualplan.features.contract import Block, Features, concat, estimated_losses
+from dualplan.features.losses import check_allowed
+from dualplan.features.trees import Node, Tree, trees
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.types import Floats, Ints
 
 Interval = tuple[int, int]
-CHECKED = 10  # draws of each feature at which actions must be allowed; solving looks at all that it meets
+MOST_STATES = 2**31  # that can be numbered for tiles
 PAPER_BANDS = tuple((low + 1, low + 5) for low in range(0, 50, 5))
 PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
@@ -104,6 +110,11 @@ def tiles(
     criterion: Criterion | None = None,
 ) -> Features:
     """A policy's stationary law cut into products of intervals, times each action, or each policy's own choice."""
+    if model.box.count is None or model.box.count >= MOST_STATES:
+        raise MissingError(
+            f"tiles cut an exact stationary law, and {model.name!r} has too many states for one; use "
+            "trees(model, [fit_tree(model, policy)], cuts=...)."
+        )
     if len(cuts) != model.box.dim:
         raise InputError(f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
     mu = _occupancy(model, policy, criterion).sum(axis=1)
@@ -142,34 +153,58 @@ def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Flo
 # -- closed forms at any scale ----------------------------------------------------------------------------------------
 
 
-def boxes(model: Model, cuts: Sequence[Sequence[Interval]]) -> Features:
-    """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each action."""
+def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None) -> Features:
+    """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each action or choice."""
     if len(cuts) != model.box.dim:
         raise InputError(f"boxes need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
     for i, intervals in enumerate(cuts):
-        ends = [model.box.lower[i] - 1, *(v for interval in sorted(intervals) for v in interval)]
-        if not intervals or any(b < a + (k % 2 == 0) for k, (a, b) in enumerate(itertools.pairwise(ends))):
-            raise InputError(f"the intervals of coordinate {i} must not be empty, overlap, or start below the box.")
-        if ends[-1] > model.box.upper[i]:
-            raise InputError(f"an interval of coordinate {i} ends at {ends[-1]}, above its limit {model.box.upper[i]}.")
-    flat = [interval for intervals in cuts for interval in intervals]
-    head = [model.box.dim, len(model.actions), *(len(c) for c in cuts)]
-    ints = np.array([*head, *(low for low, _ in flat), *(high for _, high in flat)], np.int64)
+        _check_intervals(model, i, intervals)
     products = list(itertools.product(*cuts))
+    if choices is not None or (isinstance(model, QueueingNetwork) and model.per_server):
+        laws = [_uniform_law(product) for product in products]
+        return trees(model, laws, choices=choices)
+    flat = [interval for intervals in cuts for interval in intervals]
+    sizes = [len(c) for c in cuts]
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    head = [model.box.dim, len(model.actions), len(flat), *sizes, *np.cumsum([0, *sizes[:-1]]), *strides]
+    ints = np.array([*head, *(low for low, _ in flat), *(high for _, high in flat)], np.int64)
     names = tuple(f"box {product}, {action}" for product in products for action in model.actions)
-    laws = (
+    spread = (
         [(np.arange(low, high + 1), np.full(high - low + 1, 1 / (high - low + 1))) for low, high in product]
         for product in products
     )
-    return closed_form(model, BOXES, ints, np.zeros(0), names, laws)
+    lengths = np.log([high - low + 1.0 for low, high in flat])
+    return closed_form(model, BOXES, ints, lengths, names, spread, Choices.of(model, None), 1, 3)
 
 
-def bands(model: Model, intervals: Sequence[Interval], weights: Sequence[int] | None = None) -> Features:
-    """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action; weights are 1."""
-    given = np.array([1] * model.box.dim if weights is None else weights)
-    w = given.astype(np.int64)
-    if not np.array_equal(w, given) or w.size != model.box.dim or (w < 1).any() or (model.box.lower != 0).any():
-        raise InputError("bands need a positive integer weight for each coordinate, and coordinates that start at 0.")
+def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
+    if any(high is None for _, high in intervals):
+        raise InputError(f"a box needs an end in coordinate {i}; use products or trees, whose laws may have a tail.")
+    ends = [int(model.box.lower[i]) - 1, *(v for interval in sorted(intervals) for v in interval)]
+    if not intervals or any(b < a + (k % 2 == 0) for k, (a, b) in enumerate(itertools.pairwise(ends))):
+        raise InputError(f"the intervals of coordinate {i} must not be empty, overlap, or start below the box.")
+    if ends[-1] > model.box.upper[i]:
+        raise InputError(f"an interval of coordinate {i} ends at {ends[-1]}, above its limit {model.box.upper[i]}.")
+
+
+def _uniform_law(product: Sequence[Interval]) -> Tree:
+    nodes = tuple(Node(low, np.full((1, high - low + 1), 1 / (high - low + 1))) for low, high in product)
+    return Tree(nodes, (-1,) * len(nodes), f"box {tuple(product)}")
+
+
+def bands(
+    model: Model,
+    intervals: Sequence[Interval],
+    weights: Sequence[int] | None = None,
+    *,
+    choices: Sequence[Policy] | None = None,
+) -> Features:
+    """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action or choice.
+
+    Weights are 1 by default, and 0 for what does not count customers in a network (services, the pending event). A
+    coordinate of weight 0 must have a limit.
+    """
+    w = _band_weights(model, weights)
     if any(not 0 <= low <= high for low, high in intervals):
         raise InputError("the limits of a band must be integers with 0 <= low <= high.")
     most = max(high for _, high in intervals)
@@ -178,16 +213,42 @@ def bands(model: Model, intervals: Sequence[Interval], weights: Sequence[int] | 
         if (band_of[low : high + 1] >= 0).any():
             raise InputError(f"the band ({low}, {high}) overlaps another one.")
         band_of[low : high + 1] = band
-    top = np.minimum(model.box.upper, most // w)
-    ways = _ways(w, top, most)
-    sizes = np.array([ways[0, low : high + 1].sum() for low, high in intervals])
+    top = np.minimum(model.box.upper, np.where(w > 0, most // np.maximum(w, 1), UNBOUNDED))
+    with np.errstate(over="ignore"):
+        ways = _ways(w, top, most)
+        sizes = np.array([ways[0, low : high + 1].sum() for low, high in intervals])
+    if not np.isfinite(ways).all() or not np.isfinite(sizes).all():
+        raise InputError("a band holds more than 10^308 states; use narrower bands, or products.")
     if (sizes == 0).any():
         raise InputError(f"the band {intervals[int(np.argmin(sizes))]} holds no state.")
-    head = [model.box.dim, len(model.actions), len(intervals), most, *w, *top, *band_of]
-    ints = np.array([*head, *(low for low, _ in intervals), *(high for _, high in intervals)], np.int64)
-    names = tuple(f"band {interval}, {action}" for interval in intervals for action in model.actions)
-    laws = (_band_marginals(w, top, most, interval) for interval in intervals)
-    return closed_form(model, BANDS, ints, np.concatenate([ways.ravel(), sizes]), names, laws)
+    given = Choices.of(model, choices)
+    head = [model.box.dim, len(model.actions), len(intervals), most, 0, *w, *top, *band_of]
+    fields = [*head, *(low for low, _ in intervals), *(high for _, high in intervals)]
+    counts = np.concatenate([ways.ravel(), sizes])
+    choice_ints, choice_floats = given.fields(len(fields), counts.size)
+    fields[4] = len(fields)
+    ints = np.concatenate([np.array(fields, np.int64), choice_ints])
+    names = tuple(f"band {interval}, {way}" for interval in intervals for way in given.names)
+    laws = _band_marginals(w, top, ways, intervals)
+    widest = len(given) if given.policies else 1
+    room = 2 + len(model.actions) * len(given)
+    return closed_form(model, BANDS, ints, np.concatenate([counts, choice_floats]), names, laws, given, widest, room)
+
+
+def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
+    dim = model.box.dim
+    counted = len(model.classes) if isinstance(model, QueueingNetwork) else dim
+    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights)
+    w = given.astype(np.int64)
+    if not np.array_equal(w, given) or w.size != dim or (w < 0).any() or not w.any() or (model.box.lower != 0).any():
+        raise InputError(
+            "bands need an integer weight for each coordinate, none negative and not all 0, and coordinates that "
+            "start at 0."
+        )
+    endless = np.flatnonzero((w == 0) & (model.box.upper == UNBOUNDED))
+    if endless.size:
+        raise InputError(f"coordinate {endless[0]} has no limit, so that a band needs a positive weight for it.")
+    return w
 
 
 def _ways(weights: Ints, top: Ints, most: int) -> Floats:
@@ -201,59 +262,55 @@ def _ways(weights: Ints, top: Ints, most: int) -> Floats:
     return ways
 
 
-def _band_marginals(weights: Ints, top: Ints, most: int, interval: Interval) -> list[tuple[Ints, Floats]]:
-    """The law of each coordinate under the uniform law of a band."""
-    laws = []
-    for i in range(weights.size):
-        others = _ways(np.delete(weights, i), np.delete(top, i), most)[0]
-        values = np.arange(int(top[i]) + 1)
-        low, high = interval
-        counts = np.array(
-            [others[max(low - k * weights[i], 0) : max(high - k * weights[i] + 1, 0)].sum() for k in values]
-        )
-        laws.append((values, counts / counts.sum()))
-    return laws
+def _band_marginals(weights: Ints, top: Ints, ways: Floats, intervals: Sequence[Interval]) -> Any:
+    """The law of each coordinate under the uniform law of each band.
+
+    The ways of all coordinates but one are those of the coordinates before it and after it, put together.
+    """
+    most = ways.shape[1] - 1
+    before, others = np.zeros(most + 1), list[Floats]()
+    before[0] = 1.0
+    for i, w in enumerate(weights):
+        others.append(np.convolve(before, ways[i + 1])[: most + 1])
+        more = np.zeros(most + 1)
+        for k in range(int(top[i]) + 1):
+            more[k * int(w) :] += before[: most + 1 - k * int(w)]
+        before = more
+    for low, high in intervals:
+        laws = []
+        for i, w in enumerate(weights):
+            values = np.arange(int(top[i]) + 1)
+            sums = np.append(0.0, np.cumsum(others[i]))
+            ends = np.maximum(high - values * w + 1, 0), np.maximum(low - values * w, 0)
+            counts = np.maximum(sums[ends[0]] - sums[ends[1]], 0.0)
+            laws.append((values, counts / counts.sum()))
+        yield laws
 
 
 def closed_form(
-    model: Model, kind: int, ints: Ints, floats: Floats, names: tuple[str, ...], laws: Any, widest: int = 1
+    model: Model,
+    kind: int,
+    ints: Ints,
+    floats: Floats,
+    names: tuple[str, ...],
+    laws: Any,
+    choices: Choices,
+    widest: int,
+    room: int,
 ) -> Features:
-    """A block of laws that say nothing of the action; losses that are sums over the coordinates are exact.
+    """A block of laws, each with all choices; losses that are sums over the coordinates are exact.
 
-    `laws` are the values and probabilities of each coordinate for each law, or None if they are too many to sum.
+    `laws` are the values and probabilities of each coordinate for each law.
     """
-    actions, unknown = len(model.actions), np.full(len(names), np.nan)
-    block = Block(kind, ints, floats, names, widest, unknown, unknown)
-    _check_allowed(Features(model, [block]))
-    parts = _separable(model)
-    if parts is None or laws is None:
+    unknown = np.full(len(names), np.nan)
+    block = Block(kind, ints, floats, names, widest, unknown, unknown, room, user=choices.user)
+    check_allowed(Features(model, [block]))
+    parts = model.loss_parts
+    if parts is None:
         return Features(model, [estimated_losses(model, block)])
     means = [sum(p @ part(v) for part, (v, p) in zip(parts, law, strict=True)) for law in laws]
-    exact = np.repeat(np.array(means, np.float64), actions)
+    exact = np.repeat(np.array(means, np.float64), len(choices))
     return Features(model, [replace(block, losses=exact, errors=np.zeros(exact.size))])
-
-
-def _separable(model: Model) -> list[Callable[[Ints], Floats]] | None:
-    """The loss as a sum of functions of single coordinates, if it is one."""
-    if not isinstance(model, QueueingNetwork) or any(c.penalty > 0 for c in model.classes):
-        return None
-    extra = model.box.dim - len(model.classes)
-
-    def part(c: Any) -> Callable[[Ints], Floats]:
-        return lambda v: c.holding * v + c.quadratic * v * v + c.excess * np.maximum(0.0, v - c.level)
-
-    return [part(c) for c in model.classes] + [lambda v: np.zeros(v.size)] * extra
-
-
-def _check_allowed(features: Features) -> None:
-    model = features.model
-    for j in range(len(features)):
-        for x, a in zip(*features.draw(j, CHECKED), strict=True):
-            if not model.allowed(x)[a]:
-                raise InputError(
-                    f"feature {features.names[j]!r} gives weight to an action that {model.name!r} does not allow in "
-                    f"state {tuple(x.tolist())}; use tiles or a table."
-                )
 
 
 def paper(model: Model, count: int = 372, criterion: Criterion | None = None) -> Features:

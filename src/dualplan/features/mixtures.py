@@ -29,7 +29,8 @@ def mixtures(features: Features, weights: Any, names: Sequence[str] | None = Non
     mixed, matrix = _unmixed(features, given)
     ints, floats, most = _fields(mixed, matrix)
     losses, errors = given @ features.losses, given @ features.errors
-    block = Block(MIXTURES, ints, floats, labels, most + mixed.widest, losses, errors, mixed, matrix, mixed.user)
+    widest = most + mixed.widest
+    block = Block(MIXTURES, ints, floats, labels, widest, losses, errors, mixed.room, mixed, matrix, mixed.user)
     return Features(features.model, [block])
 
 

@@ -1,6 +1,6 @@
-"""Products of one law for each coordinate, times an action.
+"""Products of one law for each coordinate, times an action or a policy's choice: trees without edges (`trees.py`).
 
-    φ(x, a) = 1{a = A}·Π_i P_i(x_i)
+    φ(x, a) = 1{a = A}·Π_i P_i(x_i)    or    π(a|x)·Π_i P_i(x_i)
 
 Geometric    P(k) = (1 − r)·r^(k − low) from the coordinate's lower limit on; drawn by inversion, k = ⌊log(1 − u)/log r⌋
 Truncated    P(k) ∝ r^k between two limits, by default those of the coordinate; r may exceed 1
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan._kernels.features import PRODUCTS
 from dualplan.errors import InputError
 from dualplan.features.contract import Features
-from dualplan.features.families import closed_form
+from dualplan.features.trees import Node, Tree, trees
 from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model
-from dualplan.types import ArrayLike, Floats, Ints
+from dualplan.policies.contract import Policy
+from dualplan.types import ArrayLike, Floats
 
-MOST_VALUES = 1_000_000  # that a law may list, or a geometric one may need for an exact mean
+MOST_VALUES = 1_000_000  # that a law may list
 
 
 @dataclass(frozen=True)
@@ -87,34 +87,40 @@ class Empirical:
 Law = Geometric | Truncated | Empirical
 
 
-def products(model: Model, laws: Sequence[Sequence[Law]]) -> Features:
-    """One law for each coordinate, for each product; times each action."""
+def products(model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[Policy] | None = None) -> Features:
+    """One law for each coordinate, for each product; times each action, or each policy's own choice.
+
+    With decisions per server and no choices, an action is taken at the events of those servers that have it.
+    """
     dim, rows = model.box.dim, [tuple(row) for row in laws]
     if not rows or any(len(row) != dim for row in rows):
         raise InputError(f"a product needs a law for each of {dim} coordinates.")
-    forms = {(law, i): _form(model, law, i) for row in rows for i, law in enumerate(row)}
-    starts, at = {}, 3 + len(rows) * dim
-    floats_at, fields = 0, list[int]()
-    for key, (low, high, numbers) in forms.items():
-        starts[key] = at + len(fields)
-        fields += [low, high, floats_at]
-        floats_at += numbers.size
-    places = [starts[law, i] for row in rows for i, law in enumerate(row)]
-    ints = np.array([dim, len(model.actions), len(rows), *places, *fields], np.int64)
-    floats = np.concatenate([numbers for _, _, numbers in forms.values()])
-    names = tuple(f"product ({', '.join(map(str, row))}), {action}" for row in rows for action in model.actions)
-    short = all(_terms(law) <= MOST_VALUES for law, _ in forms)
-    marginals = ([_values(*forms[law, i]) for i, law in enumerate(row)] for row in rows) if short else None
-    return closed_form(model, PRODUCTS, ints, floats, names, marginals, len(rows))
+    limits = list(zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True))
+    nodes = {}  # coordinates with the same limits share their laws
+    for row in rows:
+        for i, law in enumerate(row):
+            if (law, limits[i]) not in nodes:
+                nodes[law, limits[i]] = _node(model, law, i)
+    made = [
+        Tree(tuple(nodes[law, limits[i]] for i, law in enumerate(row)), (-1,) * dim, f"product ({_words(row)})")
+        for row in rows
+    ]
+    return trees(model, made, choices=choices)
 
 
-def _form(model: Model, law: Law, i: int) -> tuple[int, int, Floats]:
-    """The compiled form of a law on coordinate i: low, high and its numbers."""
+def _words(row: Sequence[Law]) -> str:
+    """The laws of a product, at most eight of them."""
+    words = [str(law) for law in row]
+    return ", ".join(words if len(words) <= 8 else [*words[:6], "...", words[-1]])
+
+
+def _node(model: Model, law: Law, i: int) -> Node:
+    """The law of coordinate i."""
     low, high = int(model.box.lower[i]), int(model.box.upper[i])
     if isinstance(law, Geometric):
         if high < UNBOUNDED:
             raise InputError(f"coordinate {i} ends at {high}, where a geometric law does not; use Truncated.")
-        return low, low - 1, np.array([law.ratio])
+        return Node(low, np.ones((1, 1)), law.ratio)
     if isinstance(law, Truncated):
         first, last = low if law.low is None else law.low, high if law.high is None else law.high
     elif isinstance(law, Empirical):
@@ -128,8 +134,7 @@ def _form(model: Model, law: Law, i: int) -> tuple[int, int, Floats]:
         raise InputError(f"{law} reaches from {first} to {last}, which is no interval within coordinate {i}.")
     if last - first >= MOST_VALUES:
         raise InputError(f"{law} reaches from {first} to {last}, which are more than {MOST_VALUES:,} values.")
-    probabilities = _probabilities(law, first, last)
-    return first, last, np.concatenate([probabilities, np.cumsum(probabilities)])
+    return Node(first, _probabilities(law, first, last)[None, :])
 
 
 def _probabilities(law: Truncated | Empirical, first: int, last: int) -> Floats:
@@ -141,16 +146,3 @@ def _probabilities(law: Truncated | Empirical, first: int, last: int) -> Floats:
         used = np.array(law.weights) > 0
         np.add.at(weights, np.array(law.values)[used] - first, np.array(law.weights)[used])
     return np.asarray(weights / weights.sum())
-
-
-def _terms(law: Law) -> int:
-    """How many values of a geometric law matter."""
-    return math.ceil(60 / -math.log(law.ratio)) + 2 if isinstance(law, Geometric) else 0
-
-
-def _values(low: int, high: int, numbers: Floats) -> tuple[Ints, Floats]:
-    """The values of a law and their probabilities."""
-    if high >= low:
-        return np.arange(low, high + 1), numbers[: numbers.size // 2]
-    steps = np.arange(_terms(Geometric(float(numbers[0]))))
-    return low + steps, (1 - numbers[0]) * numbers[0] ** steps

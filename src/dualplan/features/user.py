@@ -63,6 +63,8 @@ def user_defined(
     most, numbers = count if widest is None else widest, model.box.dim + 1 if uniforms is None else uniforms
     if not all(map(is_whole, (most, count, numbers))) or not 1 <= most <= count or numbers < 0:
         raise InputError(f"user-defined features need 1 <= widest <= count and uniforms >= 0, got {most} and {count}.")
+    if not callable(draw):
+        raise InputError("a density without a draw is no feature, as constraints are drawn from features; give `draw`.")
     labels = tuple(f"user {j}" for j in range(count)) if names is None else tuple(names)
     if len(labels) != count:
         raise InputError(f"{count} user-defined features need as many names, got {len(labels)}.")
@@ -101,8 +103,11 @@ def _look_up(features: Features, x: Ints, a: int) -> tuple[Ints, Floats]:
     """One row, where mistakes can be named."""
     size, where = features.widest, f"`row` at x={vector(x)}, a={a}"
     indices, values = np.full(size, -1), np.full(size, np.nan)
+    functions = features.user[0]
+    if not isinstance(functions, UserFunctions):
+        raise InputError("these features are not functions of the user.")
     try:
-        count = features.user[0].row(read_only(x), a, indices, values)
+        count = functions.row(read_only(x), a, indices, values)
     except Exception as error:  # whatever the user's function does is reported in the user's terms
         raise InputError(f"{where} raised {type(error).__name__}: {error}; rows have {size} places.") from error
     if not 0 <= count <= size:

@@ -16,7 +16,7 @@ which may exceed 2**63 or be infinite.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,8 @@ class Code(Data):
     max_predecessors: int = 0
     counters: tuple[str, ...] = ()
     counts: Kernel | None = None  # what a step from (x, a) counts, in expectation
+    changes: Kernel | None = None  # the predecessors as what differs from the state
+    max_changed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +247,11 @@ class Model:
     def least_loss(self) -> float | None:
         """A number that no loss lies below, if one is known."""
         return None if self.loss_bounds is None else self.loss_bounds[0]
+
+    @property
+    def loss_parts(self) -> Sequence[Callable[[Ints], Floats]] | None:
+        """The loss as a sum of functions of single coordinates, whatever the action, if it is one."""
+        return None
 
     @property
     def growing(self) -> Ints:

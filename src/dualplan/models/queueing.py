@@ -223,6 +223,8 @@ class QueueingNetwork(Model):
             tuple(f"{what} {c}" for what in ("offered", "lost", "completed", "blocked") for c in self.class_names)
             + tuple(f"{what} {s}" for what in ("busy", "observed") for s in self.servers),
             (kernels.expected_counts_bernoulli if bernoulli else kernels.expected_counts) if listed else None,
+            None if bernoulli else backward.changes,
+            backward.MOST_CHANGED,
         )
 
     def _data(self) -> tuple[Ints, Floats]:
@@ -327,6 +329,23 @@ class QueueingNetwork(Model):
                     if any(d >= 0 and self.classes[d].buffer is not None for d, _ in self.routes[i])
                 ]
         return tuple(result)
+
+    @property
+    def event_law(self) -> Floats:
+        """The law of the next pending event, with decisions per server."""
+        peaks = np.array([self._peak(s) for s in range(len(self.servers))]) / self.rate
+        return np.append(1.0 - peaks.sum(), peaks)
+
+    @property
+    def loss_parts(self) -> list[Callable[[Ints], Floats]] | None:
+        """Holding costs; with penalties the loss is no sum over the classes."""
+        if any(c.penalty > 0 for c in self.classes):
+            return None
+
+        def part(c: QueueClass) -> Callable[[Ints], Floats]:
+            return lambda v: c.holding * v + c.quadratic * v * v + c.excess * np.maximum(0.0, v - c.level)
+
+        return [part(c) for c in self.classes] + [lambda v: np.zeros(v.size)] * (self.box.dim - len(self.classes))
 
     @property
     def laziness(self) -> float:

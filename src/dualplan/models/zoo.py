@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
 from dualplan.errors import InputError, unknown
 from dualplan.models.admission import AdmissionControl
 from dualplan.models.contract import Model
 from dualplan.models.inventory import LostSales
+from dualplan.models.items import MultiItem
+from dualplan.models.parallel import ParallelServers
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.sysadmin import SysAdmin
 from dualplan.models.tabular import TabularModel
+from dualplan.types import Floats
 
 Buffers = Sequence[int | None] | int | None
 
@@ -148,6 +152,81 @@ def tandem(
     return QueueingNetwork(classes, name="tandem", **{"time": "continuous", "decisions": "per-server", **options})
 
 
+def reentrant(
+    classes: int = 30,
+    stations: int = 10,
+    load: float = 0.8,
+    buffers: Buffers = None,
+    penalty: float = 0.0,
+    **options: Any,
+) -> QueueingNetwork:
+    """A re-entrant line (Kumar 1993): customers arrive at rate 1 and pass the stations in turn, again and again.
+
+    Class k is served by station k mod `stations`; services of one station take equally long, so that each station has
+    the `load`. Fluctuation smoothing and buffer priorities (LBFS, FBFS) were studied on such lines.
+    """
+    if not 1 <= stations <= classes or not load > 0:
+        raise InputError(f"reentrant needs 1 <= stations <= classes and a load, got {stations} and {classes}.")
+    sizes = _spread("buffers", buffers, classes)
+    visits = [len(range(s, classes, stations)) for s in range(stations)]
+    made = [
+        QueueClass(
+            str(k + 1),
+            f"S{k % stations + 1}",
+            visits[k % stations] / load,
+            1.0 if k == 0 else 0.0,
+            sizes[k],
+            penalty=penalty,
+            route={str(k + 2): 1.0} if k + 1 < classes else {},
+        )
+        for k in range(classes)
+    ]
+    return QueueingNetwork(made, name="reentrant", **{"time": "continuous", "decisions": "per-server", **options})
+
+
+PARALLEL: dict[str, tuple[Sequence[float], Sequence[Sequence[float]]]] = {
+    "N": ((1.0, 1.0), ((1.0, 0.0), (1.0, 2.0))),
+    "W": ((0.6, 0.6, 0.6), ((1.0, 1.0, 0.0), (0.0, 1.0, 1.0))),
+    "M": ((0.9, 0.9), ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))),
+}
+
+
+def parallel_servers(
+    system: str = "N", load: float = 0.9, holding: Sequence[float] | None = None, buffers: int | None = None
+) -> ParallelServers:
+    """Parallel servers of named systems: N (Harrison 1998, Bell & Williams 2001), W or M.
+
+    N: a server for class 1 alone, and one for both classes; W: three classes, two servers with one class in common; M:
+    two classes with a server each, and one for both. Arrivals are scaled by `load`, 1 being what the rates at hand can
+    just serve.
+    """
+    if system not in PARALLEL:
+        raise unknown("system", str(system), PARALLEL)
+    if not load > 0:
+        raise InputError(f"load must be positive, got {load!r}.")
+    arrivals, services = PARALLEL[system]
+    scale = load / _heaviest(np.array(arrivals), np.array(services))
+    return ParallelServers(
+        arrivals=[scale * v for v in arrivals], services=services, holding=holding, buffers=buffers,
+        name="parallel-servers",
+    )  # fmt: skip
+
+
+def _heaviest(arrivals: Floats, services: Floats) -> float:
+    """The least share of time at which all servers together can serve the arrivals: the static planning problem."""
+    servers, classes = services.shape
+    size = servers * classes
+    flow = np.zeros((classes, size + 1))
+    work = np.zeros((servers, size + 1))
+    for s in range(servers):
+        for k in range(classes):
+            flow[k, s * classes + k] = -services[s, k]
+            work[s, s * classes + k] = 1.0
+    work[:, -1] = -1.0
+    found = linprog(np.append(np.zeros(size), 1.0), np.vstack([flow, work]), np.append(-arrivals, np.zeros(servers)))
+    return float(np.asarray(found.x)[-1])
+
+
 def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1) -> TabularModel:
     """Wait or cut: a forest of growing age that may burn (pymdptoolbox's `forest`), its rewards as negative losses."""
     if ages < 2 or not 0 <= fire <= 1:
@@ -184,6 +263,9 @@ INSTANCES: dict[str, Callable[..., Model]] = {
     "six-class": six_class,
     "eight-queue": eight_queue,
     "tandem": tandem,
+    "reentrant": reentrant,
+    "parallel-servers": parallel_servers,
+    "multi-item": MultiItem,
     "lost-sales": LostSales,
     "admission": AdmissionControl,
     "forest": forest,

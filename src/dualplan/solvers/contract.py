@@ -44,6 +44,11 @@ class Solution:
             concat(problem.features, problem.base), np.append(self.theta, problem.total), fallback=fallback, name=name
         )
 
+    @property
+    def warning(self) -> str | None:
+        """What is doubtful about the sampled parts, if anything."""
+        return self.parts.warning
+
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""
         negative, flow = self.penalty
@@ -61,7 +66,14 @@ class Solution:
             "surrogate": self.parts.total,
             "surrogate_error": self.parts.total_error,
             "excess": list(self.parts.excess),
+            "effective_negative": _finite(self.parts.negative_effective),
+            "effective_flow": _finite(self.parts.flow_effective),
+            "warning": self.warning,
             "samples": self.samples,
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
         }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

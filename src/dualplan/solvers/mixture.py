@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from dualplan._kernels.compiler import ACT, Kernel, made_once, user_kernel
-from dualplan._kernels.features import feature_count, row_places
+from dualplan._kernels.features import feature_count, row_places, work_places
 from dualplan.errors import InputError, PolicyError
 from dualplan.features.contract import Features
 from dualplan.policies.contract import Policy, PolicyCode
@@ -39,7 +39,7 @@ class MixturePolicy(Policy):
         code = features.code
         ints = np.concatenate([[code.ints.size, code.floats.size], code.ints, other.ints]).astype(np.int64)
         floats = np.concatenate([weights, code.floats, other.floats])
-        super().__init__(features.model, name, PolicyCode(ints, floats, _rule(code.row, other.act)))
+        super().__init__(features.model, name, PolicyCode(ints, floats, _rule(code.anchor, code.near, other.act)))
 
     def _defining_parts(self) -> tuple[Any, ...]:
         code, user = self.features.code, [functions.sources for functions in self.features.user]
@@ -47,9 +47,9 @@ class MixturePolicy(Policy):
 
 
 @made_once
-def _rule(row: Kernel, fallback: Kernel) -> Kernel:
+def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
     """The compiled rule around the functions of a feature set and a fallback, whatever the weights."""
-    positive, other = _positive_part(row.compiled), fallback.compiled
+    positive, other = _positive_part(anchor.compiled, near.compiled), fallback.compiled
 
     @user_kernel(ACT)
     def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -62,17 +62,18 @@ def _rule(row: Kernel, fallback: Kernel) -> Kernel:
     return rule
 
 
-def _positive_part(row: Any) -> Any:
-    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any."""
+def _positive_part(anchor: Any, near: Any) -> Any:
+    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any. Densities of any size: only ratios count."""
 
     @numba.njit(nogil=True, error_model="numpy")
     def positive(ints, floats, theta, x, out):  # type: ignore[no-untyped-def]
         places = row_places(ints)
         indices, values = np.empty(places, np.int64), np.empty(places, np.float64)
-        total = 0.0
+        work = np.empty(work_places(ints), np.float64)
+        unit, total = anchor(ints, floats, x, work), 0.0
         for a in range(out.size):
             u, size = 0.0, 0.0
-            for k in range(row(ints, floats, x, a, indices, values)):
+            for k in range(near(ints, floats, x, x, indices, 0 if a == 0 else -1, unit, a, indices, values, work)):
                 term = values[k] * theta[indices[k]]
                 u += term
                 size += abs(term)

@@ -105,6 +105,7 @@ def solve_subgradient(
     seed: int = 0,
     start: Floats | None = None,
     threads: int | None = None,
+    fresh: int = FRESH,
     watch: Callable[[int, Floats], None] | None = None,
 ) -> Solution:
     """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own.
@@ -137,7 +138,7 @@ def solve_subgradient(
         done += count
         if watch is not None:
             watch(done, total / done)
-    return _judged(problem, "paper", penalty, total / steps, steps * batch, seed, started, threads)
+    return _judged(problem, "paper", penalty, total / steps, steps * batch, seed, started, threads, fresh=fresh)
 
 
 def solve_adaptive(
@@ -149,10 +150,12 @@ def solve_adaptive(
     seed: int = 0,
     start: Floats | None = None,
     threads: int | None = None,
+    fresh: int = FRESH,
 ) -> Solution:
     """The adaptive method; `samples` of each kind of constraint are its budget, with a few more held out to choose.
 
-    A `start` takes the place of the middle of Θ, and is itself among what is chosen from.
+    A `start` takes the place of the middle of Θ, and is itself among what is chosen from. `fresh` constraints judge the
+    result.
     """
     if samples < 2 * batch or batch < 1:
         raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
@@ -171,8 +174,9 @@ def solve_adaptive(
         found = [*known, *(walk.total / walk.weight[0] for walk in walks)]
         origins = known = [min(found, key=lambda theta: problem.value(theta, penalty, held).total)]
     samples = chunks * chunk
+    first_fresh = samples + held.masses.size
     return _judged(
-        problem, "adaptive", penalty, origins[0], samples, seed, started, threads, first=samples + held.masses.size
+        problem, "adaptive", penalty, origins[0], samples, seed, started, threads, first=first_fresh, fresh=fresh
     )
 
 
@@ -235,7 +239,7 @@ def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats
         entries = slice(flows.indptr[j], flows.indptr[j + 1])
         touched, change = flows.indices[entries], problem.mass * flows.data[entries]
         alpha = rows.masses[touched]
-        values[j] += (np.abs(change - alpha) - np.abs(alpha)) @ prices[touched]
+        values[j] += ((np.abs(change - alpha) - np.abs(alpha)) * prices[touched]).sum()
     values += problem.limit_penalty @ np.maximum(problem.mass * problem.limit_rows, 0.0)
     theta[int(np.argmin(values))] = problem.mass
     return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
@@ -252,9 +256,10 @@ def _judged(
     threads: int | None,
     *,
     first: int | None = None,
+    fresh: int = FRESH,
 ) -> Solution:
-    """The surrogate on fresh constraints, numbered from `first`, by default from the number of samples."""
-    fresh = problem.draw(FRESH, seed=seed, first=samples if first is None else first, threads=threads)
-    parts = problem.value(theta, penalty, fresh)
+    """The surrogate on `fresh` constraints, numbered from `first`, by default from the number of samples."""
+    rows = problem.draw(fresh, seed=seed, first=samples if first is None else first, threads=threads)
+    parts = problem.value(theta, penalty, rows)
     seconds = time.monotonic() - started
     return Solution(problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds)
