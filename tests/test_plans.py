@@ -277,6 +277,21 @@ def test_models_without_end_need_features_of_their_own():
     assert solution.parts.flow_error > 0
 
 
+def test_a_plan_on_states_beyond_count():
+    """10³⁰ states, decisions per server: trees fitted to two heuristics, times their choices; a policy and its cost."""
+    trees = {"family": "trees", "policies": ["longer", "lbfs"], "visits": 300}
+    plan = Plan("reentrant", {"buffers": 9}, features=[trees], penalty=[100.0], solver="sampled-lp", budget=300,
+                steps=30_000, fallback="lbfs")  # fmt: skip
+    result = run_plan(plan)
+    assert dp.load("reentrant", buffers=9).box.count > 10**30
+    assert len(result.problem.features) == 4
+    assert result.best.solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
+    assert result.best.lower < result.best.cost < result.best.upper
+    assert 0 < result.best.cost < 270
+    with pytest.raises(dp.InputError, match="visits of features 'trees' must be a positive integer"):
+        make_features(dp.load("reentrant"), [{**trees, "visits": 0}])
+
+
 def test_a_plan_without_end_of_states_has_a_proved_bound():
     """Tandem queues: the bound lies below the cost of a policy, and is that of quadratic functions on cells."""
     laws = [{"family": "products", "ratios": [[0.6, 0.6], [0.8, 0.8]]}]

@@ -368,5 +368,5 @@ def test_wrong_arguments_of_a_problem_are_refused(net, mixed):
         families.table(net, np.full((324, 2), 1 / 324), names=["one"])
     with pytest.raises(dp.InputError, match="4 coordinates, got 3"):
         families.tiles(net, net.policy("lbfs"), [[(0, 2)]] * 3)
-    with pytest.raises(dp.InputError, match="positive integer weight"):
+    with pytest.raises(dp.InputError, match="integer weight for each coordinate"):
         families.bands(net, [(0, 2)], weights=[1.9, 1, 1, 1])

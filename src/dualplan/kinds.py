@@ -89,4 +89,5 @@ FEATURES: dict[str, Kind] = {
     "weights": (is_list(is_whole), "a list of integers"),
     "ratios": (is_list(is_list(is_number)), "lists of numbers, one for each coordinate"),
     "count": (is_whole, "an integer"),
+    "visits": (lambda v: is_whole(v) and v > 0, "a positive integer"),
 }

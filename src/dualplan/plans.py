@@ -353,7 +353,7 @@ def _ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
     if count is None or count > LISTABLE:
         raise InputError(
             f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} states, too many for the "
-            "standard features; name some in the plan: boxes, bands or products."
+            "standard features; name some in the plan: trees, boxes, bands or products."
         )
     costs: dict[Policy, float] = {}
     trouble = ModelError(f"model {model.name!r} has no heuristics.")
@@ -380,6 +380,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "boxes": (("cuts",), ()),
     "bands": (("intervals",), ("weights",)),
     "products": (("ratios",), ()),
+    "trees": (("policies",), ("choices", "visits")),
     "paper": ((), ("count",)),
 }
 
@@ -409,6 +410,10 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
         entry["intervals"] = [tuple(interval) for interval in entry["intervals"]]
     if name in ("occupancies", "tiles"):
         entry["criterion"] = criterion
+    if name == "trees":  # fitted to where the policies go, times what they would choose
+        how = {"visits": entry["visits"]} if "visits" in entry else {}
+        laws = [families.fit_tree(model, policy, **how) for policy in entry["policies"]]
+        return families.trees(model, laws, choices=entry.get("choices", entry["policies"]))
     if name == "products":
         return families.products(model, [_laws(model, row) for row in entry["ratios"]])
     return getattr(families, name)(model, **entry)  # type: ignore[no-any-return]
