@@ -1,12 +1,13 @@
 """The forward-only form: what it estimates, against exact values, and what its policies cost.
 
-    python benchmarks/forward.py [small] [costs] [methods] [million] [network] [gymnasium]
+    python benchmarks/forward.py [small] [costs] [methods] [million] [network] [machines] [gymnasium]
 
 small       four queues, buffers 9 (10⁴ states): estimates beside exact values, bounds of V_flow by several families of
             test functions; and `costs`, exact costs of policies over a range of H
 methods     the linear program and the saddle point
 million     four queues, buffers (38, 25, 25, 38): the same by simulation
 network     the re-entrant network with 12 classes, unbounded: policies against LBFS, on common random numbers
+machines    SysAdmin with 100 machines: a heuristic and a greedy policy, tiles by how many machines have failed
 gymnasium   FrozenLake, of which only the environment is known: a policy against the random one
 """
 
@@ -16,8 +17,9 @@ import time
 import numpy as np
 
 import dualplan as dp
+from dualplan import primal
 from dualplan import test_functions as tests
-from dualplan.features import cells, concat_ratios, portfolio
+from dualplan.features import cells, concat_ratios, levels, portfolio
 from dualplan.forward import solve_simulated
 from dualplan.policies import FunctionPolicy, exploring
 from dualplan.simulated import SimulatedALP, fitted_potential
@@ -225,6 +227,38 @@ def server_tiles(model, server: int, label: str):
     return cells(model, cuts, where={"event": (server + 1, server + 1)})
 
 
+def failed(x: np.ndarray) -> int:
+    """How many machines have failed."""
+    count = 0
+    for v in x:
+        count += 1 - v
+    return count
+
+
+def machines() -> None:
+    """2¹⁰⁰ states and as many outcomes of a step: simulated transitions, and values of a factored program."""
+    model = dp.load("sysadmin", machines=100, stays=0.997, contagion=0.3)
+    program = primal.factored_alp(model, primal.pair_indicators(model), dp.Discounted(0.95))
+    heuristic, greedy = model.policy("best-supported"), program.policy()
+    reference = exploring(heuristic, 0.3, [heuristic, greedy])
+    tiles = levels(model, failed, [1, 2, 3, 4, 5, 6, 8, 12])
+    ratios = portfolio(reference, [heuristic, greedy], tiles)
+    print("| potential | H | effective share | cost | cost − heuristic, 95% interval |\n|---|---|---|---|---|")
+    for potential in (None, program.values):
+        problem = SimulatedALP(
+            ratios, tests.cells(tiles), samples=200_000, seed=1, radius=20.0, anchor=tiles, potential=potential
+        )
+        for penalty in (10.0, 30.0, 300.0):
+            found = solve_simulated(problem, (1000.0, penalty))
+            both = dp.compare(model, found.policy(), heuristic, steps=4_000_000, seed=3)
+            name = "none" if potential is None else "factored values"
+            print(f"| {name} | {penalty:g} | {found.effective:.2f} | {both.first.cost:.3f} | "
+                  f"{shown(both.difference)} |", flush=True)  # fmt: skip
+    for name, policy in (("greedy alone", greedy), ("reference", reference)):
+        both = dp.compare(model, policy, heuristic, steps=4_000_000, seed=3)
+        print(f"| {name} | | | {both.first.cost:.3f} | {shown(both.difference)} |", flush=True)
+
+
 def gymnasium() -> None:
     """A ratio for every pair and a test function for every state, from an environment alone."""
     print("| environment | γ | samples | H | policy − random, 95% interval | seconds |\n|---|---|---|---|---|---|")
@@ -251,6 +285,7 @@ if __name__ == "__main__":
         "methods": methods,
         "million": million,
         "network": network,
+        "machines": machines,
         "gymnasium": gymnasium,
     }
     for part in [name for name in PARTS if name in sys.argv] or [name for name in PARTS if name != "costs"]:

@@ -3,7 +3,6 @@
 python benchmarks/primal.py            four-queue, buffers 9 (10⁴ states), uniformized, block
 python benchmarks/primal.py soft       the same network: violations at a price, and constraints over several steps
 python benchmarks/primal.py mixed      the same network: mixtures of constraints, and restarts
-python benchmarks/primal.py million    the same with buffers 38, 25, 25, 38 (1,028,196 states)
 """
 
 import sys
@@ -108,17 +107,5 @@ def mixed() -> None:
         )  # fmt: skip
 
 
-def million() -> None:
-    """Constraint generation by sweeps over a million states; policies are evaluated by simulation elsewhere."""
-    model = dp.load("four-queue", buffers=(38, 25, 25, 38))
-    for d in (2, 3, 4):
-        basis = primal.monomials(model, d)
-        row(f"bound, degree {d}", lambda b=basis: primal.average_bound(model, b), False, "18.144")
-    for gamma in (0.99, 0.999):
-        solution = primal.alp(model, primal.monomials(model, 3), dp.Discounted(gamma))
-        run = dp.evaluate(model, solution.policy(), steps=5_000_000)
-        print(f"alp, cubic, gamma {gamma}: {run.cost:.2f} ± {run.upper - run.cost:.2f}, {solution.seconds:.1f} s")
-
-
 if __name__ == "__main__":
-    {"million": million, "mixed": mixed, "soft": soft}.get("".join(sys.argv[1:]), ten_thousand)()
+    {"mixed": mixed, "soft": soft}.get("".join(sys.argv[1:]), ten_thousand)()
