@@ -45,25 +45,25 @@ def small() -> None:
         "quadratic polynomials": tests.polynomials(model, 2),
         "cubic polynomials": tests.polynomials(model, 3),
     }
-    exact = dp.evaluate_exact(model, reference, everywhere=True)
-    print(f"reference {exact.cost:.4f}; " + ", ".join(
-        f"{p.name} {dp.evaluate_exact(model, p).cost:.4f}" for p in policies))  # fmt: skip
-    print("\n| θ | quantity | estimate, 95% interval | exact |\n|---|---|---|---|")
+    against_exact(model, ratios, families)
+    costs()
+
+
+def against_exact(model, ratios, families) -> None:
+    """Estimates at two θ beside exact values, from the exact occupancy of the reference."""
+    exact = dp.evaluate_exact(model, ratios.reference, everywhere=True)
     rng = np.random.default_rng(0)
     points = {"near 1": np.full(len(ratios), 1 / 3) + rng.normal(0, 0.1, len(ratios)),
               "of both signs": rng.normal(0.3, 1.0, len(ratios))}  # fmt: skip
-    truths = {}
+    truths = {label: exact_parts(model, ratios, theta, exact.occupancy) for label, theta in points.items()}
+    print(f"reference {exact.cost:.4f}\n\n| θ | quantity | estimate, 95% interval | exact |\n|---|---|---|---|")
     for label, theta in points.items():
-        problem = SimulatedALP(ratios, families["81 cells"], samples=400_000, seed=1)
-        found = problem.estimates(theta, 1.0)
-        truths[label] = truth = exact_parts(model, ratios, theta, exact.occupancy)
-        for name, estimate, value in (
-            ("ℓᵀu", found.objective, truth[0]), ("mass", found.mass, truth[1]), ("V_neg", found.negative, truth[2])
-        ):  # fmt: skip
+        found = SimulatedALP(ratios, families["81 cells"], samples=400_000, seed=1).estimates(theta, 1.0)
+        estimates = (found.objective, found.mass, found.negative)
+        for name, estimate, value in zip(("ℓᵀu", "mass", "V_neg"), estimates, truths[label][:3], strict=True):
             print(f"| {label} | {name} | {shown(estimate)} | {value:.4f} |")
     print()
     flows(model, ratios, families, points, {label: truth[3] for label, truth in truths.items()})
-    costs()
 
 
 def flows(model, ratios, families, points, residuals) -> None:
@@ -96,19 +96,7 @@ def million_flows() -> None:
         "625 cells": tests.cells(cells(model, {name: [1, 3, 6, 12] for name in names})),
         "cubic polynomials": tests.polynomials(model, 3),
     }
-    exact = dp.evaluate_exact(model, reference, everywhere=True)
-    rng = np.random.default_rng(0)
-    points = {"near 1": np.full(len(ratios), 1 / 3) + rng.normal(0, 0.1, len(ratios)),
-              "of both signs": rng.normal(0.3, 1.0, len(ratios))}  # fmt: skip
-    truths = {label: exact_parts(model, ratios, theta, exact.occupancy) for label, theta in points.items()}
-    print(f"reference {exact.cost:.4f}\n\n| θ | quantity | estimate, 95% interval | exact |\n|---|---|---|---|")
-    for label, theta in points.items():
-        found = SimulatedALP(ratios, families["81 cells"], samples=400_000, seed=1).estimates(theta, 1.0)
-        estimates = (found.objective, found.mass, found.negative)
-        for name, estimate, value in zip(("ℓᵀu", "mass", "V_neg"), estimates, truths[label][:3], strict=True):
-            print(f"| {label} | {name} | {shown(estimate)} | {value:.4f} |")
-    print()
-    flows(model, ratios, families, points, {label: truth[3] for label, truth in truths.items()})
+    against_exact(model, ratios, families)
 
 
 def costs() -> None:

@@ -57,7 +57,7 @@ from dualplan.primal.local import LocalBasis, LocalValues, independent_mean, loc
 from dualplan.primal.local_greedy import local_greedy
 from dualplan.primal.program import FIRST, Relaxed, cleaned
 from dualplan.primal.relevance import Independent, Relevance, occupancy, uniform
-from dualplan.primal.solution import FINISHED
+from dualplan.primal.solution import policy_name
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 
@@ -138,11 +138,7 @@ class FactoredSolution:
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
         """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
-        if self.status not in FINISHED and not unfinished:
-            raise InputError(
-                f"the program stopped early ({self.status.advice}); policy(unfinished=True) takes what there is."
-            )
-        label = name or (self.method if self.status in FINISHED else f"{self.method}, unfinished")
+        label = policy_name(name or self.method, self.status, unfinished)
         return local_greedy(self.values, self.gamma, name=label)
 
     def to_json(self) -> Json:

@@ -18,6 +18,15 @@ from dualplan.types import Floats, Ints, Json
 FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
 
 
+def policy_name(name: str, status: Status, unfinished: bool) -> str:
+    """What to call the policy of a program; one that stopped early must be asked for, and is called so."""
+    if status in FINISHED:
+        return name
+    if not unfinished:
+        raise InputError(f"the program stopped early ({status.advice}); policy(unfinished=True) takes what there is.")
+    return f"{name}, unfinished"
+
+
 @dataclass(frozen=True, eq=False)
 class Slacks:
     """Violations that a program allowed: `values[k]` of the constraints at `states[k]`, which count `weights[k]`.
@@ -86,11 +95,7 @@ class PrimalSolution:
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
         """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
-        if self.status not in FINISHED and not unfinished:
-            raise InputError(
-                f"the program stopped early ({self.status.advice}); policy(unfinished=True) takes what there is."
-            )
-        label = name or (self.method if self.status in FINISHED else f"{self.method}, unfinished")
+        label = policy_name(name or self.method, self.status, unfinished)
         count = self.model.box.count
         few = count is not None and count <= LISTABLE
         return greedy(self.model, self.values, self.gamma, name=label, table=not self.basis.compiled and few)
