@@ -524,3 +524,13 @@ def test_a_large_chain_that_ends_in_one_state():
     stuck = net.box.state(int(result.reached[result.occupancy.argmax()]))
     assert stuck.tolist() == [9, 9, 9, 9]
     assert result.lower <= 36 <= result.upper
+
+
+@pytest.mark.parametrize("method", ["value-iteration", "modified-policy-iteration", "policy-iteration", "gauss-seidel"])
+def test_values_are_the_optimal_ones(method):
+    """Discounted values at every state, not only up to a constant: a chain of two states in closed form."""
+    transitions, losses = np.array([[0.5, 0.5], [0.4, 0.6]]), np.array([1.0, 2.0])
+    model = dp.TabularModel(transitions, losses[:, None])
+    truth = np.linalg.solve(np.eye(2) - 0.95 * transitions, losses)
+    found = dp.solve_exact(model, dp.Discounted(0.95), method=method, tol=1e-8)
+    assert found.values == pytest.approx(truth, abs=1e-7)

@@ -620,3 +620,25 @@ def test_mistakes(call, words):
     model = dp.load("sysadmin", machines=4)
     with pytest.raises(dp.InputError, match=words):
         call(model, primal.single_indicators(model))
+
+
+def test_a_start_that_is_left_for_good():
+    """The second stage does not bound the values; the first one's bound is there all the same."""
+    model = dp.FactoredModel(
+        {"x": 3}, {"x": (["x"], [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0.3, 0.7]])}, [(["x"], [0, 1.0, 2.0])],
+        {"a": dp.FactoredAction()},
+    )  # fmt: skip
+    basis = primal.single_indicators(model)
+    for way in ("eliminated", "generated"):
+        with pytest.raises(dp.InputError, match="second stage does not bound"):
+            primal.factored_average_alp(model, basis, constraints=way)
+        found = primal.factored_average_bound(model, basis, constraints=way)
+        assert found.lower_bound.value == pytest.approx(1.625, abs=1e-6)
+
+
+def test_pairs_with_a_variable_of_one_value():
+    model = dp.FactoredModel(
+        {"x": 2, "k": 1}, {"x": (["k", "x"], [[[0.5, 0.5], [0.2, 0.8]]]), "k": ([], [1.0])}, [(["x"], [0, 1.0])],
+        {"a": dp.FactoredAction()},
+    )  # fmt: skip
+    assert len(primal.pair_indicators(model)) == len(primal.single_indicators(model))

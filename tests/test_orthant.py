@@ -334,3 +334,38 @@ def test_refusals(model, basis, options, words):
     made = model()
     with pytest.raises(dp.InputError, match=words):
         orthant_bound(made, basis(made), **options)
+
+
+def test_queues_that_cost_nothing_need_a_stationary_law():
+    """A free queue may grow for ever: the bound is for policies with a stationary law, and says so."""
+    model = dp.QueueingNetwork(
+        [
+            dp.QueueClass("A", "s1", 0.3, arrival=0.2, holding=0.0, route={"B": 1.0}),
+            dp.QueueClass("B", "s2", 0.4, holding=1.0),
+        ],
+        idling=True,
+    )
+    bound = primal.orthant_bound(model, primal.monomials(model, 1)).lower_bound
+    assert bound.value > 0.4  # though idling at s1 for ever costs nothing
+    assert "stationary law" in bound.assumed
+    assert bound.assumed in bound.advice
+    both = primal.orthant_bound(model, primal.monomials(model, 2)).lower_bound
+    assert "stationary law" in both.assumed
+    assert "finite mean of |x|^1" in both.assumed
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"criterion": "average"}, "the criterion is Average"),
+        ({"cells": 1.5}, "cells is a number"),
+        ({"cells": [1, 1, 1.5]}, "cuts are whole numbers"),
+        ({"cells": [1, 1, [0, 10**20]]}, "cuts are whole numbers"),
+        ({"cells": 10**7}, "at most 1,000"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)
+def test_wrong_options_in_one_sentence(options, words):
+    model = dp.load("criss-cross")
+    with pytest.raises(dp.InputError, match=words):
+        primal.orthant_bound(model, primal.monomials(model, 2), **options)

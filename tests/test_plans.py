@@ -162,7 +162,19 @@ def test_every_kind_of_policy_is_saved(tmp_path):
         assert loaded.name == policy.name
         assert loaded.digest == policy.digest
         assert all((loaded(x) == policy(x)).all() for x in (states if policy is not local else states % 2))
+    with np.load(tmp_path / "p.npz") as file:
+        arrays = dict(file)
+    for broken in (
+        {"ints": arrays["ints"][:1]},
+        {"floats": arrays["floats"] * 2},
+        {"ints": arrays["ints"].astype("U9")},
+    ):
+        np.savez(tmp_path / "b.npz", **{**arrays, **broken})
+        with pytest.raises(dp.RunError, match="holds no saved policy"):
+            dp.load_policy(tmp_path / "b.npz", machines)
     small = dp.load("four-queue", buffers=2)
+    dp.save_policy(dp.policies.random_policy(small), tmp_path / "u.npz")
+    assert dp.load_policy(tmp_path / "u.npz", small).digest == dp.policies.random_policy(small).digest
     for rows in (np.arange(81) % 4, np.full((81, 4), 0.25)):
         dp.save_policy(dp.policies.TablePolicy(small, rows, name="rows"), tmp_path / "t.npz")
         assert (dp.load_policy(tmp_path / "t.npz", small).table == rows).all()

@@ -306,6 +306,8 @@ def reproduce(
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     parameters = _parameters_from(settings)
+    if name != "four-queue" and (criterion, gamma, steps) != ("average", None, None):
+        raise InputError(f"--criterion, --gamma and --steps are for four-queue, not for {name}.")
     if name == "figure-3":
         with _bar("figure-3") as update:
             result = figure_3(out or "figure-3.png", count=features, steps=iterations, radius=radius, seed=seed,
@@ -325,8 +327,8 @@ def reproduce(
                 parameters=parameters, criterion=make_criterion(criterion, gamma), steps=steps or STEPS_OF_TABLE,
                 seed=seed, progress=update,
             )  # fmt: skip
-        elif parameters or (criterion, gamma, steps) != ("average", None, None):
-            raise InputError(f"{name} is one network and one criterion: it takes --seed and --json only.")
+        elif parameters:
+            raise InputError(f"{name} is one network: it takes --seed and --json only.")
         else:
             rows = dual_mixing(seed=seed, progress=update)
     if as_json:

@@ -83,7 +83,7 @@ class LowerBound:
     def advice(self) -> str:
         """What the number means."""
         if self.kind == PROVED:
-            return "no policy costs less"
+            return "no policy costs less" + (f", of {self.assumed}" if self.assumed else "")
         return (
             f"not a proof: the minimum is over {self.samples:,} states drawn and those that a search from the worst of "
             "them met, and may be lower elsewhere"

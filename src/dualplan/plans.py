@@ -283,7 +283,9 @@ def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
     model = problem.model
     if model.box.count is None or model.box.count > LISTABLE:
         if primal.has_cells(model) and not model.per_server and len(model.classes) <= CELLED:
-            return primal.orthant_bound(model, primal.monomials(model, 2), problem.criterion).lower_bound
+            bound = primal.orthant_bound(model, primal.monomials(model, 2), problem.criterion).lower_bound
+            if not bound.assumed:
+                return bound
         return lower_bound(model, None, problem.criterion, seed=plan.seed)
     starts = [None] if problem.potential is None else [None, problem.potential]
     sweeps = _sweeps(model) if plan.sweeps is None else plan.sweeps

@@ -1,13 +1,13 @@
 """Policies in files: arrays and JSON in one .npz, readable without this library; no pickle.
 
-header          JSON: the model's name and fingerprint, the policy's name and kind, and what the kind needs
+header          JSON: the model's name and fingerprint, the policy's name, kind and fingerprint, and what the kind needs
 
 mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
                 fields of block k of the features; header: their kinds and names, and the fallback policy
 greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece;
                 ends: after which piece each function ends; header: γ and the names of the functions
 table           table: an action, or a probability for each action, for every state
-heuristic       one of the model's own, by name
+heuristic       one of the model's own, by name; random: every allowed action equally likely
 rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
 """
 
@@ -40,8 +40,8 @@ FORMAT = "dualplan policy 2"
 UNIFORM = "uniform"  # the fallback where none was named
 # what reading a damaged archive, or one of another kind, can raise
 UNREADABLE = (
-    OSError, ValueError, KeyError, TypeError, IndexError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error,
-    tokenize.TokenError, SyntaxError,
+    OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError, EOFError, NotImplementedError,
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError,
 )  # fmt: skip
 FIELDS = ("ints", "floats", "losses", "errors")
 Arrays = dict[str, Any]
@@ -52,6 +52,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     model = policy.model
     kind, header, arrays = _parts(policy)
     header |= {"format": FORMAT, "kind": kind, "model": model.name, "digest": model.digest, "name": policy.name}
+    header["policy"] = policy.digest
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
     try:
@@ -69,13 +70,16 @@ def load_policy(path: str | Path, model: Model) -> Policy:
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
         make = MAKERS[header["kind"]]
-        digest = header["digest"]
+        digest, made_for = header["digest"], header["model"]
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
     if digest != model.digest:
-        raise InputError(f"the policy in {str(path)!r} was made for {header['model']!r} as it was, not {model.name!r}.")
+        raise InputError(f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}.")
     try:
-        return make(model, header, arrays)
+        policy = make(model, header, arrays)
+        if policy.digest != header["policy"]:  # compiled rules trust their arrays
+            raise ValueError("its arrays are not those that were saved")
+        return policy
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
 
@@ -90,6 +94,8 @@ def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
         return "table", {}, {"table": policy.table}
     if policy.name in policy.model.policies and policy.model.policy(policy.name).digest == policy.digest:
         return "heuristic", {}, {}
+    if policy.digest == random_policy(policy.model).digest:
+        return "random", {}, {}
     for rule, act in RULES.items():
         if policy.code is not None and policy.code.act is act:
             return "rule", {"rule": rule}, {"ints": policy.code.ints, "floats": policy.code.floats}
@@ -166,8 +172,22 @@ def _heuristic(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: A
 
 
 def _rule(model: Model, header: Json, arrays: Arrays) -> Policy:
-    return Policy(model, header["name"], PolicyCode(arrays["ints"], arrays["floats"], RULES[header["rule"]]))
+    ints, floats = arrays["ints"], arrays["floats"]
+    if ints.dtype != np.int64 or floats.dtype != np.float64 or not np.isfinite(floats).all():
+        raise ValueError("its arrays are not those of a rule")
+    return Policy(model, header["name"], PolicyCode(ints, floats, RULES[header["rule"]]))
+
+
+def _random(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: ARG001 - the model is all there is
+    return random_policy(model)
 
 
 RULES = {"network": network_rule, "local greedy": local_rule}
-MAKERS = {"mixture": _mixture, "greedy": _greedy, "table": _table, "heuristic": _heuristic, "rule": _rule}
+MAKERS = {
+    "mixture": _mixture,
+    "greedy": _greedy,
+    "table": _table,
+    "heuristic": _heuristic,
+    "random": _random,
+    "rule": _rule,
+}

@@ -65,7 +65,8 @@ Progress = Callable[[int, float, float], None]
 class ExactSolution:
     """The optimal cost between two bounds, and a policy that reaches the upper one.
 
-    `table` has an action for each state.
+    `table` has an action for each state. `values` are J* within the width of the bounds (discounted), or the relative
+    values of the last sweep, up to a constant (average).
     """
 
     model: Model
@@ -129,7 +130,9 @@ def solve_exact(
     search = Search(sweeper, criterion, tol, max_sweeps, progress)
     before, after = METHODS[method](search)
     best = np.zeros(sweeper.states, np.int64)
-    sweeper.optimal(before, search.gamma, best=best)
+    last = sweeper.optimal(before, search.gamma, best=best)
+    if not search.average:  # the bounds are tight long before the values themselves have arrived
+        after = last.values + search.gamma / (1 - search.gamma) * (last.low + last.high) / 2
     status = Status.SOLVED if search.width <= tol else Status.WIDE
     seconds = time.monotonic() - started
     return ExactSolution(model, search.lower, search.upper, after, best, status, method, search.sweeps, seconds)

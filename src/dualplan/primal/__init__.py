@@ -23,7 +23,13 @@ from dualplan.primal.basis import (
     tensor,
 )
 from dualplan.primal.expanded import expanded_alp
-from dualplan.primal.factored import FactoredSettings, FactoredSolution, factored_alp, factored_average_alp
+from dualplan.primal.factored import (
+    FactoredSettings,
+    FactoredSolution,
+    factored_alp,
+    factored_average_alp,
+    factored_average_bound,
+)
 from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
 from dualplan.primal.iterated import Iterated
 from dualplan.primal.local import (
@@ -79,6 +85,7 @@ __all__ = [
     "expanded_alp",
     "factored_alp",
     "factored_average_alp",
+    "factored_average_bound",
     "functions",
     "geometric",
     "greedy",

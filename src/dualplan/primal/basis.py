@@ -56,13 +56,15 @@ def power(coordinate: int, exponent: int, *, shift: float = 0.0, scale: float = 
 
 def between(coordinate: int, low: float, high: float) -> Piece:
     """1 where low <= v <= high."""
-    if not low <= high:
+    if not low <= high or low == np.inf:
         raise InputError(f"an interval needs low <= high, got [{low!r}, {high!r}].")
     return Piece(coordinate, kernels.BETWEEN, float(low), float(high))
 
 
 def hinge(coordinate: int, knot: float, *, scale: float = 1.0) -> Piece:
     """max(v − knot, 0)/scale."""
+    if not is_number(knot):
+        raise InputError(f"the knot of a hinge is a finite number, got {knot!r}.")
     return Piece(coordinate, kernels.HINGE, float(knot), 0.0, float(scale))
 
 

@@ -34,16 +34,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dualplan._kernels import values as kinds
 from dualplan.errors import InputError
 from dualplan.kinds import is_whole
-from dualplan.models.contract import UNBOUNDED, Box
+from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box
 from dualplan.primal.basis import Piece, Product
 from dualplan.types import Floats, Ints
 
+MOST_CUTS = 1_000  # of one coordinate, given as a number
 MOST_ROWS = 4_000_000  # coefficients over all cells
 SHIFTS = (-1, 0, 1)
 
@@ -145,7 +147,9 @@ def cuts_of(
     box: Box, dim: int, factors: Sequence[Sequence[Factor]], given: Cuts, names: Sequence[str]
 ) -> list[set[int]]:
     """The cuts of each coordinate: those given, or the fewest that the functions ask for; an error if too few."""
-    wanted = [given] * dim if given is None or isinstance(given, (int, np.integer)) else list(given)
+    wanted: list[Any] = [given] * dim if given is None or is_whole(given) else []
+    if isinstance(given, (list, tuple)):
+        wanted = list(given)
     if len(wanted) != dim:
         raise InputError(f"cells is a number, or a number or a list of cuts for each of {dim} queues, got {given!r}.")
     found = []
@@ -163,16 +167,20 @@ def cuts_of(
     return found
 
 
-def _listed(cuts: int | Sequence[int], low: int, high: float) -> set[int]:
+def _listed(cuts: Any, low: int, high: float) -> set[int]:
     """The lowest values (and the highest, where there is an end), or those listed."""
-    if isinstance(cuts, (int, np.integer)):
-        if cuts < 1:
-            raise InputError(f"cells must be at least 1, since an empty queue differs from others, got {cuts!r}.")
+    if is_whole(cuts):
+        if not 1 <= cuts <= MOST_CUTS:
+            raise InputError(
+                f"cells must be at least 1, since an empty queue differs from others, and at most {MOST_CUTS:,}, got "
+                f"{cuts!r}."
+            )
         lowest = set(range(low, low + int(cuts)))
         highest = {int(high) - j for j in range(int(cuts))} if high < math.inf else set()
         return {v for v in lowest | highest if low <= v <= high}
-    if not all(is_whole(c) and low <= c <= high for c in cuts):
-        raise InputError(f"cuts are whole numbers between {low} and {high}, got {cuts!r}.")
+    last = min(high, LARGEST_COORDINATE)
+    if not isinstance(cuts, (list, tuple)) or not all(is_whole(c) and low <= c <= last for c in cuts):
+        raise InputError(f"cuts are whole numbers between {low} and {last}, got {cuts!r}.")
     return set(cuts)
 
 

@@ -55,7 +55,7 @@ from dualplan.primal.basis import Basis
 from dualplan.primal.factored_constraints import EPSILON, FactoredConstraints
 from dualplan.primal.local import LocalBasis, LocalValues, independent_mean, local_basis
 from dualplan.primal.local_greedy import local_greedy
-from dualplan.primal.program import FIRST, Relaxed, cleaned
+from dualplan.primal.program import FIRST, Relaxed, UnboundedError, cleaned
 from dualplan.primal.relevance import Independent, Relevance, occupancy, uniform
 from dualplan.primal.solution import policy_name
 from dualplan.status import Status
@@ -65,6 +65,10 @@ ELIMINATED, GENERATED = WAYS = ("eliminated", "generated")
 MOST_ROWS = 2**21  # of the program with the elimination in it
 BOUND = 1e2  # of the weights of generated programs to begin with, in losses of a discounted lifetime
 LARGEST = 1e12  # the last of these bounds
+NO_SECOND = (
+    "the second stage does not bound the values, as where the model never comes back to its start; take another start "
+    "or relevance, or factored_average_bound for the bound alone."
+)
 ROUNDED = 1e-9  # of such a loss: an optimum that did not change
 
 
@@ -237,7 +241,18 @@ def factored_average_alp(
     first = _Program(constraints, np.zeros(len(functions)), level=True).solve(wanted)
     at = first.level - slack * (1 + abs(first.level)) if level is None else float(level)
     second = _Program(constraints, moments, less=at).solve(wanted, first.pairs)
+    if float(np.abs(second.weights).max()) > LARGEST:
+        raise UnboundedError(NO_SECOND)
     return _solution(functions, Average(), "factored average alp", (first, second), moments, wanted, started)
+
+
+def factored_average_bound(model: FactoredModel, basis: LocalBasis | Basis, **settings: Any) -> FactoredSolution:
+    """The first stage alone: the best lower bound on the optimal average cost from the span of the basis."""
+    started, wanted = time.monotonic(), _settings(settings)
+    functions = _checked(model, basis)
+    none = np.zeros(len(functions))
+    first = _Program(FactoredConstraints(functions, 1.0), none, level=True).solve(wanted)
+    return _solution(functions, Average(), "factored average bound", (first,), none, wanted, started)
 
 
 Pairs = tuple[Ints, Ints]
@@ -302,6 +317,8 @@ class _Program:
         costs = np.append(-self._costs(), np.zeros(columns - self.width))
         free = np.full(columns, np.inf)
         found = minimise(costs, matrix, (np.full(rows, -np.inf), right), (-free, free))
+        if not found.found and self.less != 0.0 and found.word == "Unbounded":
+            raise UnboundedError(NO_SECOND)
         if not found.found:
             raise InputError(
                 f"no weights keep all constraints of {self.basis.model.name!r}, or none are best ({found.word}); add "

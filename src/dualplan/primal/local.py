@@ -119,7 +119,8 @@ def pair_indicators(model: FactoredModel, edges: Iterable[Sequence[str | int]] |
     """Single indicators, and their products along edges, by default from each parent to each child."""
     _require_factored(model)
     pairs = [tuple(sorted(model.variable(v) for v in edge)) for edge in (model.edges if edges is None else edges)]
-    return single_indicators(model) + indicator_products(model, pairs) if pairs else single_indicators(model)
+    varied = [pair for pair in pairs if all(model.sizes[i] > 1 for i in pair)]  # a variable of one value is a constant
+    return single_indicators(model) + indicator_products(model, varied) if varied else single_indicators(model)
 
 
 def chain_indicators(model: FactoredModel, length: int) -> LocalBasis:

@@ -24,9 +24,10 @@ D) + t·(those of ℓ), and ℓ grows along rays. Weights that fail all the same
 M)) is bounded, so E[Ph_M − h_M] = 0. |Ph_M − h_M| <= Σ_y P|h(y) − h(x)| <= C(1 + |x|^q), with q the largest degree of
 a Δ_v h. If E|x|^q is finite, dominated convergence gives E[Ph − h] = 0 as M grows, so that E ℓ = E D >= λ. For q <= 1
 and holding costs c_i > 0 of all unbounded queues it is finite because the cost is; for q <= 2 if they are quadratic;
-otherwise `assumed` says that it was assumed. If costs grow along all rays, the long-run average of any policy,
-stationary or not, is no less than the cost of a stationary law: the mean laws over 1, …, n are tight where the average
-is finite, and a limit of them is stationary and costs no more.
+otherwise `assumed` says that it was assumed; and so it does of the stationary law itself if an unbounded queue costs
+nothing, since a policy may then let that queue grow for ever. If costs grow along all rays, the long-run average of any
+policy, stationary or not, is no less than the cost of a stationary law: the mean laws over 1, …, n are tight where the
+average is finite, and a limit of them is stationary and costs no more.
 
 *Discounted.* αᵀh is maximised subject to D(x,a) = ℓ + γPh − h >= 0. As |x_n| <= |x_0| + n and h is bounded by a
 polynomial, γⁿ E h(x_n) vanishes under every policy, so nothing is assumed. Decisions per server are the same process
@@ -101,7 +102,11 @@ def orthant_bound(
     """
     started = time.monotonic()
     criterion = Average() if criterion is None else criterion
+    if not isinstance(criterion, (Average, Discounted)):
+        raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
     network = _network(model, basis, criterion)
+    if not is_whole(seed) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed!r}.")
     if not is_positive(tol) or not is_whole(rounds) or rounds < 1 or not is_positive(weight_bound):
         raise InputError(
             "tol and weight_bound must be positive and rounds at least 1, got "
@@ -322,6 +327,7 @@ def _assumed(network: QueueingNetwork, growth: int) -> str:
     """What must be finite under a policy, beside its cost, for the bound to hold for it."""
     unbounded = [c for c in network.classes if c.buffer is None]
     powers = [2 if c.quadratic > 0 else 1 if max(c.holding, c.excess) > 0 else 0 for c in unbounded]
-    if growth <= min(powers, default=growth):
-        return ""
-    return f"policies under which the mean of |x|^{growth} is finite"
+    free = [c.name for c, power in zip(unbounded, powers, strict=True) if power == 0]
+    law = f"a stationary law (queue {free[0]} costs nothing and may grow for ever)" if free else ""
+    mean = f"a finite mean of |x|^{growth}" if growth > min(powers, default=growth) else ""
+    return f"policies with {' and '.join(filter(None, (law, mean)))}" if law or mean else ""

@@ -186,8 +186,9 @@ def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float |
     if isinstance(found, primal.PrimalSolution):
         status = f"{found.status}; "
         looked = found.status is not Status.SAMPLED  # values of drawn constraints prove little
-        if looked and type(found.criterion) is type(setting.criterion) and found.lower_bound.kind == PROVED:
-            bound = found.lower_bound.value
+        if looked and type(found.criterion) is type(setting.criterion):
+            proved = found.lower_bound.kind == PROVED and not found.lower_bound.assumed
+            bound = found.lower_bound.value if proved else None
         if name.startswith("bound"):
             return Row(name, None, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds)
         found = found.policy()
