@@ -479,8 +479,9 @@ def test_episodes_that_end_are_followed_by_nothing():
     chain = np.array([[0.5, 0.5], [0.5, 0.0]])
     law = np.linalg.solve(np.eye(2) - gamma * chain.T, [1.0, 0.0])
     parts = problem.estimates(np.array([1.0, 0.0]), 1.0, confidence=SURE)
-    for found, exact in ((parts.objective, law @ [1.0, 3.0]), (parts.mass, 1.0)):
-        assert found.lower <= exact <= found.upper
+    assert parts.objective.lower <= law @ [1.0, 3.0] <= parts.objective.upper
+    assert parts.mass.value == pytest.approx(1.0, abs=1e-9)  # by its definition, whatever the sample
+    assert parts.mass.half_width < 1e-9
     assert problem.moments().total == pytest.approx(law.sum(), rel=0.03)
     assert parts.flow.lower <= 0.0 <= parts.flow.upper
     parts = problem.estimates(np.array([0.0, 1.0]), 1.0, confidence=SURE)
@@ -521,13 +522,16 @@ def test_intervals_include_the_noise_of_the_mass_and_of_the_starts():
         "flow": np.abs(inflow).sum(),
     }  # fmt: skip
     truth["total"] = truth["shaped"] + 2 * truth["negative"] + 3 * truth["flow"]
-    hits = dict.fromkeys(truth, 0)
+    hits = dict.fromkeys([*truth, "M", "starts"], 0)
     for seed in range(40):
         problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1]})), dp.Discounted(gamma), samples=1_000,
                                warm_up=30, seed=seed, potential=lambda x: h[x[:, 0]])  # fmt: skip
         parts = problem.estimates(theta, (2.0, 3.0))
-        for name, exact in truth.items():
-            hits[name] += getattr(parts, name).lower <= exact <= getattr(parts, name).upper
+        checks = [(name, getattr(parts, name), exact) for name, exact in truth.items()]
+        checks.append(("M", problem.estimates([-1.0, 0.0], 1.0).negative, law.sum()))  # g = −1: the mass alone
+        checks.append(("starts", problem.estimates([0.0, 0.0], 1.0).shaped, Session.STARTS @ h))  # g = 0: αᵀh alone
+        for name, found, exact in checks:
+            hits[name] += found.lower <= exact <= found.upper
     assert min(hits.values()) >= stats.binom.ppf(1e-4, 40, 0.95), hits
 
 
