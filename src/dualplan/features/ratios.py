@@ -56,8 +56,8 @@ UNDEFINED = -(2**62)  # what it returns where the function of a partition is not
 UNSET = 2**62  # a count that was not written, since a function of the user raised
 FAULT = (
     "in a state that a policy of ratios came to, the reference never chooses an action that its portfolio does, or the "
-    "function of a partition is not a number; let the reference explore (policies.exploring)."
-)
+    "function of a partition is not a number; let the reference explore (policies.exploring)"
+)  # no full stop: simulation puts the state before it and one after it
 _inner = numba.njit(nogil=True, error_model="numpy")
 
 
