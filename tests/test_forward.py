@@ -7,12 +7,13 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 import dualplan as dp
 from bank import matrix, mm1, occupancy_and_values, positive_part_policy
 from dualplan import test_functions as tests
 from dualplan.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
+from dualplan.features.ratios import Portfolio
 from dualplan.forward import solve_simulated
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.simulated import SimulatedALP, fitted_potential, residuals
@@ -368,6 +369,55 @@ def test_cells_cover_all_states_and_the_last_has_no_end():
     assert part(np.array([[1], [2], [3], [5], [6]])).tolist() == [-1, 0, 1, 1, -1]
 
 
+def test_a_cut_within_an_interval_of_one_number_has_as_many_names_as_cells(net, reference):
+    partition = cells(net, {"1": [1]}, where={"1": (1, 1)})
+    assert len(partition.names) == len(partition) == 2
+    ratios = portfolio(reference, [net.policy("lbfs"), reference], partition)
+    assert len(ratios) == 4
+    allowed = np.flatnonzero(reference([1, 0, 0, 0]))
+    assert max(ratios.row([1, 0, 0, 0], int(a))[0].max() for a in allowed) == 3
+    with pytest.raises(dp.InputError, match="a name for each"):
+        Portfolio((reference,), partition, ("one",))
+
+
+def test_rows_of_very_different_sizes_are_told_apart(net, reference, families):
+    def tiny(x, a, indices, values):
+        indices[0], values[0] = 0, 1.0
+        indices[1], values[1] = 1, np.exp(-40.0 - x[0] - x[1])
+        return 2
+
+    problem = SimulatedALP(user_ratios(reference, tiny, 2, widest=2), families, samples=1_000, warm_up=100)
+    rows = problem.moments().rows.toarray()
+    assert np.allclose(np.sort(-np.log(rows[:, 1])), [40, 41, 42, 43, 44])
+    assert problem.moments().shares.sum(axis=1) == pytest.approx(np.ones(8))
+
+
+def test_what_is_not_a_number_is_in_no_band(net, reference, families):
+    wrong = levels(net, lambda x: np.nan if x[0] == 1 else 1.0 * x[0], [1])
+    ratios = portfolio(reference, [reference], wrong)
+    assert ratios.code is not None
+    with pytest.raises(dp.InputError, match=r"not a number at state \(1, "):
+        SimulatedALP(ratios, families, samples=1_000, warm_up=100).moments()
+    with pytest.raises(dp.InputError, match=r"not a number at state \(1, 0, 0, 0\)"):
+        RatioPolicy(ratios, [1.0, 1.0]).probabilities(np.array([1, 0, 0, 0]))
+
+
+def test_compiled_policies_refuse_states_where_the_reference_lacks_support(net):
+    """As the look-up in Python does."""
+    lbfs, longer = net.policy("lbfs"), net.policy("longer")
+    policy = RatioPolicy(portfolio(lbfs, [longer]), [1.0])
+    assert policy.code is not None
+    apart = next(x for x in every(net) if ((table_row(lbfs, x) == 0) & (table_row(longer, x) > 0)).any())
+    with pytest.raises(dp.InputError, match="let the reference explore"):
+        policy(apart)
+    with pytest.raises(dp.InputError, match="let the reference explore"):
+        dp.evaluate(net, policy, steps=20_000)
+
+
+def table_row(policy, x):
+    return policy.probabilities(np.ascontiguousarray(x))
+
+
 def test_test_functions_are_bounded_by_one_everywhere(net):
     few = tests.polynomials(net, 3).scaled(every(net)[:20])
     values = few(every(net)).toarray()
@@ -429,13 +479,60 @@ def test_episodes_that_end_are_followed_by_nothing():
     chain = np.array([[0.5, 0.5], [0.5, 0.0]])
     law = np.linalg.solve(np.eye(2) - gamma * chain.T, [1.0, 0.0])
     parts = problem.estimates(np.array([1.0, 0.0]), 1.0, confidence=SURE)
-    for found, exact in ((parts.objective, law @ [1.0, 3.0]), (parts.mass, 1.0)):
-        assert found.lower <= exact <= found.upper
+    assert parts.objective.lower <= law @ [1.0, 3.0] <= parts.objective.upper
+    assert parts.mass.value == pytest.approx(1.0, abs=1e-9)  # by its definition, whatever the sample
+    assert parts.mass.half_width < 1e-9
     assert problem.moments().total == pytest.approx(law.sum(), rel=0.03)
     assert parts.flow.lower <= 0.0 <= parts.flow.upper
     parts = problem.estimates(np.array([0.0, 1.0]), 1.0, confidence=SURE)
     inflow = gamma * np.array([[0.0, 1.0], [0.5, 0.0]]).T @ law - law + [1.0, 0.0]
     assert parts.flow.lower <= np.abs(inflow).sum() <= parts.flow.upper
+
+
+class Session:
+    """Two states and starts that only the simulator knows; episodes end with the probabilities of `ENDS`."""
+
+    STARTS, ENDS = np.array([0.3, 0.7]), np.array([0.05, 0.4])
+    MOVES = np.array([[[0.8, 0.2], [0.1, 0.9]], [[0.5, 0.5], [0.6, 0.4]]])  # state, action, next state
+    LOSSES = np.array([[1.0, 2.0], [3.0, 0.5]])
+
+    def reset(self, rng):
+        self.x = int(rng.random() < self.STARTS[1])
+        return np.array([self.x])
+
+    def step(self, x, a, rng):
+        loss, ended = self.LOSSES[self.x, a], rng.random() < self.ENDS[self.x]
+        self.x = int(rng.random() < self.MOVES[self.x, a, 1])
+        return np.array([self.x]), float(loss), bool(ended)
+
+
+def test_intervals_include_the_noise_of_the_mass_and_of_the_starts():
+    """40 seeds: fewer hits than the bound have probability 10⁻⁴ for each interval; truths are from a 2 x 2 system."""
+    model, gamma, h = dp.SimulatorModel(lower=[0], upper=[1], actions=2, session=Session), 0.9, np.array([-4.0, 6.0])
+    even = FunctionPolicy(model, lambda x: np.array([0.5, 0.5]), name="even")
+    ratios = portfolio(even, [even, FunctionPolicy(model, lambda x: 1, name="one")])
+    theta, g = np.array([1.0, -0.7]), np.array([1.0, -0.4])  # g of the two actions
+    go_on = (1 - Session.ENDS)[:, None, None] * Session.MOVES
+    law = np.linalg.solve(np.eye(2) - gamma * go_on.mean(axis=1).T, Session.STARTS)
+    u = law[:, None] * 0.5 * g
+    inflow = gamma * np.einsum("ia,iaj->j", u, go_on) - u.sum(axis=1) + Session.STARTS
+    truth = {
+        "objective": (Session.LOSSES * u).sum(), "shaped": (Session.LOSSES * u).sum() + inflow @ h,
+        "mass": (u * (1 - gamma * (1 - Session.ENDS))[:, None]).sum(), "negative": np.maximum(-u, 0).sum(),
+        "flow": np.abs(inflow).sum(),
+    }  # fmt: skip
+    truth["total"] = truth["shaped"] + 2 * truth["negative"] + 3 * truth["flow"]
+    hits = dict.fromkeys([*truth, "M", "starts"], 0)
+    for seed in range(40):
+        problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1]})), dp.Discounted(gamma), samples=1_000,
+                               warm_up=30, seed=seed, potential=lambda x: h[x[:, 0]])  # fmt: skip
+        parts = problem.estimates(theta, (2.0, 3.0))
+        checks = [(name, getattr(parts, name), exact) for name, exact in truth.items()]
+        checks.append(("M", problem.estimates([-1.0, 0.0], 1.0).negative, law.sum()))  # g = −1: the mass alone
+        checks.append(("starts", problem.estimates([0.0, 0.0], 1.0).shaped, Session.STARTS @ h))  # g = 0: αᵀh alone
+        for name, found, exact in checks:
+            hits[name] += found.lower <= exact <= found.upper
+    assert min(hits.values()) >= stats.binom.ppf(1e-4, 40, 0.95), hits
 
 
 def test_a_gymnasium_environment_is_enough():
@@ -482,6 +579,13 @@ def test_few_transitions_that_carry_all_the_weight_show_in_the_status(net):
     assert problem.estimates(np.ones(2), 1.0).effective == pytest.approx(1.0)
 
 
+def raising(x, a, indices, values):
+    if x[0] == 1:
+        raise ValueError("boo")
+    indices[0], values[0] = 0, 1.0
+    return 1
+
+
 def test_errors_are_one_sentence(net, reference, families):
     lbfs, longer = net.policy("lbfs"), net.policy("longer")
     unsupported = SimulatedALP(portfolio(lbfs, [longer]), families, samples=1_000)
@@ -493,6 +597,9 @@ def test_errors_are_one_sentence(net, reference, families):
     with pytest.raises(dp.InputError, match=r"state grows by about .* choose a stable reference"):
         growing.moments()
     own_ratios = portfolio(reference, [lbfs])
+    small = SimulatedALP(own_ratios, families, samples=1_000)
+    empty = portfolio(reference, [lbfs], cells(net, {}, where={"1": (0, 0)}))
+    anchored = SimulatedALP(empty, families, samples=1_000, anchor=cells(net, {"1": [1]}))
     for wrong, message in (
         (lambda: portfolio(reference, []), "at least one policy"),
         (lambda: Ratios(reference, []), "at least one"),
@@ -504,6 +611,31 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: solve_simulated(SimulatedALP(own_ratios, families, samples=1_000), 1.0, method="newton"), "method"),
         (lambda: concat_ratios(own_ratios, portfolio(longer, [longer])), "one reference"),
         (lambda: tests.polynomials(net, 0), "degree"),
+        (lambda: tests.polynomials(net, 2, coordinates=[9]), "0 to 3"),
+        (lambda: SimulatedALP(own_ratios, families, anchor=cells(mm1(), {0: [1]})), "anchor was made for another"),
+        (lambda: SimulatedALP(own_ratios, families, radius="a"), "radius"),
+        (lambda: SimulatedALP(own_ratios, families, radius=None), "radius"),
+        (lambda: SimulatedALP(own_ratios, families, threads=-3), "threads"),
+        (lambda: SimulatedALP(own_ratios, families, threads="x"), "threads"),
+        (lambda: SimulatedALP(own_ratios, families, potential=3.0), "function of states"),
+        (lambda: RatioPolicy(own_ratios, "abc"), "finite weight"),
+        (lambda: cells(net, {"1": [1]}, where={"1": 3}), "interval of coordinate '1'"),
+        (lambda: cells(net, {"1": None}), "cuts of coordinate '1'"),
+        (lambda: cells(net, {"1": 3}), "cuts of coordinate '1'"),
+        (lambda: cells(net, [1]), "mapping"),
+        (lambda: user_ratios(reference, None, 1, widest=1), "a function row"),
+        (lambda: portfolio(reference, lbfs), "a list"),
+        (lambda: portfolio("lbfs", [lbfs]), "reference of ratios is a policy"),
+        (lambda: portfolio(reference, [lbfs], "a"), "partition is needed"),
+        (lambda: Mixed(["a"], [1.0]), "one of policies"),
+        (lambda: Mixed([lbfs], ["a"]), "probabilities"),
+        (
+            lambda: SimulatedALP(user_ratios(reference, raising, 1, widest=1), families, samples=1_000).moments(),
+            r"x=\(1, .*a=\d could not be looked up: boo",
+        ),
+        (lambda: solve_simulated(anchored, 5.0), "anchor's cell '1 >= 1'"),
+        *((lambda c=c: solve_simulated(small, 5.0, confidence=c), "confidence must lie") for c in (1.5, 0, "a")),
+        *((lambda c=c: small.estimates([1.0], 5.0, confidence=c), "confidence must lie") for c in (1.5, 0, "a")),
     ):
         with pytest.raises(dp.InputError, match=message) as error:
             wrong()

@@ -32,10 +32,10 @@ from dualplan.features.ratios import RatioPolicy
 from dualplan.highs import minimise
 from dualplan.kinds import is_whole
 from dualplan.known import ASSUMED, STATISTICAL
-from dualplan.simulated import SMALL_SAMPLE, Estimates, Moments, Sample, SimulatedALP
+from dualplan.simulated import SMALL_SAMPLE, Estimates, Moments, Sample, SimulatedALP, check_confidence
 from dualplan.status import Status
 from dualplan.surrogate import Penalty, penalties
-from dualplan.types import Floats, Json
+from dualplan.types import Bools, Floats, Json
 
 NEGLIGIBLE = 1e-7  # relative: weights that a solver's tolerance made
 SCALES = (0.03, 0.3, 3.0)  # reaches of the walks, relative to the reference's weight
@@ -120,6 +120,7 @@ def solve_simulated(
         raise unknown("method", str(method), METHODS)
     if not is_whole(passes) or passes < 1 or not is_whole(batch) or batch < 1:
         raise InputError(f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}.")
+    check_confidence(confidence)
     started, weights = time.monotonic(), penalties(penalty)
     moments = problem.moments()
     if method == "saddle" and (problem.anchor is not None or problem.expected):
@@ -171,7 +172,7 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     groups = _families(problem)
     none, eye = sp.csr_array, sp.eye_array
     kept = m.anchored > 0  # the mass of cells where the reference was not cannot be set
-    fixed = m.anchors[kept]
+    fixed = _anchored(problem, m, kept)
     blocks: Any = [
         [sp.csr_array(mass[None, :]), none((1, u)), none((1, k)), none((1, 1))],
         [m.rows, eye(u), None, None],
@@ -181,7 +182,8 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
         [fixed, None, None, None],
     ]
     matrix = sp.block_array(blocks, format="csc")
-    low = np.concatenate([[1.0], np.zeros(u), m.starts, -m.starts, np.zeros(groups.shape[0]), m.anchored[kept]])
+    starts = m.starts.mean(axis=0)
+    low = np.concatenate([[1.0], np.zeros(u), starts, -starts, np.zeros(groups.shape[0]), m.anchored[kept]])
     high = np.concatenate([[1.0], np.full(u + 2 * k + groups.shape[0], np.inf), m.anchored[kept]])
     occurred = np.asarray(abs(m.rows).sum(axis=0)).ravel() > 0
     box = np.where(occurred, problem.radius, 0.0)
@@ -189,8 +191,20 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     columns = np.concatenate([-box, np.zeros(rest.size)]), np.concatenate([box, rest])
     found = minimise(costs, matrix, (low, high), columns, feasible=True)
     if not found.found:
-        raise InputError(f"HiGHS stopped without a solution ({found.word}); try a larger radius or another penalty.")
+        other = " or another penalty" if problem.anchor is None else ", or leave the anchor out"
+        raise InputError(f"HiGHS stopped without a solution ({found.word}); try a larger radius{other}.")
     return _cleaned(problem, weights, m, found.x[:d])
+
+
+def _anchored(problem: SimulatedALP, m: Moments, kept: Bools) -> sp.csr_array:
+    """The rows of the anchor's cells that the reference visits, once each has ratios."""
+    lacking = np.flatnonzero(kept & (np.asarray(abs(m.anchors).sum(axis=1)).ravel() == 0))
+    if problem.anchor is not None and lacking.size:
+        raise InputError(
+            f"no ratio was other than 0 on the anchor's cell {problem.anchor.names[lacking[0]]!r}, so its mass cannot "
+            "be the reference's; let the ratios cover the anchor's cells."
+        )
+    return sp.csr_array(m.anchors[kept])
 
 
 def _families(problem: SimulatedALP) -> sp.csr_array:
@@ -288,7 +302,8 @@ def _walk(
         if number == passes // 2:
             average[:] = 0.0
         kernels.saddle(
-            *data, families, adds, m.starts, mass, m.total, *weights, batch, problem.radius, *state, average,
+            *data, families, adds, m.starts.mean(axis=0), mass, m.total, *weights, batch, problem.radius, *state,
+            average,
         )  # fmt: skip
     found = average[:d] / average[d]
     return np.asarray(found + (1.0 - mass @ found) * mass / float(mass @ mass))

@@ -20,7 +20,10 @@ Where episodes of a simulator end under the discounted criterion, nothing follow
 
 Every mean over transitions is one of ratios times numbers, so all that θ needs are sums over the transitions, for each
 of several independent trajectories (`Moments`): their memory does not grow with the number of transitions. V_neg needs
-the different rows r(x,a) that occurred and how often. Standard errors come from the independent trajectories.
+the different rows r(x,a) that occurred and how often. Standard errors come from the independent trajectories. Where
+episodes end, M̂ = 1/D̄ is random too, D̄ the mean over trajectories of their D_r, the mean of 1 − γ: for a mean A_r, the
+estimate T = Ā/D̄ has the errors of the values M̂·A_r + T·(1 − M̂·D_r), whose mean is T (delta method). Starts that are
+only seen are a quotient as well, of what trajectories began with and how often they began, and are treated alike.
 
 The sum |residual(y)| over cells is too large on a sample, since noise has a sign too. So signs are chosen on one half
 of the trajectories and the residual taken from the other, and vice versa: its mean is that of a lower bound.
@@ -53,9 +56,9 @@ import scipy.sparse as sp
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError
 from dualplan.features.partitions import Partition, whole
-from dualplan.features.ratios import Ratios, portfolio
+from dualplan.features.ratios import Ratios, finite_weights, portfolio
 from dualplan.intervals import Interval, growth, mean_interval, too_short
-from dualplan.kinds import is_whole
+from dualplan.kinds import is_number, is_positive, is_whole
 from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
@@ -110,8 +113,10 @@ class Moments:
 
     `mass`, `losses` and `shaped` are of ratios, times (1 − γ)·M, ℓ and the shaped ℓ; `flows` of γ y(x') − y(x) times
     ratios, a matrix for each trajectory. `rows` are the different rows of ratios, `shares` how often each occurred.
-    `starts` is αᵀy, `potential` αᵀh, `reference` the mean loss of the reference. `anchors` are of ratios in each cell
-    of the anchor, a row a cell, over all trajectories, and `anchored` the reference's shares of the cells.
+    `leaving` is M·E[1 − γ], 1 where no episode ends. `starts` is αᵀy, a row for each trajectory, and `potential` αᵀh:
+    all alike unless starts are estimated. `reference` is the mean loss of the reference. `anchors` are of
+    ratios in each cell of the anchor, a row a cell, over all trajectories, and `anchored` the reference's shares of the
+    cells.
     """
 
     count: int
@@ -122,8 +127,9 @@ class Moments:
     flows: tuple[sp.csr_array, ...]
     rows: sp.csr_array
     shares: Floats
+    leaving: Floats
     starts: Floats
-    potential: float
+    potential: Floats
     reference: Floats
     status: Status
     anchors: sp.csr_array
@@ -133,6 +139,11 @@ class Moments:
     def samples(self) -> int:
         """All transitions."""
         return self.count * len(self.mass)
+
+    def scaled(self, means: Floats) -> Floats:
+        """M times means, one for each trajectory along the first axis, with the error of M in each (delta method)."""
+        values = self.total * means
+        return np.asarray(values + np.multiply.outer(1.0 - self.leaving, values.mean(axis=0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +200,16 @@ class SimulatedALP:
                 raise InputError(f"{name} must be a whole number, at least 1 (warm_up and seed: 0), got {value!r}.")
         if samples < REPLICAS * PIECES:
             raise InputError(f"samples must be at least {REPLICAS * PIECES}, got {samples!r}.")
-        if not radius > 0 or not np.isfinite(radius):
+        if not is_positive(radius):
             raise InputError(f"radius must be a positive number, got {radius!r}.")
+        if threads is not None and (not is_whole(threads) or threads < 1):
+            raise InputError(f"threads must be at least 1, a whole number, got {threads!r}.")
+        if potential is not None and not callable(potential):
+            raise InputError(f"a potential is a function of states, one a row, got {potential!r}.")
         if anchor is not None and not isinstance(anchor, Partition):
             raise InputError(f"an anchor is a partition (features.cells, features.levels), got {anchor!r}.")
+        if anchor is not None and anchor.model is not ratios.model and anchor.model.digest != ratios.model.digest:
+            raise InputError(f"the anchor was made for another model than that of the ratios, {ratios.model.name!r}.")
         if expected and not (not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward):
             raise InputError(f"model {ratios.model.name!r} cannot list next states; leave `expected` out.")
         self.expected = expected
@@ -297,17 +314,14 @@ class SimulatedALP:
 
     def checked(self, theta: Floats) -> Floats:
         """θ, if it has a finite weight for each ratio."""
-        weights = np.asarray(theta, np.float64)
-        if weights.shape != (len(self.ratios),) or not np.isfinite(weights).all():
-            raise InputError(f"θ has a finite weight for each of {len(self.ratios)} ratios.")
-        return weights
+        return finite_weights(theta, len(self.ratios))
 
     def value(self, theta: Floats, penalty: Penalty, moments: Moments) -> float:
         """c(θ) over these transitions, with the maximum over test functions on them: what solvers minimise."""
         on_negative, on_flow = penalties(penalty)
         theta, m = self.checked(theta), moments
         negative = m.total * float(np.maximum(-(m.rows @ theta), 0.0) @ m.shares.mean(axis=0))
-        linear = m.total * float(m.shaped.mean(axis=0) @ theta) + m.potential
+        linear = m.total * float(m.shaped.mean(axis=0) @ theta) + float(m.potential.mean())
         flow = self.tests.bound(residuals(m, theta).mean(axis=0))
         return linear + on_negative * negative + on_flow * flow
 
@@ -315,19 +329,20 @@ class SimulatedALP:
         self, theta: Floats, penalty: Penalty, moments: Moments | None = None, *, confidence: float = 0.95
     ) -> Estimates:
         """The parts at θ with intervals, by default from transitions that no solver has seen."""
+        check_confidence(confidence)
         on_negative, on_flow = penalties(penalty)
         theta = self.checked(theta)
         m = self.moments(fresh=True) if moments is None else moments
         g, found = m.rows @ theta, residuals(m, theta)
-        objective, shaped = m.total * (m.losses @ theta), m.total * (m.shaped @ theta) + m.potential
-        negative = m.total * (m.shares @ np.maximum(-g, 0.0))
+        objective, shaped = m.scaled(m.losses @ theta), m.scaled(m.shaped @ theta) + m.potential
+        negative, mass = m.scaled(m.shares @ np.maximum(-g, 0.0)), m.scaled(m.mass @ theta / m.total)
         flow = self._crossed(found)
         total = shaped + on_negative * negative + on_flow * flow
         share = m.shares.mean(axis=0)
         squares = float(share @ g**2)
         interval = partial(mean_interval, confidence=confidence)
         return Estimates(
-            interval(objective), interval(shaped), interval(m.mass @ theta), interval(negative), interval(flow),
+            interval(objective), interval(shaped), interval(mass), interval(negative), interval(flow),
             interval(total), self.tests.bound(found.mean(axis=0)),
             float(share @ np.abs(g)) ** 2 / squares if squares > 0 else 0.0,
         )  # fmt: skip
@@ -374,7 +389,13 @@ def fitted_potential(
 
 def residuals(moments: Moments, theta: Floats) -> Floats:
     """M·E[g (γ y(x') − y(x))] + αᵀy, a row for each trajectory, a column for each test function."""
-    return np.array([moments.total * (flow @ theta) + moments.starts for flow in moments.flows])
+    return moments.scaled(np.array([flow @ theta for flow in moments.flows])) + moments.starts
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise unless it is one."""
+    if not is_number(confidence) or not 0 < confidence < 1:
+        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
 
 
 class _Sums:
@@ -389,7 +410,7 @@ class _Sums:
         self.rows = [sp.csr_array((0, d))]
         self.counts: list[Floats] = [np.zeros((REPLICAS, 0))]
         self.pieces: list[Floats] = []
-        self.starts: list[Ints] = []
+        self.starts: list[list[Ints]] = [[] for _ in range(REPLICAS)]
         size = 0 if problem.anchor is None else len(problem.anchor)
         self.anchors, self.anchored = sp.csr_array((size, d)), np.zeros(size)
 
@@ -408,7 +429,7 @@ class _Sums:
             self.anchored += sample.anchors.T @ sample.weights
             self.reference[r] += sample.losses @ sample.weights
             self.leaving[r] += sample.leaving @ sample.weights
-            self.starts.append(recorded.first)
+            self.starts[r].append(recorded.first)
             different, where = _merged(sample.rows)
             own = np.bincount(where, sample.weights, different.shape[0])
             rows.append(different)
@@ -427,28 +448,34 @@ class _Sums:
     def moments(self) -> Moments:
         """Means, once trajectories have been found to settle."""
         problem, n = self.problem, self.problem.each
-        starts, potential, total = np.zeros(len(problem.tests)), 0.0, 1.0
+        starts, potential = np.zeros((REPLICAS, len(problem.tests))), np.zeros(REPLICAS)
+        total, leaving = 1.0, np.ones(REPLICAS)
         if problem.restarts.gamma < 1:
             total = n * REPLICAS / float(self.leaving.sum())
+            leaving = self.leaving * (total / n)
             states, weights = self._start()
-            starts = np.asarray(problem.tests(states).T @ weights)
+            starts = np.asarray((problem.tests(states).T @ weights.T).T)
             if problem.potential is not None:
-                potential = float(state_values(problem.potential, states, "potential") @ weights)
+                potential = weights @ state_values(problem.potential, states, "potential")
         mass = self.mass * total if problem.restarts.gamma < 1 else self.mass
         return Moments(
             n, total, mass / n, self.losses / n, self.shaped / n, tuple(sp.csr_array(flow / n) for flow in self.flows),
-            self.rows[0], self.counts[0] / n, starts, potential, self.reference / n, self._status(),
+            self.rows[0], self.counts[0] / n, leaving, starts, potential, self.reference / n, self._status(),
             sp.csr_array(self.anchors / (n * REPLICAS)), self.anchored / (n * REPLICAS),
         )  # fmt: skip
 
     def _start(self) -> tuple[Ints, Floats]:
-        """The law of the starts: as given, or as the simulator drew them."""
+        """The law of the starts, a row for each trajectory: as given, or as the simulator drew them."""
         if not self.problem.hidden:
-            return self.problem.restarts.starts, self.problem.restarts.weights
-        states, counts = np.unique(np.concatenate(self.starts), axis=0, return_counts=True)
-        if not counts.size:
+            return self.problem.restarts.starts, np.tile(self.problem.restarts.weights, (REPLICAS, 1))
+        found = [np.concatenate(own) for own in self.starts]
+        states, where = np.unique(np.concatenate(found), axis=0, return_inverse=True)
+        if not len(states):
             raise InputError("no trajectory began anew, so nothing is known of the starts; allow more samples.")
-        return states, counts / counts.sum()
+        counts = np.zeros((REPLICAS, len(states)))
+        np.add.at(counts, (np.repeat(np.arange(REPLICAS), [len(own) for own in found]), where.ravel()), 1.0)
+        law, often = counts.sum(axis=0) / counts.sum(), counts.sum(axis=1, keepdims=True)
+        return states, law + (counts - often * law) * (REPLICAS / counts.sum())
 
     def _status(self) -> Status:
         """How the trajectories look; references that are not stable are an error."""
@@ -476,14 +503,14 @@ def _pieces(problem: SimulatedALP, recorded: Recorded) -> Floats:
 
 
 def _merged(rows: sp.csr_array) -> tuple[sp.csr_array, Ints]:
-    """The different rows, and for each row the number of its like.
-
-    Rows are told apart by two numbers, their products with fixed random vectors, and then compared.
-    """
-    marks = np.random.default_rng(0).random((rows.shape[1], 2))
-    keys = np.ascontiguousarray(rows @ marks).view(np.complex128).ravel()
+    """The different rows, and for each row the number of its like: rows are alike if their entries are, bit by bit."""
+    own = rows.copy()
+    own.sum_duplicates()  # and sorts
+    sizes = np.diff(own.indptr)
+    filled = np.arange(max(1, int(sizes.max(initial=0)))) < sizes[:, None]
+    places, bits = np.full(filled.shape, -1, np.int64), np.zeros(filled.shape)
+    places[filled], bits[filled] = own.indices, own.data + 0.0  # no −0
+    table = np.hstack([places, bits.view(np.int64)])
+    keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     _, first, where = np.unique(keys, return_index=True, return_inverse=True)
-    kept = sp.csr_array(rows[first])
-    if abs(kept[where] - rows).nnz:
-        raise ArithmeticError("two different rows of ratios could not be told apart.")
-    return kept, where.ravel()
+    return sp.csr_array(own[first]), where.ravel()

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from dualplan.errors import InputError
 from dualplan.features.partitions import Partition
+from dualplan.kinds import is_whole
 from dualplan.models.contract import Model
 from dualplan.primal.basis import Basis, monomials
 from dualplan.primal.basis import functions as user_functions
@@ -163,6 +164,8 @@ def cells(partition: Partition) -> Witnesses:
 
 def polynomials(model: Model, degree: int, *, coordinates: Sequence[int] | None = None) -> Witnesses:
     """Monomials up to a degree, without the constant, for which fᵀy is 0 or the violation of the mass."""
+    if coordinates is not None and not all(is_whole(c) and 0 <= c < model.box.dim for c in coordinates):
+        raise InputError(f"coordinates of {model.name!r} are 0 to {model.box.dim - 1}, got {coordinates!r}.")
     basis = monomials(model, degree, coordinates=coordinates)
     if len(basis) < 2:
         raise InputError(f"polynomials need a degree of at least 1, got {degree!r}.")

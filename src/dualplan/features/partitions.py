@@ -28,6 +28,8 @@ from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
 from dualplan.types import Floats, Ints
 
 LOWEST = int(np.iinfo(np.int64).min)
+RAISED = (ArithmeticError, LookupError, TypeError, ValueError)  # by functions of the user
+SEQUENCES = (list, tuple, range, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,24 @@ class Partition:
             for k, x in enumerate(states):
                 values[k] = self._value(x)
         else:
-            _all_values(self.compiled, np.require(states, np.int64, ["C", "W"]), values)
+            self._compiled_values(np.require(states, np.int64, ["C", "W"]), values)
         wrong = np.flatnonzero(np.isnan(values))
         if wrong.size:
             raise InputError(f"the function of a partition is not a number at state {vector(states[wrong[0]])}.")
         return values
 
+    def _compiled_values(self, states: Ints, values: Floats) -> None:
+        values[:] = np.nan  # what is not written is where the function raised
+        try:
+            _all_values(self.compiled, states, values)
+        except RAISED as error:
+            raise _failed(states[np.isnan(values)][0], error) from error
+
     def _value(self, x: Ints) -> float:
-        value = None if self.function is None else self.function(read_only(x))
+        try:
+            value = None if self.function is None else self.function(read_only(x))
+        except RAISED as error:
+            raise _failed(x, error) from error
         if not is_number(value):
             raise InputError(f"the function of a partition must give a number, got {value!r} at state {vector(x)}.")
         return float(value)  # type: ignore[arg-type]
@@ -112,7 +124,14 @@ class Partition:
         if self.function is not None:
             label = str(getattr(self.function, "__name__", "level"))
             choices.append(_part_names(label, -math.inf, math.inf, self.levels))
-        return tuple(", ".join(names) or "everywhere" for names in itertools.product(*choices))
+        found = tuple(", ".join(names) or "everywhere" for names in itertools.product(*choices))
+        if len(found) != len(self):
+            raise ArithmeticError(f"a partition of {len(self)} cells has {len(found)} names.")
+        return found
+
+
+def _failed(x: Ints, error: Exception) -> InputError:
+    return InputError(f"the function of a partition fails at state {vector(x)}: {str(error).rstrip('.')}.")
 
 
 def _part_names(label: str, low: float, high: float, cuts: Sequence[float]) -> list[str]:
@@ -121,7 +140,7 @@ def _part_names(label: str, low: float, high: float, cuts: Sequence[float]) -> l
              for a, b in itertools.pairwise(ends) if not (a is None and b is None)]  # fmt: skip
     if not names:
         return [label]
-    if low == high:
+    if low == high and not cuts:
         return [f"{label} = {low:g}"]
     return names
 
@@ -144,13 +163,21 @@ def cells(
     where: Mapping[str | int, tuple[int, int | None]] | None = None,
 ) -> Partition:
     """Coordinates, by name or number, cut at the given numbers; `where` keeps to intervals of coordinates."""
-    limits = {_coordinate(model, key): _interval(key, ends) for key, ends in (where or {}).items()}
+    kept = {} if where is None else where
+    for word, given in (("cuts", cuts), ("where", kept)):
+        if not isinstance(given, Mapping):
+            raise InputError(f"{word} is a mapping of coordinates, {word}={{coordinate: ...}}, got {given!r}.")
+    limits = {_coordinate(model, key): _interval(key, ends) for key, ends in kept.items()}
     parts = []
-    for key, given in cuts.items():
+    for key, numbers in cuts.items():
         c = _coordinate(model, key)
-        if not all(map(is_whole, given)) or any(b <= a for a, b in itertools.pairwise(given)):
-            raise InputError(f"the cuts of coordinate {key!r} are integers in rising order, got {given!r}.")
-        parts.append(Part(c, *limits.pop(c, (LOWEST, UNBOUNDED)), tuple(int(v) for v in given)))
+        if (
+            not isinstance(numbers, SEQUENCES)
+            or not all(map(is_whole, numbers))
+            or any(b <= a for a, b in itertools.pairwise(numbers))
+        ):
+            raise InputError(f"the cuts of coordinate {key!r} are integers in rising order, got {numbers!r}.")
+        parts.append(Part(c, *limits.pop(c, (LOWEST, UNBOUNDED)), tuple(int(v) for v in numbers)))
     return Partition(model, (*parts, *(Part(c, *ends, ()) for c, ends in limits.items())))
 
 
@@ -178,8 +205,9 @@ def _coordinate(model: Model, key: str | int) -> int:
     return int(key)
 
 
-def _interval(key: str | int, ends: tuple[int, int | None]) -> tuple[int, int]:
-    low, high = ends[0], UNBOUNDED if ends[1] is None else ends[1]
+def _interval(key: str | int, ends: Any) -> tuple[int, int]:
+    low, high = ends if isinstance(ends, SEQUENCES) and len(ends) == 2 else (None, ends)
+    high = UNBOUNDED if high is None else high
     if not (is_whole(low) and is_whole(high) and low <= high):
         raise InputError(f"the interval of coordinate {key!r} needs integers low <= high, got {ends!r}.")
     return int(low), int(high)

@@ -40,7 +40,7 @@ from numba.core.errors import NumbaError
 from dualplan._kernels import ratios as kernels
 from dualplan._kernels.compiler import ACT, FLOATS, INTS, READ_ONLY, ROW, Data, Kernel, made_once, user_kernel
 from dualplan.errors import InputError
-from dualplan.features.partitions import Partition, whole
+from dualplan.features.partitions import RAISED, Partition, whole
 from dualplan.kinds import is_whole
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.models.simulator import SimulatorModel
@@ -52,6 +52,12 @@ PORTFOLIO, USER = range(2)
 HEAD, RECORD = 5, 5
 NOISE = 1e-12  # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
 UNSUPPORTED = -1  # less the action: what a row returns where the reference lacks support
+UNDEFINED = -(2**62)  # what it returns where the function of a partition is not a number
+UNSET = 2**62  # a count that was not written, since a function of the user raised
+FAULT = (
+    "in a state that a policy of ratios came to, the reference never chooses an action that its portfolio does, or the "
+    "function of a partition is not a number; let the reference explore (policies.exploring)"
+)  # no full stop: simulation puts the state before it and one after it
 _inner = numba.njit(nogil=True, error_model="numpy")
 
 
@@ -62,6 +68,10 @@ class Portfolio:
     policies: tuple[Policy, ...]
     partition: Partition
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.partition) * len(self.policies):
+            raise InputError("a portfolio has a name for each policy on each cell.")
 
     @property
     def widest(self) -> int:
@@ -162,19 +172,27 @@ class Ratios:
         """The ratios at pairs that the reference visits, a row for each."""
         count, code = len(states), self.code
         indices, values = np.zeros((count, self.widest), np.int64), np.zeros((count, self.widest))
-        counts = np.zeros(count, np.int64)
+        counts = np.full(count, UNSET, np.int64)
         if code is None:
             self._python_rows(states, actions, counts, indices, values)
         else:
-            fault = kernels.rows_at(
-                code.row, code.ints, code.floats, np.require(states, np.int64, ["C", "W"]), actions, counts, indices,
-                values,
-            )  # fmt: skip
-            if fault >= 0:
-                raise self._unsupported(states[fault], UNSUPPORTED - int(counts[fault]))
+            self._compiled_rows(code, np.require(states, np.int64, ["C", "W"]), actions, counts, indices, values)
         kept = np.arange(self.widest) < counts[:, None]
         ends = np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((values[kept], indices[kept], ends), shape=(count, len(self)))
+
+    def _compiled_rows(
+        self, code: RatioCode, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats
+    ) -> None:
+        try:
+            fault = kernels.rows_at(code.row, code.ints, code.floats, states, actions, counts, indices, values)
+        except RAISED as error:
+            k = int(np.argmax(counts == UNSET))
+            raise _failed(states[k], int(actions[k]), error) from error
+        if fault >= 0 and counts[fault] == UNDEFINED:
+            raise InputError(f"the function of a partition is not a number at state {vector(states[fault])}.")
+        if fault >= 0:
+            raise self._unsupported(states[fault], UNSUPPORTED - int(counts[fault]))
 
     def _python_rows(self, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats) -> None:
         """One look-up for each different pair."""
@@ -227,9 +245,27 @@ class Ratios:
         )
 
 
+def _failed(x: Ints, a: int, error: Exception) -> InputError:
+    return InputError(f"the ratios at x={vector(x)}, a={a} could not be looked up: {str(error).rstrip('.')}.")
+
+
+def finite_weights(theta: ArrayLike, count: int) -> Floats:
+    """θ, if it has a finite weight for each of `count` ratios."""
+    try:
+        weights = np.asarray(theta, np.float64)
+    except (TypeError, ValueError):
+        weights = np.full(0, np.nan)
+    if weights.shape != (count,) or not np.isfinite(weights).all():
+        raise InputError(f"θ has a finite weight for each of {count} ratios.")
+    return weights
+
+
 def _written(block: UserRatios, x: Ints, a: int) -> tuple[Ints, Floats]:
     indices, values = np.full(block.widest, -1, np.int64), np.full(block.widest, np.nan)
-    count = block.function(read_only(x), a, indices, values)
+    try:
+        count = block.function(read_only(x), a, indices, values)
+    except RAISED as error:
+        raise _failed(x, a, error) from error
     good = is_whole(count) and 0 <= count <= block.widest
     if not good or not ((indices[:count] >= 0) & (indices[:count] < len(block.names))).all():
         raise InputError(f"the ratios at x={vector(x)}, a={a} name one that is not there, or too many.")
@@ -242,9 +278,7 @@ class RatioPolicy(Policy):
     """π(a|x) ∝ π_ref(a|x)·[Σ_j θ_j r_j(x,a)]₊, and the reference where that is 0 for every action."""
 
     def __init__(self, ratios: Ratios, theta: ArrayLike, *, name: str = "ratios") -> None:
-        weights = np.asarray(theta, np.float64)
-        if weights.shape != (len(ratios),) or not np.isfinite(weights).all():
-            raise InputError(f"a policy of {len(ratios)} ratios needs as many finite weights.")
+        weights = finite_weights(theta, len(ratios))
         self.ratios, self.theta, made = ratios, weights, ratios.code
         code = None if made is None else PolicyCode(made.ints, np.concatenate([weights, made.floats]), made.act)
         super().__init__(ratios.model, name, code)
@@ -252,7 +286,11 @@ class RatioPolicy(Policy):
     def probabilities(self, x: Ints) -> Floats:
         """By compiled code, or in Python."""
         if self.code is not None:
-            return super().probabilities(x)
+            try:
+                return super().probabilities(x)
+            except RAISED:
+                self.ratios.scores(x, self.theta)  # raises too, and names the state
+                raise
         part = np.maximum(self.ratios.scores(x, self.theta), 0.0)
         return part / part.sum() if part.sum() > 0 else self.ratios.reference.probabilities(x)
 
@@ -268,14 +306,22 @@ class RatioPolicy(Policy):
 # -- families ---------------------------------------------------------------------------------------------------------
 
 
+def _model_of(reference: Policy) -> Model:
+    if not isinstance(reference, Policy):
+        raise InputError(f"the reference of ratios is a policy, got {reference!r}; heuristics are model.policy(name).")
+    return reference.model
+
+
 def portfolio(reference: Policy, policies: Sequence[Policy], partition: Partition | None = None) -> Ratios:
     """π_k/π_ref for each policy on each cell of the partition, by default on all states."""
-    model = reference.model
-    if not policies:
-        raise InputError("a portfolio needs at least one policy; the reference itself is one.")
+    model = _model_of(reference)
+    if not isinstance(policies, (list, tuple)) or not policies:
+        raise InputError(f"a portfolio needs a list of at least one policy, such as the reference, got {policies!r}.")
     for policy in policies:
         require_policy_of(model, policy)
     given = whole(model) if partition is None else partition
+    if not isinstance(given, Partition):
+        raise InputError(f"a partition is needed (features.cells, features.levels), got {given!r}.")
     if given.model is not model and given.model.digest != model.digest:
         raise InputError(f"the partition belongs to {given.model.name!r}, not to {model.name!r}.")
     names = tuple(f"{cell}: {policy.name}" for cell in given.names for policy in policies)
@@ -294,7 +340,9 @@ def user_ratios(
     labels = tuple(f"ratio {j}" for j in range(count)) if names is None else tuple(names)
     if len(labels) != count:
         raise InputError(f"{count} ratios need as many names, got {len(labels)}.")
-    model = reference.model
+    if not callable(row):
+        raise InputError(f"ratios of yours are a function row(x, a, indices, values), got {row!r}.")
+    model = _model_of(reference)
     block = UserRatios(row, labels, int(widest), None)
     for a in np.flatnonzero(model.allowed(model.start)):
         _written(block, model.start, int(a))  # raises, if it is wrong
@@ -326,13 +374,15 @@ _LEVELS: dict[tuple[Any, tuple[float, ...]], Any] = {}  # so that what closes ov
 
 
 def _levels(function: Any, edges: tuple[float, ...]) -> Any:
-    """The band of a state: how many edges the function reaches."""
+    """The band of a state: how many edges the function reaches, −1 if it is not a number."""
     if (function, edges) not in _LEVELS:
         limits = np.array(edges)
 
         @_inner
         def level(x):  # type: ignore[no-untyped-def]
             value, place = function(x), 0
+            if np.isnan(value):
+                return -1
             while place < limits.size and limits[place] <= value:
                 place += 1
             return place
@@ -406,7 +456,12 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
             if cell < 0:
                 continue
             if slot >= 0:
-                cell = cell * (ints[at + size] + 1) + level(slot, x)
+                band = level(slot, x)
+                if band < 0:
+                    return np.int64(UNDEFINED)
+                cell = cell * (ints[at + size] + 1) + band
+            if first + (cell + 1) * size > ints[1]:
+                raise InputError("a cell of a partition has no ratios.")  # never write beyond θ
             for k in range(size):
                 p = ints[at + k]
                 for other in range(table.shape[1]):
@@ -448,7 +503,9 @@ def _act(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
         for a in range(out.size):
             g, size = 0.0, 0.0
             count = entries(ints, table, x, a, indices, values) if table[0, a] > 0.0 else 0
-            for k in range(count):  # a fault counts as nothing: what the reference never does is not done
+            if count < 0:
+                raise InputError(FAULT)
+            for k in range(count):
                 g += values[k] * floats[indices[k]]
                 size += abs(values[k] * floats[indices[k]])
             out[a] = table[0, a] * g if g > NOISE * size else 0.0

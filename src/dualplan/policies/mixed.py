@@ -92,14 +92,19 @@ class Mixed(Policy):
     """Σ_k w_k π_k: in every state, the choice of policy k with probability w_k."""
 
     def __init__(self, policies: Sequence[Policy], weights: ArrayLike, *, name: str | None = None) -> None:
-        shares = np.asarray(weights, np.float64)
+        try:
+            shares = np.asarray(weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise PolicyError(f"the weights of a mixture must be probabilities, got {weights!r}.") from error
         if not policies or shares.shape != (len(policies),):
             raise PolicyError(f"a mixture of {len(policies)} policies needs as many weights, got {shares.size}.")
         if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-9:
             raise PolicyError(f"the weights of a mixture must be probabilities, got {weights!r}.")
-        model = policies[0].model
         for policy in policies:
-            require_policy_of(model, policy)
+            if not isinstance(policy, Policy):
+                raise PolicyError(f"a mixture is one of policies, got {policy!r}; heuristics are model.policy(name).")
+            require_policy_of(policies[0].model, policy)
+        model = policies[0].model
         self.policies, self.weights = tuple(policies), shares
         found, code = bank(policies), None
         if found is not None:
