@@ -353,6 +353,33 @@ def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
         assert laws[2].log_density(kept[1])[0] < -900
 
 
+@pytest.mark.parametrize("queues", [320, 400])
+@pytest.mark.parametrize("local", [True, False])
+def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, monkeypatch):
+    """Laws of densities 1 and below 1e-308 in one set: at y one of them or none, at its predecessors another."""
+    net = dp.load("tandem", queues=queues, servers=queues // 2, buffers=9, arrival=0.6)
+    policies, event = [net.policy("longer"), net.policy("lbfs")], Node(0, net.event_law[None, :])
+    wide, point, sharp = np.full((1, 10), 0.1), np.ones((1, 1)), np.array([[0.999, 0.001]])
+    laws = [Tree((*(Node(0, t),) * queues, event), (-1,) * (queues + 1)) for t in (wide, point, sharp)]
+    features = families.trees(net, laws, choices=policies)
+    problem, kept = dp.DualALP(net, features), []
+    if not local:
+        monkeypatch.setattr(type(problem.rows), "_local", property(lambda _: 0))
+    drawn = problem.rows.draw(24, 0, len(features), seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
+    rows = drawn.flows.toarray() / drawn.flow_densities[:, None]
+    named = Named(net, features, laws, policies)
+    for k, y in enumerate(kept[1]):
+        assert rows[k] == pytest.approx(by_hand(named, y), rel=1e-8, abs=1e-9)
+    customers = kept[1][:, :-1].sum(axis=1)
+    assert {0, 1} <= set(customers.tolist())
+    assert customers.max() > 1_000
+    pairs = drawn.pairs.toarray() / drawn.pair_densities[:, None]
+    assert pairs.sum(axis=1) == pytest.approx(len(features))
+    far = kept[0][:, :-1].max(axis=1) > 1
+    assert not pairs[far][:, 2:].any()
+    assert len(str(problem.rows._blamed(kept[0][0]))) < 250
+
+
 def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
     """The whole chain on 120 queues: everything finite, the policy's probabilities too where densities underflow."""
     net = dp.load("tandem", queues=120, servers=60, buffers=9, arrival=0.6)
