@@ -144,6 +144,47 @@ def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
     assert dense(made).sum(axis=0) == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("low", [45, 60, 10**9])
+@pytest.mark.parametrize("high", [None, 3, 0])
+def test_tiles_deep_in_a_tail_are_closed_forms(low, high):
+    """P(x_1 >= low | parent) has one factor r^k for all classes: the parent's law is P(c)·P(tail | c), normalised."""
+    table = np.array([[0.3, 0.7], [0.9, 0.1]])
+    third = Node(0, np.array([[0.5, 0.5], [0.2, 0.8]]))
+    for most in (2**63 - 1, 10**9 + 50):
+        tree = Tree((Node(0, np.array([[0.5, 0.5]])), Node(0, table, 0.5, most), third), (-1, 0, 1))
+        cut = tree.within({1: (low, None if high is None else low + high), 0: (0, 1)})
+        assert cut.class_laws[0] == pytest.approx([0.7 / 0.8, 0.1 / 0.8], rel=1e-12)
+        assert cut.class_laws[2] == pytest.approx([0.2, 0.8], rel=1e-12)
+        terms = 0.5 ** np.arange(51 if high is None else high + 1)
+        points = np.array([[1, low + k, 1] for k in range(3)])
+        expected = [0.125 * 0.8 * (terms[k] / terms.sum() if k < terms.size else 0.0) for k in range(3)]
+        assert np.exp(cut.log_density(points)) == pytest.approx(expected, rel=1e-12)
+        assert cut.nodes[1].size == 1
+    assert tree.within({1: (10**10, None)}) is None
+    assert tree.within({1: (60, 59)}) is None
+
+
+def test_bands_far_above_the_box_and_of_few_states():
+    """Sums that end at 8 under a band to 100,000, against enumeration; and the last band of 10^50 states by hand."""
+    net = dp.load("four-queue", buffers=2)
+    for weights in ([1, 1, 1, 1], [2, 0, 1, 3]):
+        made = families.bands(net, [(0, 3), (4, 100_000)], weights)
+        phi = dense(made)
+        assert phi.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+        assert made.losses == pytest.approx(phi.T @ matrix(net)[1].ravel(), rel=1e-12)
+        sums = net.box.states(np.arange(81)) @ weights
+        assert (phi.reshape(81, 4, 8)[:, 0, 4] > 0).tolist() == (sums >= 4).tolist()
+    with pytest.raises(dp.InputError, match="holds no state"):
+        families.bands(net, [(0, 3), (9, 12)])
+    line = dp.load("tandem", queues=50, servers=25, buffers=9)
+    last = families.bands(line, [(449, 450)], choices=[line.policy("lbfs")])
+    assert last.losses == pytest.approx((50 * 449 + 450) / 51, rel=1e-12)
+    assert set(last.draw(0, 400)[0][:, :-1].sum(axis=1).tolist()) == {449, 450}
+    endless = dp.load("four-queue", buffers=None)
+    wide = families.bands(endless, [(0, 20_000)])
+    assert wide.losses == pytest.approx(0.8 * 20_000, rel=1e-12)  # of Σ x <= n, each coordinate has the mean n/5
+
+
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,8 @@ BANDS   uniform on the states whose weighted sum of coordinates lies in an inter
 TREES   laws that factor along a tree (`trees.py`), times a choice of the action
         ints: dim, actions, laws, features, where the choices start, where each law starts, the first feature of each
         law and the end, the choice of each feature; choices; laws
-        work: for each law the logarithm of its density and the number of terms that are 0, a place for each action under each choice
+        work: for each law the logarithm of its density and the number of terms that are 0, a place for each action
+        under each choice
 MIXTURES  mixtures of the features of another set, which has no mixtures itself: W of K mixtures and d features, sparse
         ints: K, d, entries of W, most mixtures positive at a pair, column starts, mixtures by column, row starts,
         features by row, the ints of the other set

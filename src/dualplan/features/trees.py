@@ -201,9 +201,12 @@ class Tree:
         nodes, masks = list(self.nodes), [np.ones(node.size) for node in self.nodes]
         for i, (low, high) in cuts.items():
             top = nodes[i].last if high is None else high
-            if nodes[i].ratio is not None and nodes[i].high < low <= nodes[i].most:  # it begins within the tail
-                longer = _regrown(self, i, _listed_to(nodes[i], low))
-                return Tree(tuple(longer), self.parents, self.name).within(cuts, name)
+            if nodes[i].ratio is not None and nodes[i].high < low <= min(top, nodes[i].most):
+                nodes[i] = _from(nodes[i], low, top)
+                masks[i] = np.ones(1)
+                for c in self.children[i]:  # all of the tail is one class to them
+                    nodes[c] = replace(nodes[c], table=nodes[c].table[-1:])
+                continue
             nodes[i], left = nodes[i].until(top)
             values = np.arange(nodes[i].low, nodes[i].high + 1)
             masks[i] = ((values >= low) & (values <= top)).astype(np.float64)
@@ -222,11 +225,11 @@ class Tree:
         """The law in proportion to P(x)·Π masks, by messages from the leaves up."""
         weights = [mask.copy() for mask in masks]
         for i in reversed(self.order):
-            if (weights[i] == 1).all():
+            if (weights[i] == 1).all() and nodes[i].size == self.nodes[i].size:
                 continue
             sums = nodes[i].table @ weights[i]
             if self.parents[i] >= 0:
-                weights[self.parents[i]] *= sums
+                weights[self.parents[i]] *= sums / (sums.max() or 1.0)  # in proportion, so that many do not underflow
             elif not sums[0] > 0:
                 return None
             table = nodes[i].table * weights[i] / np.where(sums > 0, sums, 1.0)[:, None]
@@ -235,25 +238,13 @@ class Tree:
         return Tree(tuple(nodes), self.parents, name)
 
 
-def _listed_to(node: Node, value: int) -> Node:
-    """The same law with more of its tail listed, up to `value`."""
-    rate, first = node.tail
-    steps = np.arange(value - node.high)
-    beyond = node.table[:, -1:] * np.exp(first + rate * steps)[None, :]
-    rest = node.table[:, -1:] - beyond.sum(axis=1, keepdims=True)
-    table = np.hstack([node.table[:, :-1], beyond, np.maximum(rest, 0.0)])
-    return replace(node, table=table, ratio=node.ratio if value < node.most else None)
+def _from(node: Node, low: int, top: int) -> Node:
+    """A law that begins at `low` within the tail: r^(low − high) of the tail is left, and it goes on as before.
 
-
-def _regrown(tree: Tree, i: int, node: Node) -> list[Node]:
-    """The nodes of a tree after node i lists more values: its children have more classes, alike in the tail."""
-    nodes = list(tree.nodes)
-    more = node.size - nodes[i].size
-    nodes[i] = node
-    for c in tree.children[i]:
-        table = nodes[c].table
-        nodes[c] = replace(nodes[c], table=np.vstack([table, np.repeat(table[-1:], more, axis=0)]))
-    return nodes
+    That share is the same for all classes of the parent, so that the probabilities of the tail stand for what is left.
+    """
+    most = min(top, node.most)
+    return Node(low, node.table[:, -1:], node.ratio if most > low else None, most)
 
 
 # -- features ---------------------------------------------------------------------------------------------------------
