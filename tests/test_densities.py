@@ -598,6 +598,45 @@ def test_heavy_weights_are_told():
     assert fair.value(np.array([0.5, 0.5]), 1.0, fair.draw(5_000)).flow_effective <= 5_000
 
 
+HALF = np.array([[0.5, 0.5]])
+BAD = {
+    "ratio 1": (lambda net, law: Node(0, HALF, 1.0), "ratio"),
+    "ratio nan": (lambda net, law: Node(0, HALF, math.nan), "ratio"),
+    "flat table": (lambda net, law: Node(0, HALF[0]), "table"),
+    "parent beyond": (lambda net, law: Tree((Node(0, HALF),), (5,)), "parents"),
+    "parent -7": (lambda net, law: Tree((Node(0, HALF),), (-7,)), "parents"),
+    "no bands": (lambda net, law: families.bands(net, []), "at least one"),
+    "endless band": (lambda net, law: families.bands(net, [(0, None)]), "end"),
+    "band of floats": (lambda net, law: families.bands(net, [(0, 1.5)]), "integers"),
+    "weights of text": (lambda net, law: families.bands(net, [(0, 2)], "ab"), "weight"),
+    "boxes of floats": (lambda net, law: families.boxes(net, [[(0, 1.5)]] * 4), "integers"),
+    "boxes of triples": (lambda net, law: families.boxes(net, [[(0, 1, 2)]] * 4), "pairs"),
+    "cut 3": (lambda net, law: families.trees(net, [law], cuts={"1": 3}), "pairs"),
+    "cut of floats": (lambda net, law: families.trees(net, [law], cuts={"1": [(0, 1.5)]}), "integers"),
+    "law of text": (lambda net, law: families.trees(net, ["a"]), "Tree"),
+    "law that is a list": (lambda net, law: families.products(net, [[[1], [2], [3], [4]]]), "a law is"),
+    "states below": (lambda net, law: chow_liu(np.array([[-1, 0, 0, 0]]), net.box), "outside"),
+    "states above": (lambda net, law: chow_liu(np.array([[9, 0, 0, 0]]), net.box), "outside"),
+    "states of floats": (lambda net, law: chow_liu(np.array([[0.5, 0, 0, 0]]), net.box), "integer"),
+    "smoothing": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, smoothing="a"), "smoothing"),
+    "least": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, least=math.nan), "least"),
+    "ragged": (lambda net, law: ParallelServers(services=[[1, 2], [1]]), "numbers"),
+    "text": (lambda net, law: ParallelServers(arrivals="ab"), "numbers"),
+    "infinite": (lambda net, law: ParallelServers(arrivals=[math.inf, 0.1]), "finite"),
+    "buffers 0": (lambda net, law: dp.load("parallel-servers", buffers=0), "buffers"),
+    "capacity 2.5": (lambda net, law: dp.load("multi-item", capacity=2.5), "capacity"),
+    "load nan": (lambda net, law: dp.load("reentrant", load=math.nan), "load"),
+    "load -1": (lambda net, law: dp.load("reentrant", load=-1), "load must"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_values_are_named(net, laws, case):
+    made, words = BAD[case]
+    with pytest.raises(dp.InputError, match=words):
+        made(net, laws[0])
+
+
 def test_bad_laws_get_one_sentence(net, laws):
     endless = dp.load("four-queue", buffers=None)
     with pytest.raises(dp.InputError, match="no limit"):

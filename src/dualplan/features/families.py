@@ -34,7 +34,8 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.features.choices import Choices
 from dualplan.features.contract import Block, Features, concat, estimated_losses
 from dualplan.features.losses import check_allowed
-from dualplan.features.trees import Node, Tree, trees
+from dualplan.features.trees import Node, Tree, check_pairs, trees
+from dualplan.kinds import is_number
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
@@ -179,6 +180,7 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence
 
 
 def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
+    check_pairs(f"the intervals of coordinate {i}", intervals)
     if any(high is None for _, high in intervals):
         raise InputError(f"a box needs an end in coordinate {i}; use products or trees, whose laws may have a tail.")
     ends = [int(model.box.lower[i]) - 1, *(v for interval in sorted(intervals) for v in interval)]
@@ -206,6 +208,11 @@ def bands(
     coordinate of weight 0 must have a limit.
     """
     w = _band_weights(model, weights)
+    check_pairs("the limits of bands", intervals)
+    if not len(intervals):
+        raise InputError("bands need at least one interval.")
+    if any(high is None for _, high in intervals):
+        raise InputError("a band needs an end; use products or trees, whose laws may have a tail.")
     if any(not 0 <= low <= high for low, high in intervals):
         raise InputError("the limits of a band must be integers with 0 <= low <= high.")
     most = _largest_sum(model, w, max(high for _, high in intervals))
@@ -242,9 +249,10 @@ def bands(
 def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
     dim = model.box.dim
     counted = len(model.classes) if isinstance(model, QueueingNetwork) else dim
-    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights)
-    w = given.astype(np.int64)
-    if not np.array_equal(w, given) or w.size != dim or (w < 0).any() or not w.any() or (model.box.lower != 0).any():
+    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights, dtype=object)
+    whole = given.shape == (dim,) and all(is_number(v) and v == int(v) for v in given)
+    w = given.astype(np.int64) if whole else np.zeros(dim, np.int64)
+    if (w < 0).any() or not w.any() or (model.box.lower != 0).any():
         raise InputError(
             "bands need an integer weight for each coordinate, none negative and not all 0, and coordinates that "
             "start at 0."
