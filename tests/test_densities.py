@@ -144,6 +144,47 @@ def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
     assert dense(made).sum(axis=0) == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("low", [45, 60, 10**9])
+@pytest.mark.parametrize("high", [None, 3, 0])
+def test_tiles_deep_in_a_tail_are_closed_forms(low, high):
+    """P(x_1 >= low | parent) has one factor r^k for all classes: the parent's law is P(c)·P(tail | c), normalised."""
+    table = np.array([[0.3, 0.7], [0.9, 0.1]])
+    third = Node(0, np.array([[0.5, 0.5], [0.2, 0.8]]))
+    for most in (2**63 - 1, 10**9 + 50):
+        tree = Tree((Node(0, np.array([[0.5, 0.5]])), Node(0, table, 0.5, most), third), (-1, 0, 1))
+        cut = tree.within({1: (low, None if high is None else low + high), 0: (0, 1)})
+        assert cut.class_laws[0] == pytest.approx([0.7 / 0.8, 0.1 / 0.8], rel=1e-12)
+        assert cut.class_laws[2] == pytest.approx([0.2, 0.8], rel=1e-12)
+        terms = 0.5 ** np.arange(51 if high is None else high + 1)
+        points = np.array([[1, low + k, 1] for k in range(3)])
+        expected = [0.125 * 0.8 * (terms[k] / terms.sum() if k < terms.size else 0.0) for k in range(3)]
+        assert np.exp(cut.log_density(points)) == pytest.approx(expected, rel=1e-12)
+        assert cut.nodes[1].size == 1
+    assert tree.within({1: (10**10, None)}) is None
+    assert tree.within({1: (60, 59)}) is None
+
+
+def test_bands_far_above_the_box_and_of_few_states():
+    """Sums that end at 8 under a band to 100,000, against enumeration; and the last band of 10^50 states by hand."""
+    net = dp.load("four-queue", buffers=2)
+    for weights in ([1, 1, 1, 1], [2, 0, 1, 3]):
+        made = families.bands(net, [(0, 3), (4, 100_000)], weights)
+        phi = dense(made)
+        assert phi.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
+        assert made.losses == pytest.approx(phi.T @ matrix(net)[1].ravel(), rel=1e-12)
+        sums = net.box.states(np.arange(81)) @ weights
+        assert (phi.reshape(81, 4, 8)[:, 0, 4] > 0).tolist() == (sums >= 4).tolist()
+    with pytest.raises(dp.InputError, match="holds no state"):
+        families.bands(net, [(0, 3), (9, 12)])
+    line = dp.load("tandem", queues=50, servers=25, buffers=9)
+    last = families.bands(line, [(449, 450)], choices=[line.policy("lbfs")])
+    assert last.losses == pytest.approx((50 * 449 + 450) / 51, rel=1e-12)
+    assert set(last.draw(0, 400)[0][:, :-1].sum(axis=1).tolist()) == {449, 450}
+    endless = dp.load("four-queue", buffers=None)
+    wide = families.bands(endless, [(0, 20_000)])
+    assert wide.losses == pytest.approx(0.8 * 20_000, rel=1e-12)  # of Σ x <= n, each coordinate has the mean n/5
+
+
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
@@ -353,6 +394,33 @@ def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
         assert laws[2].log_density(kept[1])[0] < -900
 
 
+@pytest.mark.parametrize("queues", [320, 400])
+@pytest.mark.parametrize("local", [True, False])
+def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, monkeypatch):
+    """Laws of densities 1 and below 1e-308 in one set: at y one of them or none, at its predecessors another."""
+    net = dp.load("tandem", queues=queues, servers=queues // 2, buffers=9, arrival=0.6)
+    policies, event = [net.policy("longer"), net.policy("lbfs")], Node(0, net.event_law[None, :])
+    wide, point, sharp = np.full((1, 10), 0.1), np.ones((1, 1)), np.array([[0.999, 0.001]])
+    laws = [Tree((*(Node(0, t),) * queues, event), (-1,) * (queues + 1)) for t in (wide, point, sharp)]
+    features = families.trees(net, laws, choices=policies)
+    problem, kept = dp.DualALP(net, features), []
+    if not local:
+        monkeypatch.setattr(type(problem.rows), "_local", property(lambda _: 0))
+    drawn = problem.rows.draw(24, 0, len(features), seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
+    rows = drawn.flows.toarray() / drawn.flow_densities[:, None]
+    named = Named(net, features, laws, policies)
+    for k, y in enumerate(kept[1]):
+        assert rows[k] == pytest.approx(by_hand(named, y), rel=1e-8, abs=1e-9)
+    customers = kept[1][:, :-1].sum(axis=1)
+    assert {0, 1} <= set(customers.tolist())
+    assert customers.max() > 1_000
+    pairs = drawn.pairs.toarray() / drawn.pair_densities[:, None]
+    assert pairs.sum(axis=1) == pytest.approx(len(features))
+    far = kept[0][:, :-1].max(axis=1) > 1
+    assert not pairs[far][:, 2:].any()
+    assert len(str(problem.rows._blamed(kept[0][0]))) < 250
+
+
 def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
     """The whole chain on 120 queues: everything finite, the policy's probabilities too where densities underflow."""
     net = dp.load("tandem", queues=120, servers=60, buffers=9, arrival=0.6)
@@ -528,6 +596,45 @@ def test_heavy_weights_are_told():
     fair = dp.DualALP(net, features)
     assert fair.value(np.array([0.5, 0.5]), 1.0, fair.draw(5_000, seed=1)).warning is None
     assert fair.value(np.array([0.5, 0.5]), 1.0, fair.draw(5_000)).flow_effective <= 5_000
+
+
+HALF = np.array([[0.5, 0.5]])
+BAD = {
+    "ratio 1": (lambda net, law: Node(0, HALF, 1.0), "ratio"),
+    "ratio nan": (lambda net, law: Node(0, HALF, math.nan), "ratio"),
+    "flat table": (lambda net, law: Node(0, HALF[0]), "table"),
+    "parent beyond": (lambda net, law: Tree((Node(0, HALF),), (5,)), "parents"),
+    "parent -7": (lambda net, law: Tree((Node(0, HALF),), (-7,)), "parents"),
+    "no bands": (lambda net, law: families.bands(net, []), "at least one"),
+    "endless band": (lambda net, law: families.bands(net, [(0, None)]), "end"),
+    "band of floats": (lambda net, law: families.bands(net, [(0, 1.5)]), "integers"),
+    "weights of text": (lambda net, law: families.bands(net, [(0, 2)], "ab"), "weight"),
+    "boxes of floats": (lambda net, law: families.boxes(net, [[(0, 1.5)]] * 4), "integers"),
+    "boxes of triples": (lambda net, law: families.boxes(net, [[(0, 1, 2)]] * 4), "pairs"),
+    "cut 3": (lambda net, law: families.trees(net, [law], cuts={"1": 3}), "pairs"),
+    "cut of floats": (lambda net, law: families.trees(net, [law], cuts={"1": [(0, 1.5)]}), "integers"),
+    "law of text": (lambda net, law: families.trees(net, ["a"]), "Tree"),
+    "law that is a list": (lambda net, law: families.products(net, [[[1], [2], [3], [4]]]), "a law is"),
+    "states below": (lambda net, law: chow_liu(np.array([[-1, 0, 0, 0]]), net.box), "outside"),
+    "states above": (lambda net, law: chow_liu(np.array([[9, 0, 0, 0]]), net.box), "outside"),
+    "states of floats": (lambda net, law: chow_liu(np.array([[0.5, 0, 0, 0]]), net.box), "integer"),
+    "smoothing": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, smoothing="a"), "smoothing"),
+    "least": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, least=math.nan), "least"),
+    "ragged": (lambda net, law: ParallelServers(services=[[1, 2], [1]]), "numbers"),
+    "text": (lambda net, law: ParallelServers(arrivals="ab"), "numbers"),
+    "infinite": (lambda net, law: ParallelServers(arrivals=[math.inf, 0.1]), "finite"),
+    "buffers 0": (lambda net, law: dp.load("parallel-servers", buffers=0), "buffers"),
+    "capacity 2.5": (lambda net, law: dp.load("multi-item", capacity=2.5), "capacity"),
+    "load nan": (lambda net, law: dp.load("reentrant", load=math.nan), "load"),
+    "load -1": (lambda net, law: dp.load("reentrant", load=-1), "load must"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_values_are_named(net, laws, case):
+    made, words = BAD[case]
+    with pytest.raises(dp.InputError, match=words):
+        made(net, laws[0])
 
 
 def test_bad_laws_get_one_sentence(net, laws):

@@ -172,7 +172,7 @@ class Rows:
     def _blamed(self, x: Ints) -> InputError:
         return InputError(
             f"a feature gives weight to an action that {self.model.name!r} does not allow, or draws where it is 0, at "
-            f"or next to state {vector(x)}; use tiles or a table."
+            f"or next to state {_in_short(x)}; use tiles or a table."
         )
 
     def _joined_rows(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -285,6 +285,11 @@ class Rows:
             kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
+
+
+def _in_short(x: Ints) -> str:
+    """A state in a message, at most eight numbers of it."""
+    return vector(x) if x.size <= 8 else f"{vector(x[:6])[:-1]}, ..., {int(x[-1])})"
 
 
 def _compact(indices: Ints, values: Floats, counts: Ints) -> tuple[Floats, Ints]:

@@ -9,8 +9,10 @@ the features low, ..., high − 1, the sampling distributions are q1 = φ̄ and 
 and Pᵀφ̄ in the ratio 1 : |s_P|. Their values come with the rows: φ̄(x,a) is the sum of a row's entries over their number.
 
 The features are looked up once at y; at its predecessors, which differ from y in a few coordinates, only what these
-change is looked up (`features.py`). A row and its density come in one unit, which is 1 unless densities are so small
-that they would underflow: only their ratio means anything.
+change is looked up (`features.py`). A row and its density come in one unit e^m, which is 1 unless densities are so
+small that they would underflow: only their ratio means anything. The largest entry that was seen of a row lies between
+TINY and HUGE in its unit: m goes down for the first entries, if they are smaller, and up whenever there are larger
+ones, with what was summed before. What then underflows is below 1e-150 of the row.
 
 Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use stays unused.
 """
@@ -53,6 +55,11 @@ _ANCHOR, _NEAR, _DRAW = (function_type(t) for t in (ANCHOR, NEAR, DRAW))
 # probabilities, a row's indices and values, sums over the features, features touched, and what the features need
 _ROOM = (STATES, STATES, STATES, STATES, INTS, INTS, FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS)
 
+TINY, HUGE = 1e-150, 1e150  # of a row's largest entry, in its unit
+SHIFT = 600.0  # by which a unit's logarithm moves; less than from TINY to HUGE, so that it cannot miss
+LEAST = -1e6  # logarithm of the smallest unit
+NOTED = 1e-300  # a sum that is 0 all the same, but whose feature is noted
+
 
 @helper
 def one_of(rng, low, high):
@@ -67,6 +74,30 @@ def total(indices, values, count, low, high):
         if low <= indices[k] < high:
             result += values[k]
     return result
+
+
+@helper
+def largest(values, count):
+    result = 0.0
+    for k in range(count):
+        result = max(result, values[k])
+    return result
+
+
+@helper
+def fitting_near(near, fi, ff, y, x, coords, changed, m, seen, a, indices, values, work):
+    """`near` with a unit in which its largest value fits, if none was `seen` before: its count, m, the largest."""
+    count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
+    top = largest(values, count)
+    while top > HUGE and m < 0.0:
+        m = min(m + SHIFT, 0.0)
+        count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
+        top = largest(values, count)
+    while count > 0 and seen == 0.0 and top < TINY and m > LEAST:
+        m -= SHIFT
+        count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
+        top = largest(values, count)
+    return count, m, top
 
 
 @kernel(types.void(_DRAW, INTS, FLOATS, INT, RNG, INT, STATES, INTS, FLOATS))
@@ -130,7 +161,7 @@ def draw_pairs(
         seek(rng, k)
         actions[r] = draw(fi, ff, one_of(rng, low, high), rng, x, work)
         m = anchor(fi, ff, x, work)
-        counts[r] = near(fi, ff, x, x, counts, 0, m, actions[r], indices[r], values[r], work)
+        counts[r], _, _ = fitting_near(near, fi, ff, x, x, counts, 0, m, 0.0, actions[r], indices[r], values[r], work)
         densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
         if not 0.0 < densities[r] < np.inf or not allowed(mi, mf, x, actions[r]):
             return k
@@ -142,13 +173,27 @@ def add_row(indices, values, count, low, high, weight, sums, touched, number):
     """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the row's sum."""
     for k in range(count):
         j = indices[k]
+        if values[k] == 0.0:  # beside what was seen
+            continue
         if sums[j] == 0.0:
             touched[number] = j
             number += 1
         sums[j] += weight * values[k]
         if sums[j] == 0.0:  # a cancellation must not be noted twice
-            sums[j] = 1e-300
+            sums[j] = NOTED
     return number, total(indices, values, count, low, high)
+
+
+@helper
+def change_unit(sums, touched, number, exponent):
+    """sums·e^exponent; the factor."""
+    factor = np.exp(exponent)
+    for k in range(number):
+        j = touched[k]
+        sums[j] *= factor
+        if sums[j] == 0.0:
+            sums[j] = NOTED
+    return factor
 
 
 @helper
@@ -184,12 +229,15 @@ def flow_row(
 
     All in units of e^m, which is returned last.
     """
-    number, here, there, changed = 0, 0.0, 0.0, 0
+    number, here, there, changed, seen = 0, 0.0, 0.0, 0, 0.0
     m = anchor(fi, ff, y, work)
     for a in range(actions):
         if allowed(mi, mf, y, a):
-            count = near(fi, ff, y, y, sizes, changed, m, a, indices, values, work)
-            changed = -1
+            count, unit, top = fitting_near(near, fi, ff, y, y, sizes, changed, m, seen, a, indices, values, work)
+            if unit != m:
+                here *= change_unit(sums, touched, number, m - unit)
+                m = unit
+            seen, changed = max(seen, top), -1
             number, mass = add_row(indices, values, count, low, high, on_b, sums, touched, number)
             here += mass
     x, spare = room[1], room[2]
@@ -204,11 +252,19 @@ def flow_row(
     for k in range(listed):
         if local:
             patch(x, news[k], coords[k], sizes[k])
-            count = near(fi, ff, y, x, coords[k], sizes[k], m, acted[k], indices, values, work)
+            count, unit, top = fitting_near(
+                near, fi, ff, y, x, coords[k], sizes[k], m, seen, acted[k], indices, values, work
+            )
             restore(x, y, coords[k], sizes[k])
         else:
             changed = differences(y, before[k], room[3])
-            count = near(fi, ff, y, before[k], room[3], changed, m, acted[k], indices, values, work)
+            count, unit, top = fitting_near(
+                near, fi, ff, y, before[k], room[3], changed, m, seen, acted[k], indices, values, work
+            )
+        if unit != m:
+            factor = change_unit(sums, touched, number, m - unit)
+            here, there, m = here * factor, there * factor, unit
+        seen = max(seen, top)
         number, mass = add_row(indices, values, count, low, high, on_p * chances[k], sums, touched, number)
         there += chances[k] * mass
     for k in range(number):

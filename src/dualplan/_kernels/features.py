@@ -7,8 +7,10 @@ A feature is a probability distribution on pairs (x, a). Features come in blocks
     near    which of its features are positive at (x, a), and how large, for a state x that differs from y in a few
             coordinates; by look-up, and without going through the coordinates that are the same
 
-Values are in units of e^m, where `anchor` chooses m: 0, unless all densities at y are so small that they would
-underflow. What is made of them are ratios to a sampling density in the same units.
+Values are in units of e^m, where `anchor` proposes m: 0, unless all densities that are positive at y are so small that
+they would underflow. Near y, or at one action, larger or smaller ones may be what there is; who makes a row of them
+moves m to its largest entry (`constraints.py`). What is made of them are ratios to a sampling density in the same
+units.
 
 Blocks of all kinds lie one after the other in two flat arrays. The header of `ints` is the number of blocks, then for
 each block its kind, the number of its first feature, where its fields start in `ints` and `floats`, the number of its
@@ -33,7 +35,8 @@ BANDS   uniform on the states whose weighted sum of coordinates lies in an inter
 TREES   laws that factor along a tree (`trees.py`), times a choice of the action
         ints: dim, actions, laws, features, where the choices start, where each law starts, the first feature of each
         law and the end, the choice of each feature; choices; laws
-        work: for each law its density and the number of terms that are 0, a place for each action under each choice
+        work: for each law the logarithm of its density and the number of terms that are 0, a place for each action
+        under each choice
 MIXTURES  mixtures of the features of another set, which has no mixtures itself: W of K mixtures and d features, sparse
         ints: K, d, entries of W, most mixtures positive at a pair, column starts, mixtures by column, row starts,
         features by row, the ints of the other set
@@ -75,7 +78,7 @@ from dualplan._kernels.trees import draw_states, log_density, log_ratio
 
 TABLE, BOXES, BANDS, TREES, MIXTURES, USER = range(6)
 RECORD = 6  # numbers a block has in the header
-PLAIN = -500.0  # logarithm of the largest density at a state from which on values are plain
+PLAIN = -300.0  # logarithm of the largest density at a state from which on values are plain
 
 
 @helper
@@ -277,37 +280,30 @@ def bands_draw(ints, floats, o, f, band, rng, x):
 
 @helper
 def trees_anchor(ints, floats, o, f, y, work, w):
-    """The largest density at y as a logarithm, over the finite terms."""
+    """The largest density at y as a logarithm, over the laws that are positive there."""
     dim, laws = ints[o], ints[o + 2]
     largest = -np.inf
     for law in range(laws):
         total, zeros = log_density(ints, floats, o + ints[o + 5 + law], f, y, dim)
         work[w + 2 * law], work[w + 2 * law + 1] = total, zeros
-        largest = max(largest, total)
+        if zeros == 0:
+            largest = max(largest, total)
     return largest
 
 
 @helper
-def trees_settle(ints, o, m, work, w):
-    """Densities in units of e^m in the place of their logarithms."""
-    for law in range(ints[o + 2]):
-        work[w + 2 * law] = np.exp(work[w + 2 * law] - m)
-
-
-@helper
-def trees_row(ints, floats, o, f, first, y, x, coords, changed, a, indices, values, count, work, w, chances):
+def trees_row(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w, chances):
     laws, c = ints[o + 2], o + ints[o + 4]
     starts = o + 5 + laws
     choice = starts + laws + 1
     for law in range(laws):
-        density, zeros = work[w + 2 * law], np.int64(work[w + 2 * law + 1])
+        log, zeros = work[w + 2 * law], np.int64(work[w + 2 * law + 1])
         if changed > 0:
             change, more = log_ratio(ints, floats, o + ints[o + 5 + law], f, y, x, coords, changed)
-            zeros += more
-            if zeros == 0 and change != 0.0:
-                density *= np.exp(change)
-        if zeros > 0 or not density > 0.0:
+            log, zeros = log + change, zeros + more
+        if zeros > 0:
             continue
+        density = np.exp(log - m)
         for j in range(ints[starts + law], ints[starts + law + 1]):
             chance = chance_of(ints, c, ints[choice + j], a, chances)
             if chance > 0.0:
@@ -427,7 +423,7 @@ def block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, ind
     if kind == BANDS:
         band = bands_place(ints, o, y, x, coords, changed, work, w)
         return bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances) if band >= 0 else count
-    return trees_row(ints, floats, o, f, first, y, x, coords, changed, a, indices, values, count, work, w, chances)
+    return trees_row(ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w, chances)
 
 
 @helper
@@ -494,17 +490,9 @@ def unmixed_anchor(ints, floats, y, work, w):
     return largest
 
 
-@helper
-def unmixed_settle(ints, m, work, w):
-    for b in range(ints[0]):
-        kind, _, o, _ = record(ints, b)
-        if kind == TREES:
-            trees_settle(ints, o, m, work, w + block_room(ints, b))
-
-
 @kernel(ANCHOR)
 def anchor_of(ints, floats, y, work):
-    """Prepare for rows near y; the logarithm of the unit they come in."""
+    """Prepare for rows near y; the logarithm of the unit for those at y."""
     largest = -np.inf
     for b in range(ints[0]):
         kind, _, o, f = record(ints, b)
@@ -514,15 +502,7 @@ def anchor_of(ints, floats, y, work):
             largest = max(largest, unmixed_anchor(ints[i:], floats[k:], y, work, w))
         else:
             largest = max(largest, block_anchor(kind, ints, floats, o, f, y, work, w))
-    m = largest if -np.inf < largest < PLAIN else 0.0
-    for b in range(ints[0]):
-        kind, _, o, f = record(ints, b)
-        if kind == MIXTURES:
-            i, k = mixed_set(ints, o, f)
-            unmixed_settle(ints[i:], m, work, block_room(ints, b))
-        elif kind == TREES:
-            trees_settle(ints, o, m, work, block_room(ints, b))
-    return m
+    return largest if -np.inf < largest < PLAIN else 0.0
 
 
 @inlined_helper

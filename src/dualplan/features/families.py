@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.features.choices import Choices
 from dualplan.features.contract import Block, Features, concat, estimated_losses
 from dualplan.features.losses import check_allowed
-from dualplan.features.trees import Node, Tree, trees
+from dualplan.features.trees import Node, Tree, check_pairs, trees
+from dualplan.kinds import is_number
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
@@ -178,6 +180,7 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence
 
 
 def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
+    check_pairs(f"the intervals of coordinate {i}", intervals)
     if any(high is None for _, high in intervals):
         raise InputError(f"a box needs an end in coordinate {i}; use products or trees, whose laws may have a tail.")
     ends = [int(model.box.lower[i]) - 1, *(v for interval in sorted(intervals) for v in interval)]
@@ -205,9 +208,17 @@ def bands(
     coordinate of weight 0 must have a limit.
     """
     w = _band_weights(model, weights)
+    check_pairs("the limits of bands", intervals)
+    if not len(intervals):
+        raise InputError("bands need at least one interval.")
+    if any(high is None for _, high in intervals):
+        raise InputError("a band needs an end; use products or trees, whose laws may have a tail.")
     if any(not 0 <= low <= high for low, high in intervals):
         raise InputError("the limits of a band must be integers with 0 <= low <= high.")
-    most = max(high for _, high in intervals)
+    most = _largest_sum(model, w, max(high for _, high in intervals))
+    limits = [(low, min(high, most)) for low, high in intervals]
+    if any(low > high for low, high in limits):
+        raise InputError(f"the band {next(i for i in intervals if i[0] > most)} holds no state.")
     band_of = np.full(most + 1, -1)
     for band, (low, high) in enumerate(intervals):
         if (band_of[low : high + 1] >= 0).any():
@@ -216,20 +227,20 @@ def bands(
     top = np.minimum(model.box.upper, np.where(w > 0, most // np.maximum(w, 1), UNBOUNDED))
     with np.errstate(over="ignore"):
         ways = _ways(w, top, most)
-        sizes = np.array([ways[0, low : high + 1].sum() for low, high in intervals])
+        sizes = np.array([ways[0, low : high + 1].sum() for low, high in limits])
     if not np.isfinite(ways).all() or not np.isfinite(sizes).all():
         raise InputError("a band holds more than 10^308 states; use narrower bands, or products.")
     if (sizes == 0).any():
         raise InputError(f"the band {intervals[int(np.argmin(sizes))]} holds no state.")
     given = Choices.of(model, choices)
     head = [model.box.dim, len(model.actions), len(intervals), most, 0, *w, *top, *band_of]
-    fields = [*head, *(low for low, _ in intervals), *(high for _, high in intervals)]
+    fields = [*head, *(low for low, _ in limits), *(high for _, high in limits)]
     counts = np.concatenate([ways.ravel(), sizes])
     choice_ints, choice_floats = given.fields(len(fields), counts.size)
     fields[4] = len(fields)
     ints = np.concatenate([np.array(fields, np.int64), choice_ints])
     names = tuple(f"band {interval}, {way}" for interval in intervals for way in given.names)
-    laws = _band_marginals(w, top, ways, intervals)
+    laws = _band_marginals(w, top, most, limits)
     widest = len(given) if given.policies else 1
     room = 2 + len(model.actions) * len(given)
     return closed_form(model, BANDS, ints, np.concatenate([counts, choice_floats]), names, laws, given, widest, room)
@@ -238,9 +249,10 @@ def bands(
 def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
     dim = model.box.dim
     counted = len(model.classes) if isinstance(model, QueueingNetwork) else dim
-    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights)
-    w = given.astype(np.int64)
-    if not np.array_equal(w, given) or w.size != dim or (w < 0).any() or not w.any() or (model.box.lower != 0).any():
+    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights, dtype=object)
+    whole = given.shape == (dim,) and all(is_number(v) and v == int(v) for v in given)
+    w = given.astype(np.int64) if whole else np.zeros(dim, np.int64)
+    if (w < 0).any() or not w.any() or (model.box.lower != 0).any():
         raise InputError(
             "bands need an integer weight for each coordinate, none negative and not all 0, and coordinates that "
             "start at 0."
@@ -251,40 +263,66 @@ def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
     return w
 
 
+def _largest_sum(model: Model, weights: Ints, high: int) -> int:
+    """The largest weighted sum that the box has, and at most `high`."""
+    ends = [int(v) for v in model.box.upper[weights > 0]]
+    if max(ends) == UNBOUNDED:
+        return high
+    return min(high, sum(int(w) * v for w, v in zip(weights[weights > 0], ends, strict=True)))
+
+
 def _ways(weights: Ints, top: Ints, most: int) -> Floats:
     """N_i(v): in how many ways the coordinates from i on make the sum v."""
     ways = np.zeros((weights.size + 1, most + 1))
     ways[-1, 0] = 1.0
     for i in range(weights.size - 1, -1, -1):
-        for k in range(int(top[i]) + 1):
-            shift = k * int(weights[i])
-            ways[i, shift:] += ways[i + 1, : most + 1 - shift]
+        ways[i] = _joined_by(ways[i + 1], (int(weights[i]), int(top[i])))
     return ways
 
 
-def _band_marginals(weights: Ints, top: Ints, ways: Floats, intervals: Sequence[Interval]) -> Any:
-    """The law of each coordinate under the uniform law of each band.
+def _joined_by(ways: Floats, kind: tuple[int, int]) -> Floats:
+    """Σ_(k = 0..top) ways(v − w·k) for all v, given (w, top): one more coordinate.
 
-    The ways of all coordinates but one are those of the coordinates before it and after it, put together.
+    A window over two blocks is the end of one and the beginning of the next: time in proportion to the sums, and
+    nothing is subtracted, so that small counts beside large ones are exact.
     """
-    most = ways.shape[1] - 1
-    before, others = np.zeros(most + 1), list[Floats]()
-    before[0] = 1.0
-    for i, w in enumerate(weights):
-        others.append(np.convolve(before, ways[i + 1])[: most + 1])
-        more = np.zeros(most + 1)
-        for k in range(int(top[i]) + 1):
-            more[k * int(w) :] += before[: most + 1 - k * int(w)]
-        before = more
-    for low, high in intervals:
-        laws = []
-        for i, w in enumerate(weights):
-            values = np.arange(int(top[i]) + 1)
-            sums = np.append(0.0, np.cumsum(others[i]))
-            ends = np.maximum(high - values * w + 1, 0), np.maximum(low - values * w, 0)
-            counts = np.maximum(sums[ends[0]] - sums[ends[1]], 0.0)
-            laws.append((values, counts / counts.sum()))
-        yield laws
+    weight, top = kind
+    if weight == 0:
+        return ways * (top + 1)
+    rows = -(-ways.size // weight)
+    width = min(top + 1, rows)
+    blocks = np.zeros((-(-rows // width), width, weight))
+    blocks.reshape(-1)[: ways.size] = ways
+    begun = np.cumsum(blocks, axis=1).reshape(-1, weight)
+    ended = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].copy()
+    ended[:, 0] = 0.0  # a whole block is counted in `begun`
+    begun[width:] += ended.reshape(-1, weight)[1 : len(begun) - width + 1]
+    return begun.reshape(-1)[: ways.size]
+
+
+def _all_but_one(kinds: Sequence[tuple[int, int]], ways: Floats) -> Iterator[Floats]:
+    """The ways of all coordinates but each one, half of them joined at a time."""
+    if len(kinds) == 1:
+        yield ways
+        return
+    left, right = kinds[: len(kinds) // 2], kinds[len(kinds) // 2 :]
+    yield from _all_but_one(left, reduce(_joined_by, right, ways))
+    yield from _all_but_one(right, reduce(_joined_by, left, ways))
+
+
+def _band_marginals(
+    weights: Ints, top: Ints, most: int, intervals: Sequence[Interval]
+) -> list[list[tuple[Ints, Floats]]]:
+    """The law of each coordinate under the uniform law of each band, from the ways of all other coordinates."""
+    kinds, none = list(zip(weights.tolist(), top.tolist(), strict=True)), np.zeros(most + 1)
+    none[0] = 1.0
+    laws: list[list[tuple[Ints, Floats]]] = [[] for _ in intervals]
+    for (weight, last), others in zip(kinds, _all_but_one(kinds, none), strict=True):
+        for law, (low, high) in zip(laws, intervals, strict=True):
+            values = np.arange(min(last, high // weight if weight else last) + 1)
+            counts = _joined_by(others, (1, high - low))[high - values * weight]
+            law.append((values, counts / counts.sum()))
+    return laws
 
 
 def closed_form(

@@ -12,6 +12,7 @@ until r^n = e^(−60), where what is left of a quadratic loss is below 1e-22 of 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,9 +93,12 @@ def products(model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[P
 
     With decisions per server and no choices, an action is taken at the events of those servers that have it.
     """
-    dim, rows = model.box.dim, [tuple(row) for row in laws]
+    dim, rows = model.box.dim, [tuple(row) if isinstance(row, Sequence) else () for row in laws]
     if not rows or any(len(row) != dim for row in rows):
         raise InputError(f"a product needs a law for each of {dim} coordinates.")
+    for law in itertools.chain(*rows):
+        if not isinstance(law, Law):
+            raise InputError(f"a law is Geometric, Truncated or Empirical, got {law!r}.")
     limits = list(zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True))
     nodes = {}  # coordinates with the same limits share their laws
     for row in rows:
@@ -123,11 +127,9 @@ def _node(model: Model, law: Law, i: int) -> Node:
         return Node(low, np.ones((1, 1)), law.ratio)
     if isinstance(law, Truncated):
         first, last = low if law.low is None else law.low, high if law.high is None else law.high
-    elif isinstance(law, Empirical):
+    else:
         used = [v for v, w in zip(law.values, law.weights, strict=True) if w > 0]
         first, last = min(used), max(used)
-    else:
-        raise InputError(f"a law is Geometric, Truncated or Empirical, got {law!r}.")
     if last == UNBOUNDED:
         raise InputError(f"coordinate {i} has no upper limit; give {law} one with high=..., or use Geometric.")
     if not low <= first <= last <= high:

@@ -40,7 +40,7 @@ from dualplan.errors import InputError
 from dualplan.features.choices import Choices
 from dualplan.features.contract import Block, Features, estimated_losses
 from dualplan.features.losses import check_allowed
-from dualplan.kinds import is_whole
+from dualplan.kinds import is_number, is_positive, is_whole
 from dualplan.models.contract import UNBOUNDED, Box, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
@@ -66,6 +66,16 @@ class Node:
     table: Floats
     ratio: float | None = None
     most: int = UNBOUNDED
+
+    def __post_init__(self) -> None:
+        table = np.asarray(self.table)
+        if table.ndim != 2 or not table.size or table.dtype.kind not in "iuf":
+            raise InputError(f"a node needs a table of probabilities, one row a class, got the shape {table.shape}.")
+        object.__setattr__(self, "table", table)
+        if self.ratio is not None and not (is_number(self.ratio) and 0 < self.ratio < 1):
+            raise InputError(f"the ratio of a node's tail must lie between 0 and 1, got {self.ratio!r}.")
+        if not is_whole(self.low) or not is_whole(self.most) or (self.ratio is not None and self.most < self.high):
+            raise InputError(f"a node's limits are integers, the last one listed or later, got {self.most!r}.")
 
     @property
     def size(self) -> int:
@@ -145,6 +155,8 @@ class Tree:
     def __post_init__(self) -> None:
         if len(self.parents) != len(self.nodes) or not self.nodes:
             raise InputError("a tree needs a parent, or -1, for each of its coordinates.")
+        if any(not is_whole(p) or not -1 <= p < len(self.nodes) for p in self.parents):
+            raise InputError(f"the parents of a tree are coordinates 0 to {len(self.nodes) - 1}, or -1 for none.")
         for i, (node, p) in enumerate(zip(self.nodes, self.parents, strict=True)):
             rows = 1 if p < 0 else self.nodes[p].size
             sums = node.table.sum(axis=1)
@@ -201,9 +213,12 @@ class Tree:
         nodes, masks = list(self.nodes), [np.ones(node.size) for node in self.nodes]
         for i, (low, high) in cuts.items():
             top = nodes[i].last if high is None else high
-            if nodes[i].ratio is not None and nodes[i].high < low <= nodes[i].most:  # it begins within the tail
-                longer = _regrown(self, i, _listed_to(nodes[i], low))
-                return Tree(tuple(longer), self.parents, self.name).within(cuts, name)
+            if nodes[i].ratio is not None and nodes[i].high < low <= min(top, nodes[i].most):
+                nodes[i] = _from(nodes[i], low, top)
+                masks[i] = np.ones(1)
+                for c in self.children[i]:  # all of the tail is one class to them
+                    nodes[c] = replace(nodes[c], table=nodes[c].table[-1:])
+                continue
             nodes[i], left = nodes[i].until(top)
             values = np.arange(nodes[i].low, nodes[i].high + 1)
             masks[i] = ((values >= low) & (values <= top)).astype(np.float64)
@@ -222,11 +237,11 @@ class Tree:
         """The law in proportion to P(x)·Π masks, by messages from the leaves up."""
         weights = [mask.copy() for mask in masks]
         for i in reversed(self.order):
-            if (weights[i] == 1).all():
+            if (weights[i] == 1).all() and nodes[i].size == self.nodes[i].size:
                 continue
             sums = nodes[i].table @ weights[i]
             if self.parents[i] >= 0:
-                weights[self.parents[i]] *= sums
+                weights[self.parents[i]] *= sums / (sums.max() or 1.0)  # in proportion, so that many do not underflow
             elif not sums[0] > 0:
                 return None
             table = nodes[i].table * weights[i] / np.where(sums > 0, sums, 1.0)[:, None]
@@ -235,25 +250,13 @@ class Tree:
         return Tree(tuple(nodes), self.parents, name)
 
 
-def _listed_to(node: Node, value: int) -> Node:
-    """The same law with more of its tail listed, up to `value`."""
-    rate, first = node.tail
-    steps = np.arange(value - node.high)
-    beyond = node.table[:, -1:] * np.exp(first + rate * steps)[None, :]
-    rest = node.table[:, -1:] - beyond.sum(axis=1, keepdims=True)
-    table = np.hstack([node.table[:, :-1], beyond, np.maximum(rest, 0.0)])
-    return replace(node, table=table, ratio=node.ratio if value < node.most else None)
+def _from(node: Node, low: int, top: int) -> Node:
+    """A law that begins at `low` within the tail: r^(low − high) of the tail is left, and it goes on as before.
 
-
-def _regrown(tree: Tree, i: int, node: Node) -> list[Node]:
-    """The nodes of a tree after node i lists more values: its children have more classes, alike in the tail."""
-    nodes = list(tree.nodes)
-    more = node.size - nodes[i].size
-    nodes[i] = node
-    for c in tree.children[i]:
-        table = nodes[c].table
-        nodes[c] = replace(nodes[c], table=np.vstack([table, np.repeat(table[-1:], more, axis=0)]))
-    return nodes
+    That share is the same for all classes of the parent, so that the probabilities of the tail stand for what is left.
+    """
+    most = min(top, node.most)
+    return Node(low, node.table[:, -1:], node.ratio if most > low else None, most)
 
 
 # -- features ---------------------------------------------------------------------------------------------------------
@@ -273,6 +276,8 @@ def trees(
     """
     for law in laws:
         _check_law(model, law)
+    for key, intervals in (cuts or {}).items():
+        check_pairs(f"the cuts of coordinate {key!r}", intervals)
     tiled = [tile for law in laws for tile in _tiles(model, law, cuts or {})]
     if not tiled:
         raise InputError("trees need at least one law, and tiles that have a chance.")
@@ -281,7 +286,18 @@ def trees(
     return factored(model, pairs, ways)
 
 
+def check_pairs(what: str, intervals: Sequence[Interval]) -> None:
+    """Raise unless these are pairs of integers, the second of which may be None."""
+    listed = isinstance(intervals, (list, tuple, np.ndarray))
+    if not listed or not all(isinstance(v, (list, tuple, np.ndarray)) and len(v) == 2 for v in intervals):
+        raise InputError(f"{what} must be a list of pairs (low, high), got {intervals!r}.")
+    if not all(is_whole(low) and (high is None or is_whole(high)) for low, high in intervals):
+        raise InputError(f"{what} must have integers as limits, got {intervals!r}.")
+
+
 def _check_law(model: Model, law: Tree) -> None:
+    if not isinstance(law, Tree):
+        raise InputError(f"a law of the states is a Tree, as fit_tree makes one, got {law!r}.")
     if len(law.nodes) != model.box.dim:
         raise InputError(f"a tree for {model.name!r} needs {model.box.dim} coordinates, got {len(law.nodes)}.")
     for i, node in enumerate(law.nodes):
@@ -427,8 +443,12 @@ def chow_liu(
     states: Ints, box: Box, *, listed: int = LISTED, smoothing: float = 1.0, least: float = 0.0, name: str = "tree"
 ) -> Tree:
     """The Chow–Liu tree of given states, one a row."""
-    if states.ndim != 2 or states.shape[1] != box.dim or not len(states):
-        raise InputError(f"a tree is fitted to states with {box.dim} coordinates, one a row, at least one.")
+    states = np.asarray(states)
+    if states.ndim != 2 or states.shape[1] != box.dim or not len(states) or states.dtype.kind not in "iu":
+        raise InputError(f"a tree is fitted to states with {box.dim} integer coordinates, one a row, at least one.")
+    outside = np.flatnonzero(((states < box.lower) | (states > box.upper)).any(axis=1))
+    if outside.size:
+        raise InputError(f"state {outside[0]} that a tree is to be fitted to lies outside the box.")
     seen = Seen.nothing(box, len(states), listed)
     seen.add(states, 0)
     return seen.tree(smoothing, least, name)
@@ -458,8 +478,10 @@ class Seen:
 
     def tree(self, smoothing: float, least: float, name: str) -> Tree:
         """The law fitted to them, with edges of at least so much mutual information."""
-        if not 0 < smoothing < math.inf:
+        if not is_positive(smoothing):
             raise InputError(f"smoothing must be positive, so that the density is, got {smoothing!r}.")
+        if least != math.inf and not is_number(least):
+            raise InputError(f"least must be a number, the mutual information that an edge has, got {least!r}.")
         sizes = self._sizes()
         parents = [-1] * len(sizes) if least == math.inf else _spanning_tree(self.information(sizes), least)
         nodes = tuple(self._node(i, p, sizes, smoothing) for i, p in enumerate(parents))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualplan.errors import InputError
+from dualplan.kinds import is_whole
 from dualplan.models.event import EventModel
 from dualplan.types import Floats, Ints
 
@@ -49,6 +50,8 @@ class MultiItem(EventModel):
         self.holding, self.backlog, self.lost = (
             _each(word, given, items) for word, given in (("holding", holding), ("backlog", backlog), ("lost", lost))
         )
+        if capacity is not None and not is_whole(capacity):
+            raise InputError(f"capacity must be an integer, got {capacity!r}.")
         self.capacity = most_stock * items if capacity is None else capacity
         if not ((self.demand > 0).all() and (self.services > 0).all()) or self.capacity < 1:
             raise InputError("multi-item inventory needs positive rates and a capacity of at least 1.")

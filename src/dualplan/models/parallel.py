@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualplan.errors import InputError
+from dualplan.kinds import is_whole
 from dualplan.models.contract import UNBOUNDED
 from dualplan.models.event import EventModel
 from dualplan.types import Floats, Ints
@@ -44,12 +45,21 @@ class ParallelServers(EventModel):
         name: str = "parallel-servers",
     ) -> None:
         """`services` has a row for each server and a column for each class; the default is an N-model."""
-        lam, mu = np.array(arrivals, np.float64), np.atleast_2d(np.array(services, np.float64))
-        costs = np.ones(lam.size) if holding is None else np.array(holding, np.float64)
-        if mu.shape[1] != lam.size or costs.shape != lam.shape:
+        try:
+            lam, mu = np.array(arrivals, np.float64), np.atleast_2d(np.array(services, np.float64))
+            costs = np.ones(lam.size) if holding is None else np.array(holding, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                "parallel servers need numbers: arrivals and costs one a class, services a row of them for each server."
+            ) from error
+        if lam.ndim != 1 or mu.ndim != 2 or mu.shape[1] != lam.size or costs.shape != lam.shape:
             raise InputError(f"parallel servers need a service rate and a cost for each of {lam.size} classes.")
         if not ((lam > 0).all() and (mu >= 0).all() and (costs >= 0).all() and (mu.max(axis=1) > 0).all()):
             raise InputError("parallel servers need positive arrivals, costs and services that are not negative.")
+        if not all(np.isfinite(numbers).all() for numbers in (lam, mu, costs)):
+            raise InputError("parallel servers need finite arrivals, services and costs.")
+        if buffers is not None and not (is_whole(buffers) and buffers >= 1):
+            raise InputError(f"buffers must be a positive integer, or None for no limit, got {buffers!r}.")
         if not (mu.max(axis=0) > 0).all():
             raise InputError(f"class {int(np.argmin(mu.max(axis=0))) + 1} has no server.")
         self.arrivals, self.services, self.holding = lam, mu, costs

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dualplan.errors import InputError, unknown
+from dualplan.kinds import is_positive
 from dualplan.models.admission import AdmissionControl
 from dualplan.models.contract import Model
 from dualplan.models.inventory import LostSales
@@ -165,8 +166,10 @@ def reentrant(
     Class k is served by station k mod `stations`; services of one station take equally long, so that each station has
     the `load`. Fluctuation smoothing and buffer priorities (LBFS, FBFS) were studied on such lines.
     """
-    if not 1 <= stations <= classes or not load > 0:
-        raise InputError(f"reentrant needs 1 <= stations <= classes and a load, got {stations} and {classes}.")
+    if not 1 <= stations <= classes:
+        raise InputError(f"reentrant needs 1 <= stations <= classes, got {stations} and {classes}.")
+    if not is_positive(load):
+        raise InputError(f"load must be a positive number, got {load!r}.")
     sizes = _spread("buffers", buffers, classes)
     visits = [len(range(s, classes, stations)) for s in range(stations)]
     made = [
