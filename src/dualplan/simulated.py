@@ -506,10 +506,11 @@ def _merged(rows: sp.csr_array) -> tuple[sp.csr_array, Ints]:
     """The different rows, and for each row the number of its like: rows are alike if their entries are, bit by bit."""
     own = rows.copy()
     own.sum_duplicates()  # and sorts
+    own.eliminate_zeros()
     sizes = np.diff(own.indptr)
     filled = np.arange(max(1, int(sizes.max(initial=0)))) < sizes[:, None]
     places, bits = np.full(filled.shape, -1, np.int64), np.zeros(filled.shape)
-    places[filled], bits[filled] = own.indices, own.data + 0.0  # no −0
+    places[filled], bits[filled] = own.indices, own.data
     table = np.hstack([places, bits.view(np.int64)])
     keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     _, first, where = np.unique(keys, return_index=True, return_inverse=True)
