@@ -421,6 +421,21 @@ def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, m
     assert len(str(problem.rows._blamed(kept[0][0]))) < 250
 
 
+def test_states_that_only_predecessors_lead_to_equal_logarithms_by_hand():
+    """No queue is empty under the law, and one is after a service: there y has density 0, its predecessors 1e-381."""
+    net = dp.load("tandem", queues=400, servers=200, buffers=9, arrival=0.6)
+    policies, event = [net.policy("longer")], Node(0, net.event_law[None, :])
+    law = Tree((*(Node(1, np.full((1, 9), 1 / 9)),) * 400, event), (-1,) * 401)
+    features, kept = families.trees(net, [law], choices=policies), []
+    rows = dp.DualALP(net, features).rows
+    drawn = rows.draw(100, 0, 1, seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
+    found, named = drawn.flows.toarray() / drawn.flow_densities[:, None], Named(net, features, [law], policies)
+    outside = np.flatnonzero((kept[1][:, :-1] == 0).any(axis=1))
+    assert outside.size > 0
+    for k in (*outside[:4], 0):
+        assert found[k] == pytest.approx(by_hand(named, kept[1][k]), rel=1e-8, abs=1e-9)
+
+
 def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
     """The whole chain on 120 queues: everything finite, the policy's probabilities too where densities underflow."""
     net = dp.load("tandem", queues=120, servers=60, buffers=9, arrival=0.6)
