@@ -15,6 +15,7 @@ from typing import Any, ParamSpec
 import numba
 import numpy as np
 from numba import types
+from numba.core.errors import NumbaError
 
 INT = types.int64
 FLOAT = types.float64
@@ -43,6 +44,10 @@ ANCHOR = FLOAT(INTS, FLOATS, INTS, FLOATS)
 NEAR = INT(INTS, FLOATS, INTS, INTS, INTS, INT, FLOAT, INT, INTS, FLOATS, FLOATS)
 # The compiled contract of a set of ratios: those other than 0 at a pair, and their values.
 ROW = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
+
+
+# What Numba raises for a function of the user that it has no code for.
+UNCOMPILABLE = (NumbaError, TypeError, ValueError, NotImplementedError)
 
 
 P = ParamSpec("P")

@@ -126,10 +126,11 @@ def _last_act(slot, ints, floats, x, out):  # type: ignore[no-untyped-def]
     out[:] = np.nan
 
 
-def _chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
+def chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
+    """The row of the user's function of a number; -1 if there is none."""
     if not functions:
         return _last_row
-    first, others = functions[0], _chosen_row(functions[1:], place + 1)
+    first, others = functions[0], chosen_row(functions[1:], place + 1)
 
     @_inner
     def chosen(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
@@ -219,7 +220,7 @@ def _any_choice(acts: Sequence[Any]) -> Any:
 
 def _user_near(rows: Sequence[Any]) -> Any:
     """`choose_and_near` for functions of the user."""
-    chosen = _chosen_row(rows)
+    chosen = chosen_row(rows)
 
     @_inner
     def user_near(  # type: ignore[no-untyped-def]

@@ -19,9 +19,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import READ_ONLY
+from dualplan._kernels.compiler import READ_ONLY, UNCOMPILABLE
 from dualplan.errors import InputError
 from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
@@ -102,12 +101,7 @@ class Partition:
         try:
             function = numba.njit(nogil=True)(self.function)
             function.compile((READ_ONLY,))
-        except (
-            NumbaError,
-            TypeError,
-            ValueError,
-            NotImplementedError,
-        ):  # what Numba cannot compile
+        except UNCOMPILABLE:
             return None
         return function
 

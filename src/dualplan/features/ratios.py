@@ -35,11 +35,22 @@ from typing import Any
 import numba
 import numpy as np
 import scipy.sparse as sp
-from numba.core.errors import NumbaError
 
 from dualplan._kernels import ratios as kernels
-from dualplan._kernels.compiler import ACT, FLOATS, INTS, READ_ONLY, ROW, Data, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    ACT,
+    FLOATS,
+    INTS,
+    READ_ONLY,
+    ROW,
+    UNCOMPILABLE,
+    Data,
+    Kernel,
+    made_once,
+    user_kernel,
+)
 from dualplan.errors import InputError
+from dualplan.features.compiled import chosen_row
 from dualplan.features.partitions import RAISED, Partition, whole
 from dualplan.kinds import is_whole
 from dualplan.models.contract import Model, read_only, vector
@@ -361,7 +372,7 @@ def _compile(function: Callable[..., int]) -> Any:
     try:
         compiled = numba.njit(nogil=True)(function)
         compiled.compile((READ_ONLY, numba.int64, INTS, FLOATS))
-    except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for
+    except UNCOMPILABLE:
         return None
     return compiled
 
@@ -408,28 +419,9 @@ def _chosen_level(functions: Sequence[Any], place: int = 0) -> Any:
     return chosen
 
 
-def _chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
-    if not functions:
-
-        @_inner
-        def none(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
-            return np.int64(0)
-
-        return none
-    first, others = functions[0], _chosen_row(functions[1:], place + 1)
-
-    @_inner
-    def chosen(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
-        if slot == place:
-            return np.int64(first(x, a, indices, values))
-        return others(slot, x, a, indices, values)
-
-    return chosen
-
-
 def _entries(cutting: int, functions: Sequence[Any]) -> Any:
     """Writes the ratios at a pair from the table of all policies; their number, or a fault."""
-    level, written = _chosen_level(functions[:cutting]), _chosen_row(functions[cutting:])
+    level, written = _chosen_level(functions[:cutting]), chosen_row(functions[cutting:])
 
     @_inner
     def entries(ints, table, x, a, indices, values):  # type: ignore[no-untyped-def]

@@ -7,9 +7,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import ACT, READ_ONLY, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import ACT, READ_ONLY, UNCOMPILABLE, Kernel, made_once, user_kernel
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.errors import PolicyError
 from dualplan.models.contract import Model, read_only, vector
@@ -102,7 +101,7 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
         compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
         compiled.compile((READ_ONLY,))
         compiled.disable_compile()
-    except (NumbaError, TypeError, ValueError, NotImplementedError):  # what Numba raises for what it has no code for
+    except UNCOMPILABLE:
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
