@@ -15,7 +15,8 @@ ALLOWED = {
     "limits": {"models"},
     "parallel": set(),
     "runs": set(),
-    "simulation": {"_kernels", "models", "policies"},
+    "values": {"_kernels"},
+    "simulation": {"_kernels", "models", "policies", "values"},
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
     "features": {"_kernels", "criteria", "exact", "features", "models", "policies", "simulation"},
     "constraints": {"_kernels", "criteria", "exact", "features", "limits", "models", "simulation"},
@@ -34,7 +35,7 @@ ALLOWED = {
     "transitions": {"_kernels", "models"},
     "primal": {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
-        "primal", "simulation", "surrogate", "transitions",
+        "primal", "simulation", "surrogate", "transitions", "values",
     },
     "test_functions": {"features", "models", "primal"},
     "simulated": {
@@ -64,7 +65,7 @@ ALLOWED = {
     "figures": {"runs"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
-    "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs"},
+    "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs", "simulation"},
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, mm1, mm1k, mm1k_law
-from dualplan import experiments, policies, simulation
+from dualplan import experiments, policies, primal, simulation
 
 # -- coverage ----------------------------------------------------------------------------------------------------------
 
@@ -30,6 +30,63 @@ def test_average_cost_intervals_cover(method, load, steps):
     policy = net.policy("longer")
     hits = covered(lambda seed: dp.evaluate(net, policy, seed=seed, steps=steps, method=method), load / (1 - load))
     assert hits >= LEAST
+
+
+def bias_of_mm1(net, load):
+    """Λ x(x + 1)/(2(μ − λ)) with Λ = λ + μ, μ = 1: Poisson's equation of the chain with one event a step."""
+    basis = primal.monomials(net, 2, scale=1.0)  # 1, x, x²
+    return primal.LinearValues(basis, np.array([0.0, 1.0, 1.0]) * (1 + load) / (2 * (1 - load)))
+
+
+def test_with_the_bias_as_control_nothing_is_left_to_chance():
+    net = mm1(0.8)
+    found = dp.evaluate(net, net.policy("longer"), steps=20_000, control=bias_of_mm1(net, 0.8))
+    assert found.cost == pytest.approx(4.0, abs=1e-9)
+    assert found.half_width < 1e-9
+    assert "control" in found.method
+    assert found.measures["length 1"].half_width > 0.1  # measures are not controlled
+
+
+@pytest.mark.slow
+def test_intervals_with_a_control_that_is_wrong_cover_all_the_same():
+    net = mm1(0.5)
+    wrong = bias_of_mm1(net, 0.3)
+    control = primal.LinearValues(wrong.basis, 2.0 * wrong.weights)
+    policy = net.policy("longer")
+    hits = covered(lambda seed: dp.evaluate(net, policy, seed=seed, steps=100_000, control=control), 1.0)
+    assert hits >= LEAST
+
+
+def test_controls_in_python_and_compiled_agree_and_narrow_differences():
+    net = dp.load("four-queue", buffers=2)
+    values = dp.evaluate_exact(net, net.policy("c-mu")).values
+    first, second = net.policy("c-mu"), net.policy("lbfs")
+    basis = primal.monomials(net, 2)
+    w = np.linalg.lstsq(basis(net.box.states(np.arange(81))), values, rcond=None)[0]
+    linear = primal.LinearValues(basis, w)
+    compiled = dp.evaluate(net, first, steps=8_000, control=linear)
+    slow = dp.evaluate(net, first, steps=8_000, control=lambda x: basis(x) @ w)
+    # the number of chunks differs, the trajectories do not
+    assert slow.cost == pytest.approx(compiled.cost, abs=2 * compiled.half_width)
+    exact = [dp.evaluate_exact(net, p).cost for p in (first, second)]
+    plain = dp.compare(net, first, second, steps=200_000)
+    better = dp.compare(net, first, second, steps=200_000, control=linear)
+    assert better.difference.half_width < 0.7 * plain.difference.half_width
+    assert better.difference.lower <= exact[0] - exact[1] <= better.difference.upper
+    bias = dp.evaluate(net, first, steps=8_000, control=lambda x: values[(x - net.box.lower) @ net.box.strides])
+    assert bias.half_width < 1e-9
+
+
+def test_controls_are_for_average_costs_of_models_with_a_law(tmp_path):
+    net = mm1(0.5)
+    control = bias_of_mm1(net, 0.5)
+    for words, options in (
+        ("average criterion", {"criterion": dp.Discounted(0.9)}),
+        ("batch-means", {"method": "regenerative"}),
+        ("not saved", {"folder": str(tmp_path / "run")}),
+    ):
+        with pytest.raises(dp.InputError, match=words):
+            dp.evaluate(net, net.policy("longer"), steps=1_000, control=control, **options)
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 An experiment (see `experiments`) grows until the half-width is reached or the budget is spent. Looks at the interval
 are spaced geometrically, so that stopping at the first narrow one costs little coverage. Two policies are compared on
-common random numbers.
+common random numbers. A control, a function of states near the bias of the policies, makes intervals of average costs
+narrower (`simulation.py`); it does not change what they are about, if its mean under the policies is finite, which is
+assumed.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.results import Comparison, Evaluation, Settings
 from dualplan.runs import Run
+from dualplan.simulation import Control
 from dualplan.status import Status
 
 METHODS = {Average: ("batch-means", "regenerative"), Discounted: ("truncated", "stopped")}
@@ -37,6 +40,7 @@ def evaluate(
     policy: Policy,
     criterion: Criterion | None = None,
     *,
+    control: Control | None = None,
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -48,8 +52,9 @@ def evaluate(
     """
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
+    _check_control(model, criterion, wanted, control, folder)
     run = _open(folder, resume, model, [policy], criterion, wanted)
-    result = _evaluate(model, [policy], criterion, wanted, run, progress)[0][0]
+    result = _evaluate(model, [policy], criterion, wanted, run, progress, control)[0][0]
     if run is not None:
         run.save_result(result.to_json())
     return result
@@ -61,6 +66,7 @@ def compare(
     second: Policy,
     criterion: Criterion | None = None,
     *,
+    control: Control | None = None,
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -71,8 +77,9 @@ def compare(
     wanted = _settings(model, criterion, settings)
     if wanted.method == "regenerative":
         raise InputError("two policies have no cycles in common; compare them with method 'batch-means'.")
+    _check_control(model, criterion, wanted, control, folder)
     run = _open(folder, resume, model, [first, second], criterion, wanted)
-    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress)
+    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress, control)
     complaints = [s for s in (Status.UNSTABLE, Status.TOO_SHORT) if s in (a.status, b.status)]
     status = complaints[0] if complaints else reached
     if status is Status.UNSTABLE:
@@ -107,6 +114,21 @@ def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Sett
     return Settings(**{**{k: getattr(settings, k) for k in known}, "method": method})
 
 
+def _check_control(
+    model: Model, criterion: Criterion, wanted: Settings, control: Control | None, folder: str | None
+) -> None:
+    if control is None:
+        return
+    if isinstance(criterion, Discounted) or wanted.method != "batch-means":
+        raise InputError("a control is for the average criterion with method 'batch-means'; leave it out.")
+    if model.code.forward is None:
+        model.forward(model.start, 0)  # raises, and says why
+    if folder is not None:
+        raise InputError(
+            "a run with a control is not saved: it cannot be described in settings; leave out one of both."
+        )
+
+
 def _open(
     folder: str | None, resume: bool, model: Model, policies: Sequence[Policy], criterion: Criterion, wanted: Settings
 ) -> Run | None:
@@ -126,7 +148,13 @@ def _open(
 
 
 def _evaluate(
-    model: Model, policies: Sequence[Policy], criterion: Criterion, wanted: Settings, run: Run | None, progress: Any
+    model: Model,
+    policies: Sequence[Policy],
+    criterion: Criterion,
+    wanted: Settings,
+    run: Run | None,
+    progress: Any,
+    control: Control | None,
 ) -> tuple[list[Evaluation], Interval, Status]:
     started = time.monotonic()
     for policy in policies:
@@ -135,7 +163,7 @@ def _evaluate(
     if isinstance(criterion, Discounted):
         record = ManyRuns(model, policies, criterion, wanted)
     else:
-        record = LongRun(model, policies, wanted)
+        record = LongRun(model, policies, wanted, control)
     _restore(record, run)
     status = _drive(record, wanted, run, progress)
     # of two policies, a half-width that was asked for is that of the difference

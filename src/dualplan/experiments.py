@@ -36,7 +36,7 @@ from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation, Settings
-from dualplan.simulation import REPLICAS, Chunks, Engine, Replica, engine, in_parallel
+from dualplan.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine, in_parallel
 from dualplan.status import Status
 from dualplan.types import Floats, Ints
 
@@ -52,10 +52,15 @@ TRUNCATION = 1e-6  # γ^N at the horizon N
 class LongRun:
     """Replicas of one or two policies under the average criterion, advanced together."""
 
-    def __init__(self, model: Model, policies: Sequence[Policy], wanted: Settings) -> None:
+    def __init__(
+        self, model: Model, policies: Sequence[Policy], wanted: Settings, control: Control | None = None
+    ) -> None:
         self.model, self.policies, self.wanted = model, policies, wanted
         regenerate = wanted.method == "regenerative"
-        self.engines: list[Engine] = [engine(model, p, wanted.seed, regenerate=regenerate) for p in policies]
+        self.engines: list[Engine] = [
+            engine(model, p, wanted.seed, regenerate=regenerate, control=control) for p in policies
+        ]
+        self.method = str(wanted.method) + ("" if control is None else ", control variate")
         self.resumable = all(e.resumable for e in self.engines)
         per_replica = max(1, wanted.steps // (REPLICAS * len(policies)))
         self.chunk = max(1, min(CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK, per_replica // FIRST_LOOK))
@@ -168,7 +173,7 @@ class LongRun:
             cost.lower,
             cost.upper,
             level,
-            str(self.wanted.method),
+            self.method,
             complaint or status,
             self.size * self.chunk * REPLICAS,
             seconds,

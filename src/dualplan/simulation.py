@@ -3,6 +3,12 @@
 `REPLICAS` independent trajectories start from one state and advance in chunks of fixed length; the random numbers
 of a step depend on (seed, replica, step) alone. Chunks are simulated on all cores and put together in a fixed order,
 so neither the number of threads nor an interruption changes a result.
+
+With a control h, a function of states, every step's loss is replaced by ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x). Under a
+stationary law with E|h| finite the two have the same mean, since E[Ph] = E[h]; the nearer h is to the bias of the
+policy, the less the second varies (with the bias itself, not at all: Poisson's equation). This is the approximating
+martingale of Henderson & Glynn (2002), and it also takes away what the start leaves: the sum over n steps differs from
+that of ℓ by a martingale and h(x_n) − h(x_0).
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from dualplan.models.contract import Model, vector
 from dualplan.models.simulator import Generator, Session, SimulatorModel
 from dualplan.policies.contract import Policy, check_probabilities
 from dualplan.types import Bools, Floats, Ints
+from dualplan.values import ValueCode
 
 REPLICAS = 8
 STREAM = 1  # the stream of simulated trajectories; other uses of randomness take others
@@ -104,11 +111,17 @@ class Engine(Protocol):
         """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
 
 
-def engine(model: Model, policy: Policy, seed: int, *, regenerate: bool = False) -> Engine:
-    """The loop for this model and policy: compiled where both are."""
-    if isinstance(model, SimulatorModel) or policy.code is None:
-        return PythonEngine(model, policy, seed, regenerate)
-    return CompiledEngine(model, policy, seed, regenerate)
+Control = Callable[[Ints], Any]  # of states, one a row: a number for each
+
+
+def engine(
+    model: Model, policy: Policy, seed: int, *, regenerate: bool = False, control: Control | None = None
+) -> Engine:
+    """The loop for this model and policy: compiled where both are, and the control."""
+    code = getattr(control, "code", None)
+    if isinstance(model, SimulatorModel) or policy.code is None or (control is not None and code is None):
+        return PythonEngine(model, policy, seed, regenerate, control)
+    return CompiledEngine(model, policy, seed, regenerate, code)
 
 
 class CompiledEngine:
@@ -117,11 +130,13 @@ class CompiledEngine:
     fast = True
     resumable = True
 
-    def __init__(self, model: Model, policy: Policy, seed: int, regenerate: bool) -> None:
+    def __init__(
+        self, model: Model, policy: Policy, seed: int, regenerate: bool, control: ValueCode | None = None
+    ) -> None:
         if policy.code is None:
             raise PolicyError(f"policy {policy.name!r} is not compiled.")
         self.model, self.policy, self.seed = model, policy, seed
-        self.columns = len(model.columns)
+        self.columns, self.control = len(model.columns), control
         self.anchor = model.start.copy() if regenerate else np.empty(0, np.int64)
         code, rule, box = model.code, policy.code, model.box
         self._head = (code.step, code.allowed, rule.act, code.ints, code.floats, rule.ints, rule.floats, box.lower,
@@ -137,7 +152,12 @@ class CompiledEngine:
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
-        self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
+        if self.control is None:
+            self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
+        else:
+            h, code = self.control, self.model.code
+            shape = (code.forward, h.value, h.ints, h.floats, h.room, code.max_outcomes)
+            self._run(kernels.simulate_shaped, (*shape, x, rng, t, length, rows, where))
         return Chunks(Replica(replica.number, x, cycle, t + chunks * length), rows, cycles)
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
@@ -193,8 +213,11 @@ class PythonEngine:
 
     fast = False
 
-    def __init__(self, model: Model, policy: Policy, seed: int, regenerate: bool) -> None:
+    def __init__(
+        self, model: Model, policy: Policy, seed: int, regenerate: bool, control: Control | None = None
+    ) -> None:
         self.model, self.policy, self.seed, self.regenerate = model, policy, seed, regenerate
+        self.control = control
         self.columns = len(model.columns)
         self.resumable = not isinstance(model, SimulatorModel) or model.resumable
         self._sessions: dict[int, Session] = {}
@@ -240,9 +263,9 @@ class PythonEngine:
         dim = self.model.box.dim
         for row in rows:
             for _ in range(length):
-                y, loss, ended, rng = self._step(session, x, replica.number, t)
+                (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
                 row[0] += 1
-                row[1] += loss
+                row[1] += loss + self._shaping(x, a)
                 row[2 : 2 + dim] += x
                 if isinstance(session, _CompiledSession):
                     row[2 + dim :] += session.counts
@@ -255,6 +278,14 @@ class PythonEngine:
                         cycles += (1.0, c, n, c * c, c * n, n * n)
                         cycle[:] = 0.0
         return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+
+    def _shaping(self, x: Ints, a: int) -> float:
+        """Σ_y P(y|x,a) h(y) − h(x)."""
+        if self.control is None:
+            return 0.0
+        law = self.model.forward(x, a)
+        values = np.asarray(self.control(np.vstack([law.states, x])), np.float64)
+        return float(law.probabilities @ values[:-1] - values[-1])
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
         """Step by step."""

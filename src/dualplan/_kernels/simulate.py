@@ -14,12 +14,14 @@ from dualplan._kernels.compiler import (
     ALLOWED,
     FLOAT,
     FLOATS,
+    FORWARD,
     INT,
     INTS,
     RNG,
     ROWS,
     STATES,
     STEP,
+    VALUE,
     copy,
     function_type,
     helper,
@@ -123,6 +125,51 @@ def simulate(
             copy(x, out)
             if anchor.size > 0:
                 _note_cycle(x, anchor, loss, cycle, cycles)
+    return FINE
+
+
+@helper
+def _shaping(forward, value, mi, mf, vi, vf, x, a, states, chances, room):
+    """Σ_y P(y|x,a) h(y) − h(x); not a number where the law does not sum to 1."""
+    count = forward(mi, mf, x, a, states, chances)
+    total, mass = 0.0, 0.0
+    for k in range(count):
+        total += chances[k] * value(vi, vf, states[k], room)
+        mass += chances[k]
+    if not abs(mass - 1.0) <= 1e-9:
+        return np.nan
+    return total / mass - value(vi, vf, x, room)
+
+
+@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), function_type(VALUE),
+            INTS, FLOATS, INT, INT, INTS, RNG, INT, INT, ROWS, INTS), allocates=True)  # fmt: skip
+def simulate_shaped(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, value, vi, vf, room, outcomes, x, rng, t0,
+    length, rows, where
+):  # fmt: skip
+    """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses."""
+    dim = x.size
+    probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
+    states, chances = np.empty((outcomes, dim), np.int64), np.empty(outcomes, np.float64)
+    scratch = np.empty(room, np.float64)
+    t = t0
+    for row in range(rows.shape[0]):
+        sums = rows[row]
+        sums[0] += length
+        for _ in range(length):
+            loss, fault = _one_step(
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, sums[2 + dim :], where
+            )
+            if fault != FINE:
+                return fault
+            shaping = _shaping(forward, value, mi, mf, vi, vf, x, where[dim], states, chances, scratch)
+            if not np.isfinite(shaping):
+                return BAD_LAW
+            t += 1
+            sums[1] += loss + shaping
+            for i in range(dim):
+                sums[2 + i] += x[i]
+            copy(x, out)
     return FINE
 
 

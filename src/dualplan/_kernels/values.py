@@ -22,6 +22,7 @@ from dualplan._kernels.compiler import (
     INTS,
     ROWS,
     STATES,
+    VALUE,
     Kernel,
     helper,
     kernel,
@@ -100,6 +101,13 @@ def values_at(bi, bf, weights, states, out):
     for n in range(out.size):
         piece_values(bi, bf, states[n], pieces)
         out[n] = weighted(bi, weights, pieces)[0]
+
+
+@kernel(VALUE)
+def linear_value(ints, floats, x, room):
+    """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's; room: a number for each piece."""
+    piece_values(ints, floats[ints[0] :], x, room)
+    return weighted(ints, floats[: ints[0]], room)[0]
 
 
 @helper

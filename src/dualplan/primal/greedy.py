@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data
-from dualplan._kernels.values import NOISE, greedy_rule
+from dualplan._kernels.values import NOISE, greedy_rule, linear_value
 from dualplan.errors import InputError
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -22,6 +22,7 @@ from dualplan.primal.basis import Basis
 from dualplan.surrogate import StateFunction, StateTable, state_function
 from dualplan.transitions import allowed_pairs, transitions
 from dualplan.types import ArrayLike, Floats, Ints
+from dualplan.values import ValueCode
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,14 @@ class LinearValues(Data):
     def __call__(self, states: Ints) -> Floats:
         """The values at these states."""
         return self.basis.combine(self.weights, states)
+
+    @property
+    def code(self) -> ValueCode | None:
+        """For compiled loops; None if a function of the user is among the basis."""
+        if not self.basis.compiled:
+            return None
+        floats = np.concatenate([self.weights, self.basis.floats])
+        return ValueCode(self.basis.ints, floats, int(self.basis.ints[1]), linear_value)
 
 
 class GreedyPolicy(Policy):
