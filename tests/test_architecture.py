@@ -56,8 +56,11 @@ ALLOWED = {
         "certificates", "criteria", "exact", "grids", "intervals", "outcomes", "parallel", "policies", "solvers",
         "surrogate", "theorems", "violations",
     },
+    "budgets": set(),
+    "bounds": {"budgets", "criteria", "exact", "lower_bounds", "models", "primal", "surrogate"},
     "plans": {
-        "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits", "lower_bounds",
+        "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits",
+        "lower_bounds",
         "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate",
         "theorems", "violations",
     },

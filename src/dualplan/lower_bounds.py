@@ -64,7 +64,7 @@ class LowerBound:
 
     `worst` is the state that attains the minimum, `potential` (after sweeps) the one that proves the bound, over all
     states. `missed` bounds the fraction of draws at which the minimum may be lower, with the given confidence, counting
-    draws as independent.
+    draws as independent. `functions` says from which family of potentials it came, where several were tried.
     """
 
     value: float
@@ -78,6 +78,7 @@ class LowerBound:
     assumed: str = ""
     potential: Floats | None = None
     seconds: float = 0.0
+    functions: str = ""
 
     @property
     def advice(self) -> str:
@@ -102,6 +103,7 @@ class LowerBound:
             "missed": self.missed,
             "worst": list(self.worst),
             "assumed": self.assumed,
+            "functions": self.functions,
             "seconds": round(self.seconds, 3),
         }
 

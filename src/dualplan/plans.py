@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 
 from dualplan import features as families
-from dualplan import kinds, primal
+from dualplan import kinds
+from dualplan.bounds import best_bound
 from dualplan.certificates import MEASURED_SPAN, Certificate, certify, loss_range, measurable
 from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError, ModelError, unknown
-from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
 from dualplan.grids import GRIDS
@@ -48,7 +48,7 @@ from dualplan.guarantees import Guarantees, guarantees
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
-from dualplan.lower_bounds import LowerBound, largest_gap, lower_bound
+from dualplan.lower_bounds import LowerBound, largest_gap
 from dualplan.meta import (
     POLICIES,
     RULE,
@@ -77,8 +77,6 @@ from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
 LISTABLE = 2_000_000  # states up to which the standard features are computed
-SWEEPS, SWEPT = 1_000, 2e8  # of value iteration for the lower bound: at most so many, over so many outcomes in all
-CELLED = 8  # classes of a network up to which it is cut into cells for the lower bound, 2^classes of them
 DRAWS = 200_000  # constraints of each kind for the certificate
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
 BEST = "best"  # the heuristic that costs least
@@ -186,6 +184,7 @@ class Planned:
             "lower_bound": finite(self.bound.value),
             "lower_bound_kind": self.bound.kind,
             "lower_bound_sweeps": self.bound.sweeps,
+            "lower_bound_functions": self.bound.functions,
             "lower_bound_assumed": self.bound.assumed,
             "gap": finite(self.gap),
             "certificate": self.certificate.to_json(),
@@ -239,8 +238,9 @@ def run_plan(
     certificate = certify(
         problem, choice.best.solution, fallback=fallback, span=plan.span, confidence=plan.confidence, budget=DRAWS
     )
+    bound = best_bound(model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed)
     result = Planned(
-        plan, problem, outcomes, choice, certificate, _lower_bound(plan, problem), scheme, points,
+        plan, problem, outcomes, choice, certificate, bound, scheme, points,
         _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started,
     )  # fmt: skip
     if run is not None:
@@ -276,29 +276,6 @@ def _theory(
         beta=plan.beta if scheme is None else scheme.beta, span=span,
         offset=None if scheme is None else scheme.offset, seed=plan.seed,
     )  # fmt: skip
-
-
-def _lower_bound(plan: Plan, problem: DualALP) -> LowerBound:
-    """By sweeps from the plan's potential and from 0, whichever is higher, where states can be listed; or on cells."""
-    model = problem.model
-    if model.box.count is None or model.box.count > LISTABLE:
-        if primal.has_cells(model) and not model.per_server and len(model.classes) <= CELLED:
-            bound = primal.orthant_bound(model, primal.monomials(model, 2), problem.criterion).lower_bound
-            if not bound.assumed:
-                return bound
-        return lower_bound(model, None, problem.criterion, seed=plan.seed)
-    starts = [None] if problem.potential is None else [None, problem.potential]
-    sweeps = _sweeps(model) if plan.sweeps is None else plan.sweeps
-    found = [lower_bound(model, h, problem.criterion, sweeps=sweeps) for h in starts]
-    return max(found, key=lambda bound: bound.value)
-
-
-def _sweeps(model: Model) -> int:
-    """Some seconds' worth: sweeps that are not compiled for the model go through all outcomes of all pairs."""
-    if Sweeper(model).swift:
-        return SWEEPS
-    outcomes = int(model.box.count or 0) * len(model.actions) * model.code.max_outcomes
-    return max(1, min(SWEEPS, int(SWEPT / outcomes)))
 
 
 # -- the parts of a plan ----------------------------------------------------------------------------------------------
