@@ -58,6 +58,10 @@ ALLOWED = {
     },
     "budgets": set(),
     "bounds": {"budgets", "criteria", "exact", "lower_bounds", "models", "primal", "surrogate"},
+    "improvement": {
+        "bounds", "budgets", "criteria", "evaluation", "exact", "improvement", "intervals", "limits", "lower_bounds",
+        "models", "policies", "primal", "results", "runs", "saved", "surrogate",
+    },
     "plans": {
         "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits",
         "lower_bounds",

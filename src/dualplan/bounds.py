@@ -29,7 +29,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.surrogate import StateFunction
 
 LISTABLE = 2_000_000  # states up to which all are swept
-SWEEPS, SWEPT = 1_000, 2e8  # of value iteration: at most so many, over so many outcomes in all
+SWEEPS, PACE = 1_000, 1.5e7  # of value iteration: at most so many; outcomes a second where they are not compiled
 MOST_CELLS, PATIENCE = 4_096, 120.0  # of squares, which need 2^classes cells; the most only in so many seconds
 FEW_CELLS = 256
 CAPS = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer
@@ -38,12 +38,12 @@ GROWTH = 4.0  # the next family takes about so many times as long as the last
 Proof = Callable[[], LowerBound]
 
 
-def sweeps_for(model: Model) -> int:
-    """Some seconds' worth: sweeps that are not compiled for the model go through all outcomes of all pairs."""
+def sweeps_for(model: Model, seconds: float) -> int:
+    """So many as are quick, or take so long: sweeps that are not compiled go through all outcomes of all pairs."""
     if Sweeper(model).swift:
         return SWEEPS
     outcomes = int(model.box.count or 0) * len(model.actions) * model.code.max_outcomes
-    return max(1, min(SWEEPS, int(SWEPT / outcomes)))
+    return max(1, min(SWEEPS, int(seconds * PACE / outcomes)))
 
 
 def best_bound(
@@ -85,7 +85,7 @@ def _families(
 ) -> Iterator[tuple[str, Proof]]:
     """Names and proofs, the quickest first."""
     if _listable(model):
-        count = sweeps_for(model) if sweeps is None else sweeps
+        count = sweeps_for(model, seconds) if sweeps is None else sweeps
         starts: list[StateFunction | None] = [None, *(h for h in potentials if h is not None)]
         for h in starts[::-1]:
             name = f"{count:,} sweeps of value iteration from " + ("0" if h is None else "the policy's values")

@@ -179,7 +179,7 @@ def _restore(record: Experiment, run: Run | None) -> None:
 
 def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Progress | None) -> Status:
     """Advance, look, and stop: the loop of every evaluation. A look happens at fixed amounts of work."""
-    saved = time.monotonic()
+    started = saved = time.monotonic()
 
     def save(force: bool) -> None:
         nonlocal saved
@@ -203,6 +203,9 @@ def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Prog
                     save(force=True)
                     return Status.BUDGET if wanted.wants_width else Status.COMPLETED
                 record.next_look = max(record.next_look + 1, math.ceil(record.next_look * LOOK_RATIO))
+            if wanted.seconds is not None and time.monotonic() - started > wanted.seconds and record.size:
+                save(force=True)
+                return Status.TIME
             record.advance()
             if progress is not None:
                 progress(record.steps, wanted.steps, None)

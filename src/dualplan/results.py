@@ -21,11 +21,12 @@ class Settings:
     confidence: float = 0.95
     seed: int = 0
     threads: int | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
             raise InputError(f"confidence must lie strictly between 0 and 1, got {self.confidence!r}.")
-        for name in ("half_width", "relative"):
+        for name in ("half_width", "relative", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, got {value!r}.")

@@ -22,6 +22,9 @@ class Status(StrEnum):
     VIOLATED = "violated"
     RELAXED = "relaxed"
     FEW_EFFECTIVE = "few-effective"
+    TIME = "time"
+    SETTLED = "settled"
+    GAP = "gap-reached"
 
     @property
     def advice(self) -> str:
@@ -44,5 +47,8 @@ _ADVICE = {
     Status.RELAXED: "optimal over mixtures of constraints; single ones may be violated, so values bound nothing",
     Status.FEW_EFFECTIVE: "a few of the sampled transitions carry all the weight, so estimates may be far off; let the "
     "reference explore more, allow more samples, or raise H",
+    Status.TIME: "the time was spent; allow more",
+    Status.SETTLED: "no step found a gain whose interval excludes 0",
+    Status.GAP: "the gap that was asked for is proved",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

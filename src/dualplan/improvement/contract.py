@@ -1,0 +1,221 @@
+"""What the search for a better policy passes around: candidates, members of the portfolio, attempts, the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from dualplan.criteria import Criterion
+from dualplan.intervals import Interval, finite
+from dualplan.limits import Limit
+from dualplan.lower_bounds import LowerBound, largest_gap
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.results import Evaluation
+from dualplan.status import Status
+from dualplan.surrogate import StateFunction
+from dualplan.types import Json
+
+NEGLIGIBLE = 1e-9  # excess over a limit
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy that a step proposes, and the values that it was made from, if any: they serve as control variates."""
+
+    policy: Policy
+    source: str
+    values: StateFunction | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A candidate that was simulated; `control` is the function of states that made its interval narrowest."""
+
+    candidate: Candidate
+    run: Evaluation
+    control: StateFunction | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The candidate's policy."""
+        return self.candidate.policy
+
+    def rank(self, limits: Sequence[Limit]) -> tuple[float, float]:
+        """By how much limits are exceeded, and the cost: what is sorted by."""
+        cost = self.run.cost if math.isfinite(self.run.cost) else math.inf
+        return excess(self.run, limits), cost
+
+
+def excess(run: Evaluation, limits: Sequence[Limit]) -> float:
+    """By how much a policy may exceed its limits, in sum; 0 if it keeps them with their whole intervals."""
+    over = [run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
+            for limit in limits]  # fmt: skip
+    return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One step: how many candidates it made, the best of them against the best policy so far, and what came of it.
+
+    `gain` is the paired interval of the old cost minus the new one.
+    """
+
+    step: str
+    size: int
+    made: int
+    policy: str = ""
+    cost: float | None = None
+    gain: Interval | None = None
+    accepted: bool = False
+    seconds: float = 0.0
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return {
+            "step": self.step,
+            "size": self.size,
+            "candidates": self.made,
+            "policy": self.policy,
+            "cost": None if self.cost is None else finite(self.cost),
+            "gain": None if self.gain is None else self.gain.to_json(),
+            "accepted": bool(self.accepted),
+            "seconds": round(self.seconds, 3),
+            "note": self.note,
+        }
+
+
+@dataclass(eq=False)
+class Search:
+    """Where the search stands: the portfolio, the cheapest first among `members`, and the best policy so far."""
+
+    model: Model
+    criterion: Criterion
+    limits: tuple[Limit, ...]
+    seed: int
+    members: list[Member] = field(default_factory=list)
+    best: Member | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def incumbent(self) -> Member:
+        """The best policy so far."""
+        assert self.best is not None, "the search begins with a policy"
+        return self.best
+
+    def fresh(self, place: int) -> int:
+        """A seed of its own for each attempt, and each place in it."""
+        words = np.random.SeedSequence([self.seed, len(self.attempts), place]).generate_state(1, np.uint64)
+        return int(words[0]) >> 1
+
+
+class Step(Protocol):
+    """A way to propose policies; sizes 0, 1, … ask for more work."""
+
+    @property
+    def name(self) -> str:
+        """The word for it."""
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes there are."""
+
+    def applies(self, search: Search) -> bool:
+        """Whether it is for this model and this criterion."""
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """Candidates, to be judged by simulation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Improved:
+    """The best policy that was found, what it costs, what any policy costs at least, and how it came about."""
+
+    model: Model
+    criterion: Criterion
+    policy: Policy
+    source: str
+    cost: float
+    lower: float
+    upper: float
+    evaluation: str
+    evaluation_status: Status
+    measures: dict[str, Interval]
+    notes: tuple[str, ...]
+    limits: tuple[Limit, ...]
+    start: tuple[Member, ...]
+    attempts: tuple[Attempt, ...]
+    bound: LowerBound
+    wanted_gap: float | None
+    status: Status
+    values: StateFunction | None
+    seed: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """The largest part of the cost that another policy could save."""
+        return largest_gap(self.lower, self.upper, self.bound.value)
+
+    @property
+    def gap_reached(self) -> bool | None:
+        """Whether the gap that was asked for was reached; None if none was."""
+        return None if self.wanted_gap is None else bool(self.gap <= self.wanted_gap)
+
+    @property
+    def kept(self) -> bool:
+        """Whether all limits are kept, with their whole intervals."""
+        return all(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE for limit in self.limits)
+
+    def to_json(self) -> Json:
+        """Everything as plain values; the policy itself is saved apart."""
+        return {
+            "task": "improve",
+            "model": self.model.name,
+            **self.criterion.describe(),
+            "policy": self.policy.name,
+            "source": self.source,
+            "cost": finite(self.cost),
+            "cost_lower": finite(self.lower),
+            "cost_upper": finite(self.upper),
+            "cost_status": str(self.evaluation_status),
+            "evaluation": self.evaluation,
+            "lower_bound": finite(self.bound.value),
+            "lower_bound_kind": self.bound.kind,
+            "lower_bound_functions": self.bound.functions,
+            "lower_bound_assumed": self.bound.assumed,
+            "gap": finite(self.gap),
+            "gap_wanted": self.wanted_gap,
+            "gap_reached": self.gap_reached,
+            "status": str(self.status),
+            "advice": self.status.advice,
+            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
+            "limits": [
+                {
+                    "measure": limit.name,
+                    "at_most": limit.at_most,
+                    **self.measures[limit.name].to_json(),
+                    "kept": bool(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE),
+                }
+                for limit in self.limits
+            ],
+            "notes": list(self.notes),
+            "start": [{"policy": m.policy.name, **_brief(m.run)} for m in self.start],
+            "attempts": [attempt.to_json() for attempt in self.attempts],
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _brief(run: Evaluation) -> Json:
+    return {
+        "cost": finite(run.cost),
+        "cost_lower": finite(run.lower),
+        "cost_upper": finite(run.upper),
+        "status": str(run.status),
+    }

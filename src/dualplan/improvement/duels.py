@@ -1,0 +1,109 @@
+"""How candidates are judged: all of them briefly, then the best against the best policy so far, on the same events.
+
+*Screening.* Every candidate is simulated for the same short while on the same random numbers, and, where it brings
+values, once more with these as control variate (`simulation.py`); the narrower of the two intervals counts. The best
+three are then simulated four times as long.
+
+*A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
+chosen by. It is looked at up to three times, each look four times as long as the one before, at a confidence of
+1 − .05/3 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
+candidate wins if the interval of the difference lies below 0; the duel ends early if it lies above −.1% of the cost.
+With limits, a candidate must keep them with its whole intervals, and wins at once if the best so far does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dualplan.budgets import Clock
+from dualplan.criteria import Average
+from dualplan.errors import ModelError
+from dualplan.evaluation import compare, evaluate
+from dualplan.improvement.contract import Candidate, Member, Search, excess
+from dualplan.intervals import Interval
+from dualplan.results import Comparison, Evaluation
+from dualplan.status import Status
+from dualplan.surrogate import StateFunction
+
+SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much longer the best few are looked at
+SLOW = 20  # where a model or a policy is not compiled, so many times fewer steps
+LOOKS: tuple[int, ...] = (1_000_000, 4_000_000, 16_000_000)
+LEVEL = 1 - 0.05 / len(LOOKS)
+WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
+
+
+def screen(search: Search, candidates: Sequence[Candidate]) -> list[Member]:
+    """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
+    seed = search.fresh(0)
+    looked = [m for c in candidates if (m := _screened(search, c, seed)) is not None]
+    looked.sort(key=lambda m: m.rank(search.limits))
+    again = [_run(search, m.candidate, m.control, LONGER * SCREENING, seed) for m in looked[:FINALISTS]]
+    best = [replace(m, run=run) for m, run in zip(looked, again, strict=False)]
+    return [*sorted(best, key=lambda m: m.rank(search.limits)), *looked[FINALISTS:]]
+
+
+def _screened(search: Search, candidate: Candidate, seed: int) -> Member | None:
+    controls: list[StateFunction | None] = [None]
+    if candidate.values is not None and controllable(search):
+        controls.append(candidate.values)
+    try:
+        runs = [_run(search, candidate, h, SCREENING, seed) for h in controls]
+    except ModelError:  # a policy that leads where the model has no law, say
+        return None
+    k = min(range(len(runs)), key=lambda i: (runs[i].upper - runs[i].lower, i))
+    return Member(candidate, runs[k], controls[k])
+
+
+def _run(search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int) -> Evaluation:
+    few = SLOW if slow(search, candidate) else 1
+    return evaluate(search.model, candidate.policy, search.criterion, control=control, steps=steps // few, seed=seed)
+
+
+def slow(search: Search, candidate: Candidate) -> bool:
+    """Whether steps are simulated in Python."""
+    return candidate.policy.code is None or search.model.code.step is None
+
+
+def controllable(search: Search) -> bool:
+    """Whether losses can be shaped: the average criterion, and a model that lists its next states."""
+    return isinstance(search.criterion, Average) and search.model.code.forward is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether the challenger won, by how much, and its own run."""
+
+    won: bool
+    gain: Interval
+    run: Evaluation
+
+
+def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
+    """The challenger against the best policy so far."""
+    best, looks = search.incumbent, LOOKS
+    if slow(search, challenger.candidate) or slow(search, best.candidate):
+        looks = tuple(n // SLOW for n in LOOKS)
+    control = challenger.control or best.control
+    for k, steps in enumerate(looks):
+        found = compare(
+            search.model, challenger.policy, best.policy, search.criterion, steps=steps, seed=search.fresh(1 + k),
+            confidence=LEVEL, control=control,
+        )  # fmt: skip
+        verdict = _verdict(search, found)
+        settled = verdict.won or found.difference.lower > -WORTH * abs(found.second.cost)
+        if settled or found.status is Status.UNSTABLE or clock.left == 0:
+            break
+    return verdict
+
+
+def _verdict(search: Search, found: Comparison) -> Verdict:
+    d = found.difference
+    gain = Interval(-d.value, -d.upper, -d.lower, d.confidence)
+    over, before = excess(found.first, search.limits), excess(found.second, search.limits)
+    if not math.isfinite(found.first.cost):
+        return Verdict(False, gain, found.first)
+    if not math.isfinite(found.second.cost):
+        return Verdict(over <= before, gain, found.first)
+    return Verdict(over < before if before > 0 else over == 0 and d.upper < 0, gain, found.first)

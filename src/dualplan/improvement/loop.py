@@ -1,0 +1,277 @@
+"""The loop: propose, judge, keep what is better; at any time there is a best policy, and it never gets worse.
+
+Begin with a portfolio: the policies given, or the model's heuristics. Then rounds of steps (`steps.py`). Each proposes
+candidates; they are screened, and the best of them meets the best policy so far in a duel (`duels.py`). It takes its
+place only if the paired interval of the difference says so. Candidates that did not win stay in the portfolio if they
+come near, since other steps combine its policies. A step grows in size each time a round comes back to it.
+
+It ends when the gap that was asked for is proved, when a round brought no gain and no step can grow, or when the time
+is spent. Time decides only which steps are still taken: each of them does the same work whatever the clock says, with
+random numbers keyed by its number, so that a run with as many attempts has the same answer.
+
+In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where states are few), and
+what time is left goes into a lower bound on what any policy costs (`bounds.py`).
+"""
+
+from __future__ import annotations
+
+import time as timer
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dualplan.bounds import best_bound
+from dualplan.budgets import Clock, seconds, share
+from dualplan.criteria import Average, Criterion
+from dualplan.errors import InputError, MissingError, unknown
+from dualplan.evaluation import evaluate
+from dualplan.exact.policy import evaluate_exact
+from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step
+from dualplan.improvement.duels import duel, screen
+from dualplan.improvement.steps import STEPS
+from dualplan.intervals import Interval
+from dualplan.limits import Limit
+from dualplan.lower_bounds import LowerBound, largest_gap
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.tables import random_policy
+from dualplan.results import Evaluation
+from dualplan.runs import Run
+from dualplan.saved import load_policy, save_policy
+from dualplan.status import Status
+
+TIME = "2m"
+EXACTLY = 20_000  # states up to which the last evaluation is exact
+PORTFOLIO = 8  # policies that are kept
+NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
+LAST, RELATIVE = 40_000_000, 0.002  # steps of the last evaluation, and the half-width at which it stops
+FOR_JUDGING, FOR_BOUND = 0.15, 0.25  # shares of the time that are kept for the last evaluation and the bound
+SLOWER = 3.0  # a step takes at most so many times as long when it grows
+
+Progress = Callable[[int, int, str], None]
+
+
+def improve(
+    model: Model,
+    policies: Sequence[Policy] = (),
+    criterion: Criterion | None = None,
+    *,
+    limits: Sequence[Limit | str] = (),
+    time: str | float = TIME,
+    gap: str | float | None = None,
+    steps: Sequence[str] | None = None,
+    seed: int = 0,
+    folder: str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Improved:
+    """The best policy that the steps find in a time, what it costs, a lower bound, and the gap between the two.
+
+    `policies` are what to begin with (anything that maps a state to probabilities; by default the model's heuristics),
+    `limits` side constraints such as "lost fraction <= 0.01", `gap` the share of the cost at which to stop, `steps`
+    names of steps, by default all. With a `folder` the best policy is saved whenever it changes.
+    """
+    clock, wanted = Clock(seconds(time)), None if gap is None else share(gap)
+    criterion = Average() if criterion is None else criterion
+    search = Search(model, criterion, _limits(model, limits), seed)
+    chosen = _steps(steps)
+    for policy in policies:
+        require_policy_of(model, policy)
+    run = _open(search, policies, list(chosen), folder, resume)
+    loop = _Loop(search, clock, wanted, run, progress or (lambda *_: None))
+    loop.begin(list(policies))
+    try:
+        status = loop.rounds(list(chosen.values()))
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return loop.finish(status)
+
+
+def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
+    limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in given)
+    for limit in limits:
+        if not isinstance(limit.measure, str):
+            raise InputError(f"the limit on {limit.name!r} must be on a measure of the model, by its name.")
+        model.measure(limit.measure)
+    return limits
+
+
+def _steps(names: Sequence[str] | None) -> dict[str, Step]:
+    for name in names or ():
+        if name not in STEPS:
+            raise unknown("step", str(name), STEPS)
+    return {name: step for name, step in STEPS.items() if names is None or name in names}
+
+
+def _open(search: Search, policies: Sequence[Policy], steps: list[str], folder: str | None, resume: bool) -> Run | None:
+    if folder is None:
+        if resume:
+            raise InputError("only a run that was saved in a folder can be resumed; name its folder.")
+        return None
+    settings = {
+        "task": "improve",
+        "model": search.model.describe(),
+        "criterion": search.criterion.describe(),
+        "limits": [f"{limit.name} <= {limit.at_most!r}" for limit in search.limits],
+        "policies": [policy.describe() for policy in policies],
+        "steps": steps,
+        "seed": search.seed,
+    }
+    return Run(folder, settings, resume=resume)
+
+
+class _Loop:
+    """A search, its clock and its folder."""
+
+    def __init__(self, search: Search, clock: Clock, gap: float | None, run: Run | None, progress: Progress) -> None:
+        self.search, self.clock, self.gap, self.run, self.progress = search, clock, gap, run, progress
+        self.start: tuple[Member, ...] = ()
+        self.bound: LowerBound | None = None
+        self.lasted: dict[str, float] = {}
+
+    # -- the portfolio ------------------------------------------------------------------------------------------------
+
+    def begin(self, policies: list[Policy]) -> None:
+        """Screen what there is; the cheapest is the best policy so far."""
+        search = self.search
+        given = [Candidate(policy, "given") for policy in policies]
+        given += [
+            Candidate(search.model.policy(name), "heuristic") for name in ([] if given else search.model.policies)
+        ]
+        saved = self._saved()
+        self.tell("simulating the policies to begin with")
+        self.start = tuple(screen(search, [*saved, *(given or [Candidate(random_policy(search.model), "random")])]))
+        if not self.start:
+            raise InputError(f"none of the policies to begin with can be simulated on model {search.model.name!r}.")
+        search.members, search.best = list(self.start), self.start[0]
+        self.keep()
+
+    def _saved(self) -> list[Candidate]:
+        """The best policy of a run that goes on."""
+        path = None if self.run is None else self.run.folder / "policy.npz"
+        if path is None or not path.exists():
+            return []
+        return [Candidate(load_policy(path, self.search.model), "saved")]
+
+    def keep(self) -> None:
+        """Save the best policy, if there is a folder and the policy is no function of the user."""
+        if self.run is not None:
+            try:
+                save_policy(self.search.incumbent.policy, self.run.folder / "policy.npz")
+            except MissingError as error:
+                self.run.trace({"not saved": str(error)})
+
+    def tell(self, words: str) -> None:
+        """Say where the search stands."""
+        best = self.search.best
+        cost = "" if best is None else f"{best.run.cost:.5g}, "
+        self.progress(int(self.clock.spent), max(1, int(self.clock.allowed)), cost + words)
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> float:
+        """Seconds left for steps."""
+        return self.clock.left - (FOR_JUDGING + FOR_BOUND) * self.clock.allowed
+
+    def rounds(self, steps: list[Step]) -> Status:
+        """Rounds of steps, until one ends the search."""
+        usable = [step for step in steps if step.applies(self.search)]
+        size, gained = 0, False
+        while active := [step for step in usable if size < step.sizes or gained]:
+            gained, taken = False, 0
+            for step in active:
+                if self.reached():
+                    return Status.GAP
+                if SLOWER * self.lasted.get(step.name, 0.0) <= self.left:
+                    gained |= self.attempt(step, min(size, step.sizes - 1))
+                    taken += 1
+            if not taken:
+                return Status.TIME
+            size += 1
+        return Status.SETTLED
+
+    def reached(self) -> bool:
+        """Whether the gap that was asked for is proved, by the last run of the best policy."""
+        if self.gap is None:
+            return False
+        if self.bound is None:
+            self.tell("a first lower bound")
+            self.bound = self._bound(0.1 * self.clock.allowed)
+        run = self.search.incumbent.run
+        return largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
+
+    def attempt(self, step: Step, size: int) -> bool:
+        """Let a step propose, and judge what it does; whether there is a new best policy."""
+        search, started = self.search, timer.monotonic()
+        self.tell(step.name)
+        candidates = step.propose(search, size)
+        self.tell(f"{step.name}: judging {len(candidates)} policies")
+        members = screen(search, candidates)
+        found = Attempt(step.name, size, len(candidates))
+        if members:
+            found = self._judge(members[0], found)
+            self._remember(members)
+        found = replace(found, seconds=timer.monotonic() - started)
+        self.lasted[step.name] = found.seconds
+        search.attempts.append(found)
+        if self.run is not None:
+            self.run.trace(found.to_json())
+        return found.accepted
+
+    def _judge(self, best: Member, found: Attempt) -> Attempt:
+        search = self.search
+        verdict = duel(search, best, self.clock)
+        if verdict.won:
+            search.best = Member(best.candidate, verdict.run, best.control)
+            self.keep()
+        return replace(
+            found, policy=best.candidate.source, cost=verdict.run.cost, gain=verdict.gain, accepted=verdict.won
+        )
+
+    def _remember(self, members: Sequence[Member]) -> None:
+        """Keep the best of each step in the portfolio, if it comes near the best policy."""
+        search, cost = self.search, self.search.incumbent.run.cost
+        near = [m for m in members[:2] if m.run.cost <= cost + NEAR * abs(cost)]
+        search.members = sorted([*search.members, *near], key=lambda m: m.rank(search.limits))[:PORTFOLIO]
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, status: Status) -> Improved:
+        """Evaluate the best policy afresh, and prove a bound."""
+        search, best = self.search, self.search.incumbent
+        self.tell("evaluating the policy")
+        cost, lower, upper, method, how, measures, notes = self._evaluated(best)
+        self.tell("a lower bound")
+        bound = self._bound(max(5.0, self.clock.left))
+        if self.bound is not None and self.bound.value > bound.value:
+            bound = self.bound
+        result = Improved(
+            search.model, search.criterion, best.policy, best.candidate.source, cost, lower, upper, method, how,
+            measures, notes, search.limits, self.start, tuple(search.attempts), bound, self.gap, status,
+            best.candidate.values, search.seed, self.clock.spent,
+        )  # fmt: skip
+        if self.gap is not None and result.gap_reached:
+            result = replace(result, status=Status.GAP)
+        if self.run is not None:
+            self.run.save_result(result.to_json())
+        return result
+
+    def _evaluated(self, best: Member) -> tuple[Any, ...]:
+        search = self.search
+        model, criterion = search.model, search.criterion
+        if model.box.count is not None and model.box.count <= EXACTLY and best.policy.code is not None:
+            exact = evaluate_exact(model, best.policy, criterion)
+            measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
+            return exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, ()
+        found: Evaluation = evaluate(
+            model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
+            seconds=max(FOR_JUDGING * self.clock.allowed, self.clock.left - FOR_BOUND * self.clock.allowed),
+            control=best.control,
+        )  # fmt: skip
+        return found.cost, found.lower, found.upper, found.method, found.status, dict(found.measures), found.notes
+
+    def _bound(self, allowed: float) -> LowerBound:
+        search = self.search
+        potentials = [search.incumbent.candidate.values]
+        return best_bound(search.model, search.criterion, potentials=potentials, seconds=allowed, seed=search.seed)
