@@ -6,6 +6,7 @@ import pytest
 import dualplan as dp
 from bank import mixed_features
 from dualplan import cli
+from dualplan.cli import output
 
 hypothesis.settings.register_profile("dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True)
 hypothesis.settings.load_profile("dualplan")
@@ -17,7 +18,7 @@ def run(monkeypatch, capsys):
 
     def call(*args):
         monkeypatch.setattr(sys, "argv", ["dualplan", *map(str, args)])
-        monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+        monkeypatch.setattr(output, "err", output.Console(stderr=True, width=200))
         with pytest.raises(SystemExit) as stop:
             cli.main()
         out, err = capsys.readouterr()

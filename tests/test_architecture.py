@@ -63,10 +63,9 @@ ALLOWED = {
         "models", "policies", "primal", "results", "runs", "saved", "surrogate",
     },
     "plans": {
-        "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "intervals", "limits",
-        "lower_bounds",
-        "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved", "solvers", "surrogate",
-        "theorems", "violations",
+        "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "improvement", "intervals",
+        "limits", "lower_bounds", "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved",
+        "solvers", "surrogate", "theorems", "violations",
     },
     "saved": {"_kernels", "features", "models", "policies", "primal", "runs", "solvers"},
     "figures": {"runs"},

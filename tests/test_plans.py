@@ -432,7 +432,7 @@ def test_a_plan_has_a_certificate_a_lower_bound_and_a_gap(tmp_path, run):
         assert json.loads(out) == found
         assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
         status, out, _ = run("show", target)
-        assert f"no policy costs less than {found['lower_bound']:.6g} (proved)" in out
+        assert f"no policy costs less than {found['lower_bound']:.6g} (proved, by 1,000 sweeps" in out
         assert f"the gap is at most {found['gap']:.2%}" in out
 
 
@@ -519,7 +519,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["forest", "--jobs", "0"], "jobs is a number of workers"),
+        (["forest", "-H", "1", "--jobs", "0"], "jobs is a number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
         (["four-queue", "--grid", "paper", "--epsilon", "1"], "the theorems are about the surrogate without potential"),
     ],
@@ -535,7 +535,7 @@ def test_declared_losses_are_looked_at_before_the_work(tmp_path, run, monkeypatc
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
     monkeypatch.setattr("dualplan.plans._problem", lambda *_: pytest.fail("work was begun"))
-    status, _, err = run("solve", f"{path}:wrong")
+    status, _, err = run("solve", f"{path}:wrong", "--features", "standard")
     assert status == 2
     assert "correct its loss_bounds" in err
 

@@ -78,6 +78,9 @@ PLAN: dict[str, Kind] = {
     "delta": (lambda v: is_number(v) and 0 < v < 1, "a number between 0 and 1"),
     "beta": (is_positive, "a positive number"),
     "choice": _NAME,
+    "time": (lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'"),
+    "gap": (lambda v: is_text(v) or is_number(v), "a share such as '2%' or 0.02"),
+    "policies": (lambda v: v == () or is_list(is_text)(v), "a list of heuristics or files of saved policies"),
 }
 FEATURES: dict[str, Kind] = {
     "policies": (is_list(is_text), "a list of names"),

@@ -1,5 +1,15 @@
 """A plan: what `dualplan solve` is asked for, from a TOML file or the command line, and what comes of it.
 
+Without a word about the dual program, the best policy that the library finds (`improvement/`):
+
+    model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
+    time = "2m"                          # how long to search
+    gap = "2%"                           # stop when the cost is proved to be this near the optimum
+    limits = ["lost fraction <= 0.01"]   # side constraints
+    policies = ["lbfs", "mine.npz"]      # what to begin with; by default the model's heuristics
+
+With a key of the dual program, that program alone:
+
     model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
     criterion = "discounted"             # or "average", the default
     gamma = 0.99
@@ -45,6 +55,8 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
 from dualplan.grids import GRIDS
 from dualplan.guarantees import Guarantees, guarantees
+from dualplan.improvement import Improved, improve
+from dualplan.improvement.loop import TIME
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
@@ -67,7 +79,7 @@ from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, cho
 from dualplan.parallel import check_jobs
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run, plain, require_free
-from dualplan.saved import save_policy
+from dualplan.saved import named_policy, save_policy
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
@@ -79,6 +91,7 @@ from dualplan.violations import BERNSTEIN
 LISTABLE = 2_000_000  # states up to which the standard features are computed
 DRAWS = 200_000  # constraints of each kind for the certificate
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
+STANDARD = "standard"  # the features if none are named
 BEST = "best"  # the heuristic that costs least
 
 
@@ -91,7 +104,7 @@ class Plan:
     criterion: str = "average"
     gamma: float | None = None
     start: Any = None
-    features: Any = "standard"
+    features: Any = None
     base: str | None = None
     potential: str | None = None
     sampling: str = "features"
@@ -114,6 +127,14 @@ class Plan:
     delta: float = 0.05
     beta: float | None = None
     choice: str = POLICIES
+    time: str | float | None = None
+    gap: str | float | None = None
+    policies: tuple[str, ...] = ()
+
+    @property
+    def dual(self) -> bool:
+        """Whether a key of the dual program is there."""
+        return any(getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL)
 
     @staticmethod
     def read(path: str | Path) -> Plan:
@@ -125,8 +146,9 @@ class Plan:
                 raise unknown(f"key of {str(path)!r}", key, known)
         if "model" not in data:
             raise InputError(f'{str(path)!r} names no model; write model = "..." into it.')
-        if isinstance(data.get("limits"), list):
-            data["limits"] = tuple(data["limits"])
+        for key in ("limits", "policies"):
+            if isinstance(data.get(key), list):
+                data[key] = tuple(data[key])
         return Plan(**data)
 
     def __post_init__(self) -> None:
@@ -135,6 +157,24 @@ class Plan:
             value = getattr(self, key)
             if value is not None and not kind(value):
                 raise InputError(f"{key} must be {words}, got {value!r}.")
+
+
+# keys of the dual program; the others are for both
+DUAL = {
+    "features", "base", "potential", "sampling", "radius", "penalty", "penalty_negative", "solver", "options", "budget",
+    "fallback", "evaluation", "steps", "span", "sweeps", "grid", "epsilon", "beta", "choice",
+}  # fmt: skip
+
+
+def improve_by(plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None) -> Improved:
+    """The best policy in the plan's time."""
+    criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
+    model = load(plan.model, **plan.set)
+    policies = [named_policy(model, name) for name in plan.policies]
+    return improve(
+        model, policies, criterion, limits=plan.limits, time=TIME if plan.time is None else plan.time, gap=plan.gap,
+        seed=plan.seed, folder=folder, resume=resume, progress=progress,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +244,7 @@ def run_plan(
     progress: Progress | None = None,
 ) -> Planned:
     """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
-    started = time.monotonic()
+    started, plan = time.monotonic(), replace(plan, features=plan.features or STANDARD)
     criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
     model = load(plan.model, **plan.set)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
@@ -292,7 +332,7 @@ def _problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
 
 def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
     """The values of a heuristic over all states, where all can be reached; by default only with the standard set."""
-    name = plan.potential or (BEST if plan.features == "standard" else None)
+    name = plan.potential or (BEST if plan.features == STANDARD else None)
     if name is None:
         return None
     policy = _ranked(model, criterion)[0] if name == BEST else model.policy(name)
@@ -348,7 +388,7 @@ def _ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
 
 
 NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
-    "standard": standard,
+    STANDARD: standard,
     "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
     "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
 }
@@ -439,6 +479,8 @@ def _solver(plan: Plan, model: Model) -> str:
 
 def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
+    if plan.time is not None or plan.gap is not None or plan.policies:
+        raise InputError("time, gap and policies are for a search without keys of the dual program; leave out either.")
     check_solver(_solver(plan, model), plan.budget, plan.options)
     check_choice(plan.choice, BERNSTEIN)
     if plan.grid is None and plan.choice == RULE:
@@ -453,7 +495,7 @@ def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, r
         raise InputError(
             "the theorems are about one penalty H for both violations; leave penalty_negative or epsilon out."
         )
-    if plan.epsilon is not None and (plan.features == "standard" or plan.potential is not None or plan.limits):
+    if plan.epsilon is not None and (plan.features == STANDARD or plan.potential is not None or plan.limits):
         raise InputError(NOT_PLAIN)
     unmeasured = plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
     if plan.epsilon is not None and unmeasured:

@@ -28,8 +28,9 @@ from dualplan._kernels.policies import network_rule
 from dualplan.errors import InputError, MissingError, RunError
 from dualplan.features.contract import Block, Features
 from dualplan.models.contract import Model
+from dualplan.models.load import load_object
 from dualplan.policies.contract import Policy, PolicyCode
-from dualplan.policies.tables import TablePolicy, random_policy
+from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 from dualplan.primal.basis import Basis, Piece
 from dualplan.primal.greedy import GreedyPolicy, LinearValues
 from dualplan.runs import write_bytes
@@ -82,6 +83,20 @@ def load_policy(path: str | Path, model: Model) -> Policy:
         return policy
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+
+
+def named_policy(model: Model, spec: str) -> Policy:
+    """A heuristic by name, a saved policy, or a policy or function from a file."""
+    if spec.endswith(".npz"):
+        return load_policy(spec, model)
+    if ".py:" not in spec:
+        return model.policy(spec)
+    found = load_object(spec)
+    if isinstance(found, Policy):
+        return found
+    if not callable(found):
+        raise InputError(f"{spec!r} is neither a policy nor a function of the state.")
+    return FunctionPolicy(model, found, name=spec.rpartition(":")[2])
 
 
 def _parts(policy: Policy) -> tuple[str, Json, Arrays]:

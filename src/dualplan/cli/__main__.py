@@ -1,0 +1,5 @@
+"""python -m dualplan.cli"""
+
+from dualplan.cli import main
+
+main()

@@ -1,0 +1,243 @@
+"""Results as tables and sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from dualplan.cli.output import number, out_console
+from dualplan.figures import draw_curve
+from dualplan.known import PROVED
+from dualplan.models.contract import Model
+from dualplan.reproduce.rows import Row
+from dualplan.results import Comparison, Evaluation
+from dualplan.status import Status
+
+COLUMNS = {"ours": "cost", "lower": "from", "upper": "to", "published": "published", "optimum": "optimum",
+           "lower_bound": "lower bound, proved", "seconds": "seconds", "note": "how"}  # fmt: skip
+
+
+def print_figures(rows: list[Row]) -> None:
+    """A table of the columns in which there is something."""
+    dicts = [row.to_json() for row in rows]
+    used = [key for key in COLUMNS if any(row[key] not in (None, "") for row in dicts)]
+    table = Table("", *(COLUMNS[key] for key in used))
+    for row in dicts:
+        table.add_row(row["name"], *(_cell(row[key]) for key in used))
+    out_console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def print_planned(result: dict[str, Any]) -> None:
+    """What a plan came to: a row for each penalty, the best with its certificate, and what any policy could save."""
+    out, status = out_console(), Status(result["cost_status"])
+    out.print(_outcomes(result))
+    cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
+    out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}",
+              highlight=False)  # fmt: skip
+    if result.get("advantage") is not None:
+        gain = result["advantage"]
+        value, low, high = (number(gain[key], 4) for key in ("value", "lower", "upper"))
+        out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}", highlight=False)
+    if any(not limit["kept"] for limit in result["limits"]):
+        out.print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
+    if "certificate" not in result:
+        out.print("the run was saved by an earlier version, without a certificate and a lower bound.", highlight=False)
+        return
+    out.print(_certificate(result["certificate"]))
+    if result["theory"] is not None:
+        _print_theory(result["theory"])
+    _print_gap(result)
+
+
+def print_improved(result: dict[str, Any]) -> None:
+    """What a search found: where it began, what each step brought, the cost, the bound and the gap."""
+    out = out_console()
+    table = Table("step", "policies", "best of them", "its cost", "gain, paired interval", "kept", "seconds")
+    for member in result["start"]:
+        table.add_row("begin", "", member["policy"], number(member["cost"]), "", "", "")
+    for row in result["attempts"]:
+        gain, cost = row["gain"], "" if row["cost"] is None else number(row["cost"])
+        words = (
+            ""
+            if gain is None
+            else f"{number(gain['value'], 3)} [{number(gain['lower'], 3)}, {number(gain['upper'], 3)}]"
+        )
+        table.add_row(row["step"], str(row["candidates"]), row["policy"], cost,
+                      words, "yes" if row["accepted"] else "", f"{row['seconds']:.1f}")  # fmt: skip
+    out.print(table)
+    cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
+    out.print(f"best: {result['source']}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
+    for limit in result["limits"]:
+        kept = "kept" if limit["kept"] else "not kept; no policy that was found keeps it for sure"
+        out.print(f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – {number(limit['upper'])}), "
+                  f"at most {limit['at_most']:g}: {kept}", highlight=False)  # fmt: skip
+    for note in result["notes"]:
+        out.print(f"[yellow]note[/yellow] {note}", highlight=False)
+    _print_gap(result)
+    if result["gap_reached"] is False:
+        out.print(f"the gap of {result['gap_wanted']:.2%} that was asked for is not reached.", highlight=False)
+    out.print(f"{result['status']}: {result['advice']} ({result['seconds']:.0f} s).", highlight=False)
+
+
+def _print_gap(result: dict[str, Any]) -> None:
+    """What no policy undercuts, from where it is known, and the gap."""
+    gap = "unknown" if result["gap"] is None else f"at most {result['gap']:.2%} of the cost"
+    bound, kind = number(result["lower_bound"], 6), result["lower_bound_kind"]
+    how = f", by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
+    words = f"no policy costs less than {bound} (proved{how})"
+    if kind != PROVED:
+        words = f"{bound} is a lower bound by the states that were looked at ({kind}, not a proof)"
+    out_console().print(f"{words}; the gap is {gap}.", highlight=False)
+
+
+def _outcomes(result: dict[str, Any]) -> Table:
+    table = Table("H", "objective", "negative part", "flow", "surrogate", "status", "cost of the policy", "seconds")
+    for k, row in enumerate(result["tried"]):
+        cells = [
+            _with_error(row[key], row[f"{key}_error"]) for key in ("violation_negative", "violation_flow", "surrogate")
+        ]
+        mark = " *" if k == result.get("chosen") else ""
+        table.add_row(
+            _penalty(row), number(row["objective"]), *cells, row["status"], f"{number(row['cost'])}{mark}",
+            f"{row['seconds'] + row['evaluation_seconds']:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _penalty(row: dict[str, Any]) -> str:
+    """H of the flow, where the two violations are weighed apart."""
+    return f"{row['penalty'][1] if isinstance(row['penalty'], list) else row['penalty']:g}"
+
+
+def _certificate(certificate: dict[str, Any]) -> Table:
+    table = Table("", "value", "between", "known", "why", title="certificate")
+    for name, entry in certificate["entries"].items():
+        ends = entry["lower"], entry["upper"]
+        between = "" if ends[0] == ends[1] else " – ".join(number(end) for end in ends)
+        table.add_row(name, number(entry["value"]), between, entry["label"], entry["note"])
+    return table
+
+
+def _print_theory(theory: dict[str, Any]) -> None:
+    """The theorems as numbers, and the work they ask for."""
+    title = f"by theory, for ε = {theory['epsilon']:g} and δ = {theory['delta']:g}"
+    table = Table("theorem", "at most", "known", "terms", "constants", title=title)
+    for name, statement in theory["statements"].items():
+        parts = [", ".join(f"{key} {number(value, 4)}" for key, value in statement[part].items())
+                 for part in ("terms", "constants")]  # fmt: skip
+        table.add_row(name, number(statement["bound"]), statement["label"], *parts)
+    work = Table("at", "largest H", "T: steps", "n: draws", "K: points")
+    for name, asked in theory["requirements"].items():
+        work.add_row(name, *(number(asked[key], 3) for key in ("penalty", "T", "n", "K")))
+    out_console().print(table)
+    out_console().print(work)
+
+
+def draw(result: dict[str, Any], figure: str) -> None:
+    """The curve of costs and violations against H, into a file."""
+    bound = {} if result.get("lower_bound") is None else {"lower bound": result["lower_bound"]}
+    draw_curve(result["tried"], figure, f"{result['model']}, {result['features']} features", bound)
+
+
+def print_rows(result: dict[str, Any]) -> None:
+    """A result as a table of its numbers and words."""
+    table = Table("", "", show_header=False)
+    for name, value in result.items():
+        if name != "limits":
+            table.add_row(name, f"{value:.9g}" if isinstance(value, float) else str(value))
+    out_console().print(table)
+    if "limits" in result:
+        out_console().print(_limits(result["limits"]))
+
+
+def print_curves(result: dict[str, Any]) -> None:
+    """The curves of figure-3 as a table."""
+    table = Table("H", "steps", "objective", "violation", "average loss of the policy")
+    for curve in result["curves"]:
+        for k, step in enumerate(curve["steps"]):
+            cost = f"{curve['cost'][k]:.2f} ± {curve['half_width'][k]:.2f}"
+            table.add_row(f"{curve['penalty']:g}", f"{step:,}", number(curve["objective"][k]),
+                          number(curve["violation"][k]), cost)  # fmt: skip
+    out_console().print(table)
+    out_console().print(", ".join(f"{name} {value:.4g}" for name, value in result["lines"].items()), highlight=False)
+    out_console().print(f"drawn to {result['figure']}", highlight=False)
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g}" if error == 0 else f"{value:.4g} ± {error:.1g}"
+
+
+def _limits(rows: list[dict[str, Any]]) -> Table:
+    table = Table("measure", "at most", "of the policy", "multiplier", title="limits")
+    for row in rows:
+        table.add_row(row["measure"], *(f"{row[key]:.6g}" for key in ("at_most", "value", "multiplier")))
+    return table
+
+
+def print_report(model: Model, report: Any) -> None:
+    """What a check of a model found."""
+    described = model.describe()
+    states = described["states"]
+    out = out_console()
+    out.print(f"[bold]{model.name}[/bold]: {model.box.dim} coordinates, "
+              f"{'infinitely many' if states is None else states} states, {len(model.actions)} actions")  # fmt: skip
+    for server, rho in described.get("loads", {}).items():
+        warning = "  [yellow](no policy keeps unbounded queues finite)[/yellow]" if rho >= 1 else ""
+        out.print(f"  load of {server}: {rho:.4g}{warning}")
+    scope = "all" if report.exhaustive else "sampled"
+    for what in report.checked:
+        out.print(f"  [green]ok[/green]      {what} ({report.pairs} {scope} pairs)")
+    for what in report.skipped:
+        out.print(f"  [yellow]skipped[/yellow] {what}")
+    if report.simulator_p_value is not None:
+        out.print(f"  simulator against forward law: p = {report.simulator_p_value:.3g}")
+
+
+def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:
+    """Costs, measures, notes and advice of one or two policies."""
+    out = out_console()
+    evaluations = [result] if isinstance(result, Evaluation) else [result.first, result.second]
+    table = Table()
+    for column in ("policy", "cost", f"{evaluations[0].confidence:.0%} interval", "status", "steps", "seconds"):
+        table.add_column(column, justify="left" if column in ("policy", "status") else "right")
+    for e in evaluations:
+        table.add_row(e.policy, number(e.cost), f"{number(e.lower)} – {number(e.upper)}", str(e.status),
+                      f"{e.steps:,}", f"{e.seconds:.1f}")  # fmt: skip
+    out.print(table)
+    if isinstance(result, Comparison):
+        out.print(f"{result} ({result.status})", highlight=False)
+    if any(e.measures for e in evaluations):
+        out.print(_measures(evaluations))
+    notes = [f"{e.policy}: {note}" for e in evaluations for note in e.notes]
+    notes += list(result.notes) if isinstance(result, Comparison) else []
+    for note in notes:
+        out.print(f"[yellow]note[/yellow] {note}", highlight=False)
+    statuses = [result.status, *(e.status for e in evaluations)]
+    for status in dict.fromkeys(statuses):
+        out.print(f"{status}: {status.advice}.", highlight=False)
+    if folder is not None:
+        out.print(f"saved in {folder}", highlight=False)
+        if any(e.status is Status.INTERRUPTED for e in evaluations):
+            out.print("go on with the same command and --resume", highlight=False)
+
+
+def _measures(evaluations: list[Evaluation]) -> Table:
+    table = Table(title="measures")
+    table.add_column("measure")
+    for e in evaluations:
+        table.add_column(e.policy, justify="right")
+        table.add_column("±", justify="right")
+    for name in dict.fromkeys(n for e in evaluations for n in e.measures):
+        cells: list[str] = []
+        for e in evaluations:
+            interval = e.measures.get(name)
+            cells += ["", ""] if interval is None else [number(interval.value), f"{interval.half_width:.2g}"]
+        table.add_row(name, *cells)
+    return table
