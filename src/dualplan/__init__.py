@@ -5,12 +5,14 @@ certificate.
 """
 
 from dualplan import features, policies, primal, solvers, test_functions, theorems
+from dualplan.bounds import best_bound
 from dualplan.certificates import Certificate, certify
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
 from dualplan.forward import SimulatedSolution, solve_simulated
+from dualplan.improvement import Improved, improve
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
@@ -52,6 +54,7 @@ __all__ = [
     "ExactSolution",
     "FactoredAction",
     "FactoredModel",
+    "Improved",
     "InputError",
     "Interval",
     "Judge",
@@ -76,6 +79,7 @@ __all__ = [
     "Status",
     "TabularModel",
     "Violations",
+    "best_bound",
     "certify",
     "check_model",
     "compare",
@@ -83,6 +87,7 @@ __all__ = [
     "evaluate_exact",
     "features",
     "fitted_potential",
+    "improve",
     "load",
     "load_policy",
     "lower_bound",
