@@ -162,7 +162,7 @@ class LongRun:
             m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level) for m in self.model.measures
         }
         complaint = self._complaint(i) if status is not Status.INTERRUPTED else None
-        notes = _notes(self.model, measures)
+        notes = notes_on(self.model, measures)
         if complaint is Status.UNSTABLE:
             drift = self._drift(i).per_step
             notes = (f"the state grows by about {drift:.3g} a step.", *notes)
@@ -306,7 +306,7 @@ class ManyRuns:
         self.next_look = int(arrays["next_look"])
 
 
-def _notes(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
+def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
     """What a reader should know about the figures."""
     notes = []
     if isinstance(model, QueueingNetwork):

@@ -111,18 +111,12 @@ def linear_value(ints, floats, x, room):
 
 
 @helper
-def expected_value(bi, bf, weights, states, probabilities, count, pieces):
-    """Σ P(y) V(y) and Σ P(y) Σ_k |w_k Ψ_k(y)|; not a number where the law does not sum to 1."""
-    total, size, mass = 0.0, 0.0, 0.0
-    for n in range(count):
-        piece_values(bi, bf, states[n], pieces)
-        value, terms = weighted(bi, weights, pieces)
-        total += probabilities[n] * value
-        size += probabilities[n] * terms
-        mass += probabilities[n]
-    if not abs(mass - 1.0) <= 1e-9:
-        return np.nan, np.nan
-    return total / mass, size / mass
+def same(x, y):
+    """Whether two states are one."""
+    differing = 0
+    for i in range(x.size):
+        differing += x[i] != y[i]
+    return differing == 0
 
 
 @made_once
@@ -130,7 +124,8 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
     """One look-ahead around the functions of a model, whatever the basis and the weights.
 
     ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
-    floats: γ, the weights, the model's floats, the basis's.
+    floats: γ, the weights, the model's floats, the basis's. Actions often differ in one of their outcomes only, so what
+    the last one led to is not valued again.
     """
     may, cost, law = allowed.compiled, loss.compiled, forward.compiled
 
@@ -140,15 +135,26 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
         mi, bi = ints[3:first], ints[first:]
         gamma, weights, last = floats[0], floats[1 : 1 + bi[0]], 1 + bi[0] + ints[2]
         mf, bf = floats[1 + bi[0] : last], floats[last:]
-        states, probabilities = np.empty((outcomes, x.size), np.int64), np.empty(outcomes, np.float64)
-        pieces = np.empty(bi[1], np.float64)
-        least, action = np.inf, -1
+        both, work = np.empty((2 * outcomes, x.size), np.int64), np.empty(3 * outcomes + bi[1], np.float64)
+        chances, values, sizes = work[:outcomes], work[outcomes : 2 * outcomes], work[2 * outcomes : 3 * outcomes]
+        pieces = work[3 * outcomes :]
+        least, action, known, turn = np.inf, -1, 0, 0
         for a in range(out.size):
             out[a] = 0.0
             if may(mi, mf, x, a):
-                count = law(mi, mf, x, a, states, probabilities)
-                value, size = expected_value(bi, bf, weights, states, probabilities, count, pieces)
-                q = cost(mi, mf, x, a) + gamma * value
+                turn = outcomes - turn
+                states, before = both[turn : turn + outcomes], both[outcomes - turn : 2 * outcomes - turn]
+                count = law(mi, mf, x, a, states, chances)
+                value, size, mass = 0.0, 0.0, 0.0
+                for n in range(count):
+                    if n >= known or not same(states[n], before[n]):
+                        piece_values(bi, bf, states[n], pieces)
+                        values[n], sizes[n] = weighted(bi, weights, pieces)
+                    value += chances[n] * values[n]
+                    size += chances[n] * sizes[n]
+                    mass += chances[n]
+                known = count
+                q = cost(mi, mf, x, a) + gamma * value / mass if abs(mass - 1.0) <= 1e-9 else np.nan
                 if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
                     least, action = q, a
         if action >= 0:  # otherwise the row sums to 0, which the loops report

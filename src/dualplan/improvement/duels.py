@@ -29,7 +29,7 @@ from dualplan.surrogate import StateFunction
 
 SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much longer the best few are looked at
 SLOW = 20  # where a model or a policy is not compiled, so many times fewer steps
-LOOKS: tuple[int, ...] = (1_000_000, 4_000_000, 16_000_000)
+LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LEVEL = 1 - 0.05 / len(LOOKS)
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 

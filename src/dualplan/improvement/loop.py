@@ -26,6 +26,7 @@ from dualplan.criteria import Average, Criterion
 from dualplan.errors import InputError, MissingError, unknown
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
+from dualplan.experiments import notes_on
 from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step
 from dualplan.improvement.duels import duel, screen
 from dualplan.improvement.steps import STEPS
@@ -263,7 +264,7 @@ class _Loop:
         if model.box.count is not None and model.box.count <= EXACTLY and best.policy.code is not None:
             exact = evaluate_exact(model, best.policy, criterion)
             measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
-            return exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, ()
+            return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
         found: Evaluation = evaluate(
             model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
             seconds=max(FOR_JUDGING * self.clock.allowed, self.clock.left - FOR_BOUND * self.clock.allowed),

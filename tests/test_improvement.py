@@ -1,0 +1,293 @@
+"""The search for better policies: budgets, bounds by families, judging, the loop, its folder and its command."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dualplan as dp
+from dualplan import budgets, policies, primal
+from dualplan.bounds import best_bound
+from dualplan.budgets import Clock
+from dualplan.improvement import duels
+from dualplan.improvement.contract import Candidate, Search, excess
+from dualplan.limits import Limit
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("90s", 90), ("2m", 120), ("1.5 h", 5400), (30, 30), ("10", 10), (".5m", 30)]
+)
+def test_times_are_read_in_the_users_words(given, seconds):
+    assert budgets.seconds(given) == seconds
+
+
+@pytest.mark.parametrize(("given", "share"), [("2%", 0.02), (0.05, 0.05), ("0.5 %", 0.005), ("1", 1.0), (0, 0.0)])
+def test_shares_are_read_in_the_users_words(given, share):
+    assert budgets.share(given) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("given", ["soon", "0s", "-3s", "5 days", None, "1e3s", float("inf")])
+def test_times_that_are_none(given):
+    with pytest.raises(dp.InputError, match="such as 90s"):
+        budgets.seconds(given)
+
+
+@pytest.mark.parametrize("given", ["200%", "-1%", "little", None, 1.5])
+def test_shares_that_are_none(given):
+    with pytest.raises(dp.InputError, match="such as 2%"):
+        budgets.share(given)
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_bounds_of_listed_states_come_near_the_optimum_from_below():
+    model = dp.load("four-queue", buffers=3)
+    optimum = dp.solve_exact(model, tol=1e-8)
+    found = best_bound(model)
+    assert optimum.upper - 1e-3 < found.value <= optimum.upper
+    assert "sweeps" in found.functions
+    few = best_bound(model, sweeps=2, potentials=[None])
+    assert few.value < found.value
+    started = best_bound(
+        model, sweeps=2, potentials=[lambda x: optimum.values[(x - model.box.lower) @ model.box.strides]]
+    )
+    assert started.value > optimum.upper - 1e-4  # from the optimal values two sweeps are enough
+    assert "policy's values" in started.functions
+
+
+def test_bounds_on_cells_grow_with_the_time_allowed():
+    model = dp.load("criss-cross")
+    quick, more = best_bound(model, seconds=1e-9), best_bound(model, seconds=10.0)
+    assert quick.functions.startswith("squares, 10")
+    assert quick.value == pytest.approx(
+        primal.orthant_bound(model, primal.monomials(model, 2)).lower_bound.value, rel=1e-3
+    )
+    assert 0.62 < quick.value < more.value < 0.671
+    truncated = dp.solve_exact(dp.load("criss-cross", buffers=12), tol=1e-4)
+    assert more.value > 0.98 * truncated.lower
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def member(model, name):
+    search = Search(model, dp.Average(), (), 0)
+    return duels.screen(search, [Candidate(model.policy(name), "test")])[0]
+
+
+def test_the_dearer_policy_never_wins_a_duel():
+    """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 20 duels either way all must end as they should."""
+    model = dp.load("four-queue", buffers=9)
+    cheap, dear = member(model, "c-mu"), member(model, "lbfs")
+    for seed in range(20):
+        search = Search(model, dp.Average(), (), seed, [cheap], cheap)
+        assert not duels.duel(search, dear, Clock(100.0)).won
+        search = Search(model, dp.Average(), (), seed, [dear], dear)
+        verdict = duels.duel(search, cheap, Clock(100.0))
+        assert verdict.won
+        assert verdict.gain.lower > 0
+
+
+def test_a_policy_does_not_beat_itself():
+    model = dp.load("four-queue", buffers=4)
+    same = member(model, "c-mu")
+    verdict = duels.duel(Search(model, dp.Average(), (), 0, [same], same), same, Clock(100.0))
+    assert not verdict.won
+    assert verdict.gain.value == verdict.gain.lower == 0.0
+
+
+def test_screening_ranks_and_takes_the_control_that_helps():
+    model = dp.load("four-queue", buffers=4)
+    solution = primal.average_alp(model, primal.monomials(model, 4))
+    values = primal.LinearValues(solution.basis, solution.weights)
+    bad = primal.LinearValues(solution.basis, 100 * solution.weights)
+    found = duels.screen(
+        Search(model, dp.Average(), (), 1),
+        [
+            Candidate(model.policy("fbfs"), "a"),
+            Candidate(solution.policy(), "b", values),
+            Candidate(solution.policy(), "c", bad),
+        ],
+    )
+    assert [m.candidate.source for m in found][-1] == "a"
+    assert {m.candidate.source: m.control for m in found} == {"a": None, "b": values, "c": None}
+    exact = dp.evaluate_exact(model, solution.policy()).cost
+    best = next(m for m in found if m.candidate.source == "b")
+    assert best.run.lower - 1e-3 <= exact <= best.run.upper + 1e-3
+    assert best.run.half_width < 0.01 * exact
+
+
+def test_unstable_candidates_come_last():
+    model = dp.load("four-queue", buffers=None)
+    never = policies.priority(model, ["1", "3"], name="starve")  # the Rybko–Stolyar network is unstable under it
+    search = Search(model, dp.Average(), (), 0)
+    found = duels.screen(search, [Candidate(never, "starve"), Candidate(model.policy("longer"), "longer")])
+    assert found[0].candidate.source == "longer"
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_excess_counts_whole_intervals():
+    model = dp.load("admission")
+    name = model.policies and next(iter(model.policies))
+    run = dp.evaluate(model, model.policy(name), steps=50_000)
+    measure = next(iter(run.measures))
+    upper = run.measures[measure].upper
+    assert excess(run, [Limit(measure, upper + 0.1)]) == 0
+    assert excess(run, [Limit(measure, upper - 0.1)]) == pytest.approx(0.1)
+    assert excess(run, [Limit("no such measure", 1.0)]) == np.inf
+
+
+def test_what_keeps_the_limits_wins_whatever_it_costs():
+    """LBFS costs 10.36 and loses 16%, LONGER costs 15.54 and loses 6%."""
+    model = dp.load("four-queue", buffers=9)
+    cheap, careful = member(model, "lbfs"), member(model, "longer")
+    search = Search(model, dp.Average(), (Limit("lost fraction", 0.1),), 0, [], cheap)
+    assert duels.duel(search, careful, Clock(100.0)).won
+    search.best = careful
+    assert not duels.duel(search, cheap, Clock(100.0)).won
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _shorter(monkeypatch):
+    """Duels as they are, but for the last look, which is for gains of a tenth of a percent."""
+    monkeypatch.setattr(duels, "LOOKS", duels.LOOKS[:2])
+
+
+@pytest.fixture(scope="module")
+def improved():
+    model = dp.load("four-queue", buffers=4)
+    return dp.improve(model, [model.policy("lbfs"), model.policy("longer")], time="60s")
+
+
+def test_near_the_optimum_with_a_proved_gap(improved):
+    model = improved.model
+    optimum = dp.solve_exact(model, tol=1e-6)
+    assert optimum.lower <= improved.cost <= 1.01 * optimum.upper
+    assert improved.cost == pytest.approx(dp.evaluate_exact(model, improved.policy).cost)
+    assert improved.bound.value <= optimum.upper
+    assert improved.gap == pytest.approx((improved.upper - improved.bound.value) / improved.upper, rel=1e-6)
+    assert improved.gap < 0.02
+
+
+def test_every_attempt_that_was_kept_gained_and_costs_only_fall(improved):
+    assert any(a.accepted for a in improved.attempts)
+    for attempt in improved.attempts:
+        if attempt.accepted:
+            assert attempt.gain.lower > 0
+    start = min(dp.evaluate_exact(improved.model, m.policy).cost for m in improved.start)
+    assert improved.cost < start
+
+
+def test_the_result_is_plain_and_says_what_is_proved(improved):
+    found = json.loads(json.dumps(improved.to_json(), allow_nan=False))
+    assert found["lower_bound_kind"] == "proved"
+    assert found["cost_lower"] <= found["cost"] <= found["cost_upper"]
+    assert {a["step"] for a in found["attempts"]} >= {"values"}
+    assert found["gap_reached"] is None
+    assert any("loses" in note for note in found["notes"])  # bounded buffers reward losing customers
+
+
+def test_same_seed_same_attempts():
+    model = dp.load("four-queue", buffers=2)
+    first, second = (dp.improve(model, time="100s", steps=["values"], seed=3) for _ in range(2))
+    assert first.policy.digest == second.policy.digest
+    assert [a.gain for a in first.attempts] == [a.gain for a in second.attempts]
+
+
+def test_a_policy_in_python_enters_the_portfolio_and_is_improved():
+    model = dp.load("four-queue", buffers=2)
+    poor = policies.FunctionPolicy(model, lambda x: [0.25] * 4, name="any")
+    found = dp.improve(model, [poor], time="60s", steps=["values"])
+    assert found.start[0].policy is poor
+    assert found.cost < dp.evaluate_exact(model, poor).cost
+
+
+def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
+    model = dp.load("four-queue", buffers=2)
+    found = dp.improve(model, time="100s", gap="50%", folder=str(tmp_path / "run"))
+    assert found.status is dp.Status.GAP
+    assert found.gap_reached
+    assert not found.attempts
+    assert dp.load_policy(tmp_path / "run" / "policy.npz", model).digest == found.policy.digest
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["gap"] == pytest.approx(found.gap)
+
+
+def test_a_run_goes_on_from_its_best_policy(tmp_path):
+    model, folder = dp.load("four-queue", buffers=2), str(tmp_path / "run")
+    first = dp.improve(model, time="100s", steps=["values"], folder=folder)
+    again = dp.improve(model, time="100s", steps=["values"], folder=folder, resume=True)
+    assert again.cost <= first.cost + 1e-9
+    assert first.policy.digest in {m.policy.digest for m in again.start}
+    with pytest.raises(dp.RunError, match="already holds a run"):
+        dp.improve(model, time="100s", folder=folder)
+    with pytest.raises(dp.RunError, match="another 'seed'"):
+        dp.improve(model, time="100s", steps=["values"], folder=folder, resume=True, seed=9)
+
+
+def test_discounted_searches():
+    model = dp.load("four-queue", buffers=2)
+    criterion = dp.Discounted(0.95)
+    found = dp.improve(model, [model.policy("random")], criterion, time="60s", steps=["values"])
+    optimum = dp.solve_exact(model, criterion)
+    assert found.bound.value <= optimum.upper <= found.upper + 1e-9
+    assert found.cost < 1.02 * optimum.value
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"time": "soon"}, "such as 90s"),
+        ({"gap": "most"}, "such as 2%"),
+        ({"steps": ["magic"]}, "unknown step 'magic'"),
+        ({"limits": ["joy <= 1"]}, "joy"),
+        ({"resume": True}, "only a run that was saved"),
+        ({"policies": ["lbfs"]}, "a policy is needed"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, words):
+    with pytest.raises(dp.DualplanError, match=words):
+        dp.improve(dp.load("four-queue", buffers=2), **options)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_solve_improves_by_default(run, tmp_path):
+    folder = tmp_path / "run"
+    status, out, _ = run(
+        "solve", "four-queue", "--set", "buffers=2", "--time", "30s", "--gap", "0.1%", "--out", folder, "--json"
+    )
+    found = json.loads(out)
+    assert status == 0
+    assert found["task"] == "improve"
+    assert found["gap_wanted"] == 0.001
+    optimum = dp.solve_exact(dp.load("four-queue", buffers=2)).value
+    assert found["lower_bound"] <= optimum <= found["cost_upper"] + 1e-4
+    status, out, _ = run("show", folder)
+    assert "no policy costs less than" in out
+    status, out, _ = run(
+        "evaluate", "four-queue", "--set", "buffers=2", "-p", folder / "policy.npz", "--method", "exact", "--json"
+    )
+    assert json.loads(out)["cost"] == pytest.approx(found["cost"])
+
+
+def test_a_plan_without_keys_of_the_dual_program_improves(run, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('model = "four-queue"\ntime = "30s"\npolicies = ["lbfs"]\n[set]\nbuffers = 2\n')
+    found = json.loads(run("solve", plan, "--json")[1])
+    assert [row["policy"] for row in found["start"]] == ["lbfs"]
+    plan.write_text('model = "four-queue"\ntime = "30s"\npenalty = 3.0\n')
+    status, _, err = run("solve", plan)
+    assert status == 2
+    assert "leave out either" in err
+    status, _, err = run("solve", "four-queue", "--figure", "x.png")
+    assert status == 2
+    assert "for the dual program" in err
