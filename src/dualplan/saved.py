@@ -30,8 +30,8 @@ from dualplan.features.contract import Block, Features
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.primal.basis import Basis, Piece
-from dualplan.primal.greedy import GreedyPolicy, LinearValues
+from dualplan.primal.basis import Basis, LinearValues, Piece
+from dualplan.primal.greedy import GreedyPolicy
 from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json

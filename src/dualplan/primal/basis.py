@@ -176,6 +176,24 @@ class Basis(Data):
         return values
 
 
+@dataclass(frozen=True, eq=False)
+class LinearValues(Data):
+    """Ψw, a function of states, one a row."""
+
+    basis: Basis
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, np.float64)
+        if weights.shape != (len(self.basis),) or not np.isfinite(weights).all():
+            raise InputError(f"a basis of {len(self.basis)} functions needs as many finite weights.")
+        object.__setattr__(self, "weights", weights)  # the class is frozen
+
+    def __call__(self, states: Ints) -> Floats:
+        """The values at these states."""
+        return self.basis.combine(self.weights, states)
+
+
 # -- families ----------------------------------------------------------------------------------------------------------
 
 
