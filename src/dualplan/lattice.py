@@ -21,7 +21,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import LinearValues, monomials
 from dualplan.primal.greedy import GreedyPolicy
-from dualplan.primal.interpolation import Lattice, LatticeValues, smooth_arrays
+from dualplan.primal.interpolation import Lattice, LatticeValues
 from dualplan.primal.relevance import visited
 from dualplan.status import Status
 from dualplan.transitions import allowed_pairs, transitions
@@ -30,23 +30,21 @@ from dualplan.types import Floats, Ints, Json
 ENTRIES = 2**22
 
 
-def table_of(lattice, gamma, smooth=None, penalties=None, prices=None):
+def table_of(lattice, prices=None):
     model, code = lattice.model, lattice.model.code
-    basis_ints, basis_floats, weights = smooth_arrays(smooth)
     prices = np.zeros(0) if prices is None else prices
-    penalties = np.zeros(model.box.dim) if penalties is None else penalties
     counts = expected_counts(model) if prices.size else no_counts
     actions, place = len(model.actions), np.full(lattice.nodes, -1, np.int64)
     room = max(ENTRIES, actions * min(lattice.nodes, code.max_outcomes << model.box.dim))
     columns, entries = np.empty(room, np.int64), np.empty(room)
     pairs = min(room // 2, lattice.nodes * actions) + 1
-    ends, nodes_of, actions_of, losses = *np.empty((3, pairs), np.int64), np.empty(pairs)
+    ends, nodes_of, actions_of, losses, beyond = *np.empty((3, pairs), np.int64), np.empty(pairs), np.empty(pairs)
     node, blocks, found = 0, [], []
     while node < lattice.nodes:
         node = kernels.node_rows(
-            code.allowed, code.loss, code.forward, counts, code.ints, code.floats, basis_ints, basis_floats, weights,
-            lattice.ints, model.box.lower, model.box.upper, prices, penalties, actions, code.max_outcomes, gamma,
-            node, lattice.nodes, place, columns, entries, ends, nodes_of, actions_of, losses,
+            code.allowed, code.loss, code.forward, counts, code.ints, code.floats,
+            lattice.ints, model.box.lower, model.box.upper, prices, actions, code.max_outcomes,
+            node, lattice.nodes, place, columns, entries, ends, nodes_of, actions_of, losses, beyond
         )
         if node < 0:
             states, chosen = allowed_pairs(model, lattice.states[[-1 - node]])
@@ -55,9 +53,14 @@ def table_of(lattice, gamma, smooth=None, penalties=None, prices=None):
         size = int(ends[count - 1])
         pointer = np.concatenate([[0], ends[:count]])
         blocks.append(sp.csr_array((entries[:size].copy(), columns[:size].astype(np.int32), pointer.astype(np.int32)), shape=(count, lattice.nodes)))
-        found.append((nodes_of[:count].copy(), actions_of[:count].copy(), losses[:count].copy()))
-    nodes, acts, costs = (np.concatenate(part) for part in zip(*found, strict=True))
-    return Table(nodes, sp.csr_array(sp.vstack(blocks)) if len(blocks) > 1 else blocks[0], costs), acts
+        found.append((nodes_of[:count].copy(), actions_of[:count].copy(), losses[:count].copy(), beyond[:count].copy()))
+    nodes, acts, costs, over = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Table(nodes, acts, sp.csr_array(sp.vstack(blocks)) if len(blocks) > 1 else blocks[0], costs), over
+
+def expected(table, v):
+    code=v.model.code; out=np.empty(table.states.size)
+    kernels.expected_values(code.forward, code.ints, code.floats, v.lattice.ints, v.floats, code.max_outcomes, table.states, table.actions, out)
+    return out
 
 
 def knots_of(low, high, upper_dense, ratio):

@@ -1,4 +1,4 @@
-"""Functions that are multilinear between the nodes of a lattice, the chain on its nodes, and policies greedy for them.
+"""Functions of the values at the nodes of a lattice, the chain on the nodes, and policies greedy for such functions.
 
 A lattice of D coordinates is one flat array,
 
@@ -6,7 +6,10 @@ A lattice of D coordinates is one flat array,
 
 and nodes are numbered with the last coordinate fastest. A state lies in a cell of it, and is a combination of the
 corners: along each coordinate with weights 1 − t and t, t the part of the way from one knot to the next. Beyond the
-last knot t is more than 1, which goes on linearly, or is cut to 1 in a chain, whose weights are probabilities.
+last knot t is more than 1, or is cut to 1 in a chain, whose weights are probabilities. A function has 1 + D numbers for
+each node, its value and its second derivative along each coordinate, and is, with c the weights of the corners,
+
+    V(x)  =  Σ_z c_z(x)·[ v(z) − ½ Σ_i (x_i − left_i)·(right_i − x_i)·d_i(z) ].
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from dualplan._kernels.compiler import (
     ACT,
     ALLOWED,
     COUNTS,
-    FLOAT,
     FLOATS,
     FORWARD,
     INT,
@@ -33,7 +35,7 @@ from dualplan._kernels.compiler import (
     user_kernel,
 )
 from dualplan._kernels.sweep import sums_of
-from dualplan._kernels.values import NOISE, expected_value, piece_values, weighted
+from dualplan._kernels.values import NOISE
 
 _ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, FORWARD, COUNTS))
 
@@ -52,22 +54,26 @@ def cell(li, i, v):
 
 
 @helper
-def corners(li, x, clip, nodes, weights):
-    """Write the corners of the cell around x that have weight, and their weights; how many."""
+def corners(li, x, clip, nodes, weights, bends):
+    """Write the corners of the cell around x that have weight, and their weights; how many.
+
+    `bends` gets ½ (x_i − left_i)(right_i − x_i) of each coordinate.
+    """
     dim, base, count = li[0], 0, 1
     nodes[0], weights[0] = 0, 1.0
     for i in range(dim):
+        bends[i] = 0.0
         if li[1 + i] == 1:
             continue
         j, stride = cell(li, i, x[i]), li[1 + dim + i]
-        left = li[li[1 + 2 * dim + i] + j]
-        t = (x[i] - left) / (li[li[1 + 2 * dim + i] + j + 1] - left)
-        if clip and t > 1.0:
-            t = 1.0
+        place = li[1 + 2 * dim + i] + j
+        left, right = li[place], li[place + 1]
         base += j * stride
-        if t == 1.0:
+        if x[i] == right or (clip and x[i] > right):
             base += stride
-        elif t != 0.0:
+        elif x[i] != left:
+            bends[i] = 0.5 * (x[i] - left) * (right - x[i])
+            t = (x[i] - left) / (right - left)
             for c in range(count):
                 nodes[count + c] = nodes[c] + stride
                 weights[count + c] = t * weights[c]
@@ -79,22 +85,26 @@ def corners(li, x, clip, nodes, weights):
 
 
 @helper
-def interpolated(li, lf, x, nodes, weights):
-    """The function at x, and the sum of its absolute terms."""
-    total, size = 0.0, 0.0
-    for c in range(corners(li, x, False, nodes, weights)):
-        term = weights[c] * lf[nodes[c]]
-        total += term
-        size += abs(term)
+def valued(li, lf, x, nodes, weights, bends):
+    """V at x, and the sum of its absolute terms."""
+    dim, total, size = li[0], 0.0, 0.0
+    for c in range(corners(li, x, False, nodes, weights, bends)):
+        first = (1 + dim) * nodes[c]
+        value = lf[first]
+        for i in range(dim):
+            if bends[i] != 0.0:
+                value -= bends[i] * lf[first + 1 + i]
+        total += weights[c] * value
+        size += abs(weights[c] * value)
     return total, size
 
 
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS), allocates=True)
-def interpolate(li, lf, states, out):
+def values_at(li, lf, states, out):
     """The function at the given states."""
-    nodes, weights = np.empty(1 << li[0], np.int64), np.empty(1 << li[0], np.float64)
+    nodes, weights, bends = np.empty(1 << li[0], np.int64), np.empty(1 << li[0]), np.empty(li[0])
     for n in range(out.size):
-        out[n] = interpolated(li, lf, states[n], nodes, weights)[0]
+        out[n] = valued(li, lf, states[n], nodes, weights, bends)[0]
 
 
 @helper
@@ -117,13 +127,10 @@ def priced(loss, counts, mi, mf, x, a, prices, sums):
 
 
 @helper
-def beyond(li, x, penalties):
-    """What it costs to lie beyond the last knots."""
-    dim, total = li[0], 0.0
+def distance_beyond(li, x):
+    dim, total = li[0], 0
     for i in range(dim):
-        excess = x[i] - li[li[1 + 2 * dim + i] + li[1 + i] - 1]
-        if excess > 0:
-            total += penalties[i] * excess
+        total += max(0, x[i] - li[li[1 + 2 * dim + i] + li[1 + i] - 1])
     return total
 
 
@@ -135,98 +142,119 @@ def outside(x, lower, upper):
     return faults > 0
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, _COUNTS, INTS, FLOATS, INTS, FLOATS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS,
-            INT, INT, FLOAT, INT, INT, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS), allocates=True)  # fmt: skip
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, _COUNTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INT, INT, INT, INT, INTS,
+            INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS), allocates=True)  # fmt: skip
 def node_rows(
-    allowed, loss, forward, counts, mi, mf, bi, bf, bw, li, lower, upper, prices, penalties, actions, outcomes, gamma,
-    first, last, place, columns, entries, ends, nodes_of, actions_of, losses,
+    allowed, loss, forward, counts, mi, mf, li, lower, upper, prices, actions, outcomes, first, last, place, columns,
+    entries, ends, nodes_of, actions_of, losses, beyond,
 ):  # fmt: skip
     """Write the pairs of the nodes first, first + 1, ... as far as there is room: rows of the chain, and their losses.
 
-    `place` holds for each node where it stands in the row at hand, or something less. The next node is returned, or
-    −1 − the node at which no action is allowed, a law leaves the box or does not sum to 1, or a loss is not finite.
-    With functions, losses are ℓ + γPΨw − Ψw. The number of pairs is written to nodes_of[-1].
+    `place` holds for each node where it stands in the row at hand, or −1. The next node is returned, or −1 − the node
+    at which no action is allowed, a law leaves the box or does not sum to 1, or a loss is not finite. `beyond` gets the
+    mean distance by which the next state lies beyond the last knots. The number of pairs is written to nodes_of[-1].
     """
     dim = li[0]
-    x, states = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64)
-    probabilities, pieces, sums = np.empty(outcomes), np.empty(bi[1]), np.zeros(prices.size)
-    near, weights = np.empty(1 << dim, np.int64), np.empty(1 << dim, np.float64)
-    row_size = min(place.size, outcomes << dim)
-    pairs, filled = 0, 0
+    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
+    near, weights, bends, sums = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim), np.zeros(prices.size)
+    row_size, pairs, filled = min(place.size, outcomes << dim), 0, 0
     for node in range(first, last):
+        nodes_of[nodes_of.size - 1] = pairs
         if pairs + actions >= nodes_of.size or filled + actions * row_size > entries.size:
-            nodes_of[nodes_of.size - 1] = pairs
             return node
         node_state(li, node, x)
-        piece_values(bi, bf, x, pieces)
-        here, any_action = weighted(bi, bw, pieces)[0], False
         for a in range(actions):
             if not allowed(mi, mf, x, a):
                 continue
-            any_action, start = True, filled
-            count = forward(mi, mf, x, a, states, probabilities)
-            total = priced(loss, counts, mi, mf, x, a, prices, sums) - here
-            total += gamma * expected_value(bi, bf, bw, states, probabilities, count, pieces)[0]
+            count, start, mass, excess = forward(mi, mf, x, a, states, probabilities), filled, 0.0, 0.0
             for n in range(count):
                 if outside(states[n], lower, upper):
                     return -1 - node
-                total += probabilities[n] * beyond(li, states[n], penalties)
-                for c in range(corners(li, states[n], True, near, weights)):
-                    if place[near[c]] < start:
+                mass += probabilities[n]
+                excess += probabilities[n] * distance_beyond(li, states[n])
+                for c in range(corners(li, states[n], True, near, weights, bends)):
+                    if place[near[c]] < 0:
                         place[near[c]] = filled
                         columns[filled], entries[filled] = near[c], 0.0
                         filled += 1
                     entries[place[near[c]]] += probabilities[n] * weights[c]
-            if not np.isfinite(total):
+            losses[pairs] = priced(loss, counts, mi, mf, x, a, prices, sums)
+            if not (np.isfinite(losses[pairs]) and abs(mass - 1.0) <= 1e-9):
                 return -1 - node
             for k in range(start, filled):
                 place[columns[k]] = -1
-            nodes_of[pairs], actions_of[pairs], losses[pairs], ends[pairs] = node, a, total, filled
+                entries[k] /= mass
+            nodes_of[pairs], actions_of[pairs], ends[pairs], beyond[pairs] = node, a, filled, excess
             pairs += 1
-        if not any_action:
+        if pairs == 0 or nodes_of[pairs - 1] != node:
             return -1 - node
     nodes_of[nodes_of.size - 1] = pairs
     return last
+
+
+@kernel(types.void(_FORWARD, INTS, FLOATS, INTS, FLOATS, INT, INTS, INTS, FLOATS), allocates=True)
+def expected_values(forward, mi, mf, li, lf, outcomes, nodes_of, actions_of, out):
+    """Σ_y P(y|x,a) V(y) of pairs of a node and an action."""
+    dim = li[0]
+    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
+    near, weights, bends = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim)
+    for p in range(out.size):
+        node_state(li, nodes_of[p], x)
+        total, mass = 0.0, 0.0
+        for n in range(forward(mi, mf, x, actions_of[p], states, probabilities)):
+            total += probabilities[n] * valued(li, lf, states[n], near, weights, bends)[0]
+            mass += probabilities[n]
+        out[p] = total / mass
+
+
+@helper
+def same(x, y):
+    differing = 0
+    for i in range(x.size):
+        differing += x[i] != y[i]
+    return differing == 0
 
 
 @made_once
 def lattice_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel) -> Kernel:
     """One look-ahead around the functions of a model, whatever the lattice, the values and the prices.
 
-    ints: outcomes at most, sizes of the model's two arrays, of the basis's ints, of the prices; the model's ints, the
-    basis's, the lattice's; floats: γ, the prices, the weights, the model's floats, the basis's, values of the nodes.
+    ints: outcomes at most, sizes of the model's two arrays, of the prices; the model's ints, the lattice's;
+    floats: γ, the prices, the model's floats, the numbers of the nodes. Actions often differ in one of their outcomes
+    only, so what the last one led to is not valued again.
     """
     may, cost, law, count_of = allowed.compiled, loss.compiled, forward.compiled, counts.compiled
 
     @user_kernel(ACT)
     def greedy(ints, floats, x, out):
-        outcomes, priced_columns = ints[0], ints[4]
-        b = 5 + ints[1]
-        mi, bi, li = ints[5:b], ints[b : b + ints[3]], ints[b + ints[3] :]
-        w = 1 + priced_columns
-        m = w + bi[0]
-        f = m + ints[2]
-        v = f + 3 * bi[1]
-        prices, bw, mf, bf, lf = floats[1:w], floats[w:m], floats[m:f], floats[f:v], floats[v:]
-        corner_count = 1 << x.size
-        states, near = np.empty((outcomes, x.size), np.int64), np.empty(corner_count, np.int64)
-        work = np.zeros(outcomes + bi[1] + priced_columns + corner_count, np.float64)
-        probabilities, pieces = work[:outcomes], work[outcomes : outcomes + bi[1]]
-        sums, weights = work[outcomes + bi[1] : work.size - corner_count], work[work.size - corner_count :]
-        least, action = np.inf, -1
+        outcomes, dim, m, f = ints[0], x.size, 4 + ints[1], 1 + ints[3]
+        mi, li, prices, mf, lf = ints[4:m], ints[m:], floats[1:f], floats[f : f + ints[2]], floats[f + ints[2] :]
+        both, near = np.empty((2 * outcomes, dim), np.int64), np.empty(1 << dim, np.int64)
+        work = np.zeros(3 * outcomes + dim + prices.size + near.size, np.float64)
+        probabilities, values, sizes = work[:outcomes], work[outcomes : 2 * outcomes], work[2 * outcomes : 3 * outcomes]
+        rest = work[3 * outcomes :]
+        bends, sums, weights = rest[:dim], rest[dim : dim + prices.size], rest[dim + prices.size :]
+        least, action, known, turn = np.inf, -1, 0, 0
         for a in range(out.size):
             out[a] = 0.0
             if may(mi, mf, x, a):
+                turn = outcomes - turn
+                states, before = both[turn : turn + outcomes], both[outcomes - turn : 2 * outcomes - turn]
                 count = law(mi, mf, x, a, states, probabilities)
-                value, size = expected_value(bi, bf, bw, states, probabilities, count, pieces)
+                value, size, mass = 0.0, 0.0, 0.0
                 for n in range(count):
-                    term, terms = interpolated(li, lf, states[n], near, weights)
-                    value += probabilities[n] * term
-                    size += probabilities[n] * terms
-                q = priced(cost, count_of, mi, mf, x, a, prices, sums) + floats[0] * value
+                    if n >= known or not same(states[n], before[n]):
+                        values[n], sizes[n] = valued(li, lf, states[n], near, weights, bends)
+                    value += probabilities[n] * values[n]
+                    size += probabilities[n] * sizes[n]
+                    mass += probabilities[n]
+                if not abs(mass - 1.0) <= 1e-9:
+                    return  # the row sums to 0, which the loops report
+                known = count
+                q = priced(cost, count_of, mi, mf, x, a, prices, sums) + floats[0] * value / mass
                 if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
                     least, action = q, a
-        if action >= 0:  # otherwise the row sums to 0, which the loops report
+        if action >= 0:  # otherwise the row sums to 0 too
             out[action] = 1.0
 
     return greedy

@@ -1,11 +1,14 @@
-"""Policy iteration on a table of pairs, for problems that are small but mix slowly.
+"""Policy iteration on a table of pairs, for chains that mix slowly.
 
 The pairs (x, a) are the rows of a sparse matrix P, with losses ℓ, those of a state one after the other. With
-D = L V − V the cost of an optimal policy lies in [min D, max D] (average; discounted after MacQueen, see
-`iteration.py`), whatever V. The next V solves the equations of the greedy policy, (I − γP)δ = ℓ + γP V − V for the
-correction δ, by GMRES with a multigrid as preconditioner (`multigrid.py`), only as far as it pays; average: with
-δ = 0 in one state, whose equation is left out, after the mean of the residual was taken off. Where such a step does
-not narrow the bounds, sweeps of value iteration follow: a greedy policy may have several recurrent classes.
+D = L V − V the optimal cost lies in [min D, max D] (average), or J* in V + [min D, max D]/(1−γ) (discounted), for any V.
+The next V is V + δ, where δ solves the equations of the greedy policy,
+
+    (I − γP)δ = D     (discounted),          (I − P)δ + ε1 = D,  δ(o) = 0     (average),
+
+by BiCGSTAB with the diagonal as preconditioner, only as far as it pays: in the average case ε takes the place of δ(o)
+among the unknowns, and starts as the mean of D. A few sweeps of value iteration follow, which smooth what is left, and
+more of them if the bounds did not narrow: a greedy policy may have several recurrent classes, and then no solution.
 """
 
 from __future__ import annotations
@@ -18,20 +21,20 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
-from dualplan.exact.multigrid import Multigrid
 from dualplan.types import Floats, Ints
 
 DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
-WARM_UP = 50  # sweeps before policy iteration: the greedy policy of V = 0 may be absurd
-REDUCTION = 1e-3  # of the residual by GMRES
-RESTART, RESTARTS = 40, 3
+WARM_UP, SMOOTHING = 50, 20  # sweeps before policy iteration (the greedy policy of V = 0 may be absurd), and after it
+REDUCTION, STEPS = 1e-3, 300  # of the residual in one solution, and the steps that it may take
+ROUNDS = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Pairs of a state and an action: the number of the state of each row, P, ℓ."""
+    """Pairs of a state and an action, state by state: the number of each row's state, its action, P and ℓ."""
 
     states: Ints
+    actions: Ints
     matrix: Any
     losses: Floats
 
@@ -52,70 +55,55 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class TableSolution:
-    """Bounds on the optimal cost (average), or on J* − V at all states (discounted); V; the work done."""
+    """Bounds on the optimal cost (average) or on J* − V (discounted), V, the rows of the greedy pairs, the rounds."""
 
     lower: float
     upper: float
     values: Floats
     best: Ints
     rounds: int
+    reached: bool
 
 
 def policy_iteration(
-    table: Table, gamma: float, tol: float, *, origin: int = 0, start: Floats | None = None, most: int = 100
+    table: Table, gamma: float, tol: float, *, origin: int = 0, start: Floats | None = None, rounds: int = ROUNDS
 ) -> TableSolution:
-    """Values within a relative `tol`; average criterion: γ = 1, and values are 0 at `origin`."""
-    size = table.first.size
-    values = np.zeros(size) if start is None else start.copy()
-    warm_up, width = WARM_UP, np.inf
-    for rounds in range(1, most + 1):
-        for _ in range(warm_up):
+    """Until the bounds are within `tol`, relative to the cost; γ = 1 is the average criterion, V is 0 at `origin` then."""
+    values = np.zeros(table.first.size) if start is None else start.copy()
+    sweeps, width = WARM_UP, np.inf
+    for count in range(1, rounds + 1):
+        for _ in range(sweeps):
             values += DAMPING * (table.optimal(values, gamma)[0] - values)
         image, best = table.optimal(values, gamma)
         difference = image - values
-        low, high = _bounds(difference, gamma)
-        if high - low <= tol * _scale(low, high, image, gamma) or rounds == most:
+        low, high = (float(end) / (1.0 if gamma == 1 else 1 - gamma) for end in (difference.min(), difference.max()))
+        size = abs(low + high) / 2 if gamma == 1 else float(np.abs(image).mean())
+        reached = high - low <= tol * size
+        if reached or count == rounds:
             break
-        warm_up = 0 if high - low < width else 2 * WARM_UP
+        sweeps = SMOOTHING if high - low < width else 4 * SMOOTHING
         width = min(width, high - low)
-        if warm_up == 0:
-            values = _corrected(table, best, values, difference, gamma, origin)
-    shift = float(values[origin]) if gamma == 1 else 0.0
-    return TableSolution(low, high, values - shift, best, rounds)
+        values = values + _correction(table.matrix[best], difference, gamma, origin)
+    shift = float(values[origin]) if gamma == 1 else -(low + high) / 2
+    return TableSolution(low, high, values - shift, best, count, reached)
 
 
-def _bounds(difference: Floats, gamma: float) -> tuple[float, float]:
-    factor = 1.0 if gamma == 1 else 1 / (1 - gamma)
-    return factor * float(difference.min()), factor * float(difference.max())
-
-
-def _scale(low: float, high: float, values: Floats, gamma: float) -> float:
-    """What the width of the bounds is compared with: the cost, or the mean value."""
-    return abs(low + high) / 2 if gamma == 1 else float(np.abs(values).mean())
-
-
-def _corrected(table: Table, best: Ints, values: Floats, difference: Floats, gamma: float, origin: int) -> Floats:
-    chain = table.matrix[best]
+def _correction(chain: Any, difference: Floats, gamma: float, origin: int) -> Floats:
+    size = difference.size
     if gamma < 1:
-        system = sp.eye_array(values.size, format="csr") - gamma * chain
-        return values + _solved(system, difference)
-    others = np.delete(np.arange(values.size), origin)
-    inner = sp.eye_array(others.size, format="csr") - chain[others][:, others]
-    # δ = x − ε·y with (I−P)x = r and (I−P)y = 1 off the origin; ε makes the equation of the origin hold
-    row = chain[[origin]][:, others]
-    factors = Multigrid(inner, np.ones(others.size))
-    x, y = (_gmres(inner, right, factors) for right in (difference[others], np.ones(others.size)))
-    level = float((difference[origin] + (row @ x)[0]) / (1 + (row @ y)[0]))
-    corrected = values.copy()
-    corrected[others] += x - level * y
-    return corrected
+        return _solved(sp.eye_array(size, format="csr") - gamma * chain, difference)
+    keep = np.ones(size)
+    keep[origin] = 0.0
+    ones = sp.csr_array((np.ones(size), (np.arange(size), np.full(size, origin))), shape=(size, size))
+    system = (sp.eye_array(size, format="csr") - chain) @ sp.diags_array(keep) + ones
+    delta = _solved(system, difference - difference.mean())
+    delta[origin] = 0.0
+    return delta
 
 
 def _solved(system: Any, right: Floats) -> Floats:
-    return _gmres(system, right, Multigrid(system, np.ones(right.size)))
-
-
-def _gmres(system: Any, right: Floats, factors: Multigrid) -> Floats:
-    guess = linear.LinearOperator(system.shape, matvec=factors.apply, dtype=np.float64)
-    x, _ = linear.gmres(system, right, M=guess, rtol=REDUCTION, restart=RESTART, maxiter=RESTARTS)
-    return np.asarray(x)
+    diagonal = system.diagonal()
+    diagonal[diagonal == 0] = 1.0
+    scaled = linear.LinearOperator(system.shape, matvec=lambda x: x / diagonal, dtype=np.float64)
+    x, _ = linear.bicgstab(sp.csr_array(system), right, M=scaled, rtol=REDUCTION, maxiter=STEPS)
+    return np.asarray(x) if np.isfinite(x).all() else np.zeros_like(right)

@@ -20,7 +20,7 @@ from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy
 from dualplan.primal.basis import LinearValues
-from dualplan.primal.interpolation import LatticeValues, smooth_arrays
+from dualplan.primal.interpolation import LatticeValues
 from dualplan.surrogate import StateFunction, StateTable, state_function
 from dualplan.transitions import allowed_pairs, transitions
 from dualplan.types import ArrayLike, Floats, Ints
@@ -75,8 +75,7 @@ class GreedyPolicy(Policy):
             user = [block.function for block in given.basis.user]
             return (self.model.digest, given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
         if isinstance(given, LatticeValues):
-            parts = (given.lattice.ints, given.remainder, *smooth_arrays(given.smooth))
-            return (self.model.digest, *parts, self.gamma, self.prices)
+            return (self.model.digest, given.lattice.ints, given.floats, self.gamma, self.prices)
         table = (given.values,) if isinstance(given, StateTable) else (given,)
         return (self.model.digest, *table, self.gamma)
 
@@ -95,11 +94,11 @@ def _column_prices(model: Model, given: Floats | None) -> Floats:
 
 
 def _lattice_code(model: Model, values: LatticeValues, gamma: float, prices: Floats) -> PolicyCode:
-    code, (basis_ints, basis_floats, weights) = model.code, smooth_arrays(values.smooth)
+    code = model.code
     assert code.forward is not None
-    head = [code.max_outcomes, code.ints.size, code.floats.size, basis_ints.size, prices.size]
-    ints = np.concatenate([np.array(head, np.int64), code.ints, basis_ints, values.lattice.ints])
-    floats = np.concatenate([[gamma], prices, weights, code.floats, basis_floats, values.remainder])
+    head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size]
+    ints = np.concatenate([np.array(head, np.int64), code.ints, values.lattice.ints])
+    floats = np.concatenate([[gamma], prices, code.floats, values.floats])
     counts = expected_counts(model) if prices.size else no_counts
     return PolicyCode(ints, floats, lattice_rule(code.allowed, code.loss, code.forward, counts))
 

@@ -1,15 +1,15 @@
-"""Functions of states that are multilinear between the nodes of a lattice, plus Ψw.
+"""Functions of states from values at the nodes of a lattice.
 
-Each coordinate i has knots k_0 < k_1 < …, the first one its lower limit; nodes are all vectors of knots. A value v
-between two knots is the combination (1−t)·k_j + t·k_(j+1), a state the combination of the corners of its cell with
-products of such weights, c(x) below, and
+Each coordinate i has knots k_0 < k_1 < …, the first one its lower limit; nodes are all vectors of knots. A number v
+between two knots is the combination (1−t)·k_j + t·k_(j+1), and a state that of the corners z of its cell, with products
+of such weights c_z(x), which sum to 1. With values v at the nodes,
 
-    V(x)  =  Ψw(x) + Σ_z c_z(x)·r(z).
+    V(x)  =  Σ_z c_z(x)·[ v(z) − ½ Σ_i (x_i − left_i)·(right_i − x_i)·d_i(z) ].
 
-The second part is the only function with the values r at the nodes that is linear along each coordinate between
-knots. Beyond the last knot it goes on linearly. The first part, a polynomial say, can carry what is curved, so that
-little is left to interpolate: a straight line through two points of a parabola lies above it by up to (gap/2)² times
-half its second derivative.
+Without the second term V is linear along each coordinate between knots, and lies above a convex function: the line
+through two points of f is off by ½ (x − left)(right − x)·f″ in between. With d_i(z) the second divided difference of v
+along coordinate i this is taken off, so products of linear functions, and quadratic functions of single coordinates,
+come out exactly. At the ends of a coordinate d is that of the next node. Beyond the last knot the same formulas go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dualplan._kernels import lattice as kernels
 from dualplan._kernels.compiler import Data
 from dualplan.errors import InputError
 from dualplan.models.contract import Model
-from dualplan.primal.basis import LinearValues
 from dualplan.types import ArrayLike, Floats, Ints
 
 MOST_NODES = 2**24
@@ -74,14 +73,15 @@ class Lattice(Data):
         grids = np.meshgrid(*self.knots, indexing="ij")
         return np.ascontiguousarray(np.stack([g.ravel() for g in grids], axis=1))
 
-    def interpolate(self, values: Floats, states: ArrayLike) -> Floats:
-        """Σ_z c_z(x)·value(z) at states, one a row."""
-        rows = np.require(states, np.int64, ["C", "W"])
-        if rows.ndim != 2 or rows.shape[1] != self.model.box.dim or (rows < self.model.box.lower).any():
-            raise InputError(f"states of {self.model.name!r} are rows of {self.model.box.dim} integers in its box.")
-        out = np.empty(len(rows))
-        kernels.interpolate(self.ints, np.require(values, np.float64, ["C", "W"]), rows, out)
-        return out
+    def with_curvature(self, values: Floats, curved: bool = True) -> Floats:
+        """For each node its value and its second divided differences, or zeros, as kernels read them."""
+        shape = [k.size for k in self.knots]
+        numbers = np.zeros((*shape, 1 + len(shape)))
+        numbers[..., 0] = values.reshape(shape)
+        for i, knots in enumerate(self.knots if curved else ()):
+            if knots.size > 2:
+                numbers[..., 1 + i] = _second(np.moveaxis(numbers[..., 0], i, -1), knots, i)
+        return numbers.ravel()
 
     def node(self, x: ArrayLike) -> int:
         """The number of the node nearest to a state, coordinate by coordinate."""
@@ -105,37 +105,43 @@ def _checked(model: Model, i: int, given: Sequence[int] | Ints) -> Ints:
     return np.ascontiguousarray(knots, np.int64)
 
 
+def _second(values: Floats, knots: Ints, axis: int) -> Floats:
+    """Second divided differences along the last axis, which then goes to its place."""
+    slopes = np.diff(values, axis=-1) / np.diff(knots)
+    inner = 2 * np.diff(slopes, axis=-1) / (knots[2:] - knots[:-2])
+    whole = np.concatenate([inner[..., :1], inner, inner[..., -1:]], axis=-1)
+    return np.asarray(np.moveaxis(whole, -1, axis))
+
+
 @dataclass(frozen=True, eq=False)
 class LatticeValues(Data):
-    """V(x) = Ψw(x) + Σ_z c_z(x)·r(z): `smooth` is Ψw, or nothing; `remainder` is r over the nodes."""
+    """A function of states, one a row, from `values` at the nodes; without curvature it is multilinear."""
 
     lattice: Lattice
-    remainder: Floats
-    smooth: LinearValues | None = None
+    values: Floats
+    curved: bool = True
 
     def __post_init__(self) -> None:
-        remainder = np.ascontiguousarray(self.remainder, np.float64)
-        if remainder.shape != (self.lattice.nodes,) or not np.isfinite(remainder).all():
+        values = np.ascontiguousarray(self.values, np.float64)
+        if values.shape != (self.lattice.nodes,) or not np.isfinite(values).all():
             raise InputError(f"a lattice of {self.lattice.nodes:,} nodes needs as many finite values.")
-        object.__setattr__(self, "remainder", remainder)  # the class is frozen
-        if self.smooth is not None and self.smooth.basis.model.digest != self.lattice.model.digest:
-            raise InputError("the lattice and the smooth part of its values belong to different models.")
+        object.__setattr__(self, "values", values)  # the class is frozen
 
     @property
     def model(self) -> Model:
         """The model of the lattice."""
         return self.lattice.model
 
-    def __call__(self, states: Ints) -> Floats:
+    @cached_property
+    def floats(self) -> Floats:
+        """The numbers that kernels read."""
+        return self.lattice.with_curvature(self.values, self.curved)
+
+    def __call__(self, states: ArrayLike) -> Floats:
         """The values at these states."""
-        values = self.lattice.interpolate(self.remainder, states)
-        return values if self.smooth is None else values + self.smooth(states)
-
-
-def smooth_arrays(smooth: LinearValues | None) -> tuple[Ints, Floats, Floats]:
-    """The layout, the parameters and the weights of Ψw as kernels read them, where there is none too."""
-    if smooth is None:
-        return np.zeros(4, np.int64), np.empty(0), np.empty(0)
-    if not smooth.basis.compiled:
-        raise InputError("the smooth part of values on a lattice must be made of products, not of functions of yours.")
-    return smooth.basis.ints, smooth.basis.floats, smooth.weights
+        rows = np.require(states, np.int64, ["C", "W"])
+        if rows.ndim != 2 or rows.shape[1] != self.model.box.dim or (rows < self.model.box.lower).any():
+            raise InputError(f"states of {self.model.name!r} are rows of {self.model.box.dim} integers in its box.")
+        out = np.empty(len(rows))
+        kernels.values_at(self.lattice.ints, self.floats, rows, out)
+        return out
