@@ -1,8 +1,8 @@
 """Policy iteration on a table of pairs, for chains that mix slowly.
 
 The pairs (x, a) are the rows of a sparse matrix P, with losses ℓ, those of a state one after the other. With
-D = L V − V the optimal cost lies in [min D, max D] (average), or J* in V + [min D, max D]/(1−γ) (discounted), for any V.
-The next V is V + δ, where δ solves the equations of the greedy policy,
+D = L V − V the optimal cost lies in [min D, max D] (average), or J* in V + [min D, max D]/(1−γ) (discounted), for any
+V. The next V is V + δ, where δ solves the equations of the greedy policy,
 
     (I − γP)δ = D     (discounted),          (I − P)δ + ε1 = D,  δ(o) = 0     (average),
 
@@ -68,7 +68,7 @@ class TableSolution:
 def policy_iteration(
     table: Table, gamma: float, tol: float, *, origin: int = 0, start: Floats | None = None, rounds: int = ROUNDS
 ) -> TableSolution:
-    """Until the bounds are within `tol`, relative to the cost; γ = 1 is the average criterion, V is 0 at `origin` then."""
+    """Until the bounds are within `tol`, relative to the cost; γ = 1: the average criterion, with V = 0 at `origin`."""
     values = np.zeros(table.first.size) if start is None else start.copy()
     sweeps, width = WARM_UP, np.inf
     for count in range(1, rounds + 1):
