@@ -12,6 +12,7 @@ from dualplan.evaluation import compare, evaluate
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
 from dualplan.forward import SimulatedSolution, solve_simulated
 from dualplan.intervals import Interval
+from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.meta import MetaSolution, solve_meta
@@ -55,6 +56,7 @@ __all__ = [
     "InputError",
     "Interval",
     "Judge",
+    "LatticeSolution",
     "Limit",
     "LinearSolution",
     "LowerBound",
@@ -83,9 +85,11 @@ __all__ = [
     "evaluate_exact",
     "features",
     "fitted_potential",
+    "lattice_plan",
     "load",
     "load_policy",
     "lower_bound",
+    "make_lattice",
     "measure_violations",
     "policies",
     "primal",
@@ -93,6 +97,7 @@ __all__ = [
     "save_policy",
     "solve",
     "solve_exact",
+    "solve_lattice",
     "solve_lp",
     "solve_meta",
     "solve_simulated",

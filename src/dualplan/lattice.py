@@ -19,7 +19,7 @@ problem. A few corrections are made, not until they end. Where all integers are 
 
 A next state beyond the last knot of a coordinate goes to that knot. Were that free, the problem would learn to lose
 customers there. The first solution charges `penalty` for each unit, by default far more than a unit is worth; the
-corrections charge what V, going on beyond the last knot, says that it is worth, and never less than 0.
+corrections charge what V, going on beyond the last knot, says that it is worth, never less than 0.
 
 The policy looks one step ahead with V in the real model: it is compiled, needs no table of states, and is defined
 beyond the lattice. Nothing here is proved: the cost on the lattice is no bound, and the policy must be evaluated.
@@ -56,7 +56,7 @@ from dualplan.transitions import allowed_pairs, transitions
 from dualplan.types import Floats, Ints, Json
 
 NODES = 40_000
-VISITS, SPACING = 20_000, 50  # simulated states that knots are fitted to, and the steps between two of them
+VISITS, SPACING = 10_000, 20  # simulated states that knots are fitted to, and the steps between two of them
 RARE, REACH = 0.9999, 2.0  # a coordinate goes to so many times this quantile of the visits
 FEWEST = 8  # the least reach, in values
 FEW = 4  # a coordinate with so many values keeps them all
@@ -364,7 +364,7 @@ def lattice_plan(
     """A solution on a lattice that is fitted to where its own kind of policy goes.
 
     The first of the stages has an eighth of the nodes and is fitted to the policies (by default the model's own); each
-    further one to the policy of the stage before, from whose values it starts.
+    further one to the policy of the stage before too.
     """
     if not is_whole(stages) or stages < 1:
         raise InputError(f"the number of stages is a whole number of at least 1, got {stages!r}.")
