@@ -37,6 +37,9 @@ ALLOWED = {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
         "primal", "simulation", "surrogate", "transitions", "values",
     },
+    "lattice": {
+        "_kernels", "criteria", "exact", "limits", "models", "policies", "primal", "transitions",
+    },
     "test_functions": {"features", "models", "primal"},
     "simulated": {
         "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",

@@ -14,6 +14,7 @@ from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evalu
 from dualplan.forward import SimulatedSolution, solve_simulated
 from dualplan.improvement import Improved, improve
 from dualplan.intervals import Interval
+from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.meta import MetaSolution, solve_meta
@@ -58,6 +59,7 @@ __all__ = [
     "InputError",
     "Interval",
     "Judge",
+    "LatticeSolution",
     "Limit",
     "LinearSolution",
     "LowerBound",
@@ -88,9 +90,11 @@ __all__ = [
     "features",
     "fitted_potential",
     "improve",
+    "lattice_plan",
     "load",
     "load_policy",
     "lower_bound",
+    "make_lattice",
     "measure_violations",
     "policies",
     "primal",
@@ -98,6 +102,7 @@ __all__ = [
     "save_policy",
     "solve",
     "solve_exact",
+    "solve_lattice",
     "solve_lp",
     "solve_meta",
     "solve_simulated",

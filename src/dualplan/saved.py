@@ -6,6 +6,9 @@ mixture         the policy of a dual solution. theta: its weights; ints_k, float
                 fields of block k of the features; header: their kinds and names, and the fallback policy
 greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece;
                 ends: after which piece each function ends; header: γ and the names of the functions
+lattice         looks one step ahead with values on a lattice. knots, ends: the knots of all coordinates, and after
+                which one each coordinate ends; values: v at the nodes; prices: of the model's columns, or none;
+                header: γ, and whether curvature is taken off
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name; random: every allowed action equally likely
 rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
@@ -31,8 +34,9 @@ from dualplan.models.contract import Model
 from dualplan.models.load import load_object
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
-from dualplan.primal.basis import Basis, Piece
-from dualplan.primal.greedy import GreedyPolicy, LinearValues
+from dualplan.primal.basis import Basis, LinearValues, Piece
+from dualplan.primal.greedy import GreedyPolicy
+from dualplan.primal.interpolation import Lattice, LatticeValues
 from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json
@@ -103,6 +107,8 @@ def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
     """The kind of a policy, what its header says and its arrays."""
     if isinstance(policy, MixturePolicy):
         return "mixture", *_mixture_parts(policy)
+    if isinstance(policy, GreedyPolicy) and isinstance(policy.values, LatticeValues):
+        return "lattice", *_lattice_parts(policy, policy.values)
     if isinstance(policy, GreedyPolicy):
         return "greedy", *_greedy_parts(policy)
     if isinstance(policy, TablePolicy):
@@ -178,6 +184,27 @@ def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
     return GreedyPolicy(model, LinearValues(basis, arrays["weights"]), header["gamma"], name=header["name"])
 
 
+def _lattice_parts(policy: GreedyPolicy, values: LatticeValues) -> tuple[Json, Arrays]:
+    knots = values.lattice.knots
+    arrays = {
+        "knots": np.concatenate(knots),
+        "ends": np.cumsum([k.size for k in knots]),
+        "values": values.values,
+        "prices": policy.prices,
+    }
+    return {"gamma": policy.gamma, "curved": values.curved}, arrays
+
+
+def _lattice(model: Model, header: Json, arrays: Arrays) -> Policy:
+    knots = tuple(np.split(arrays["knots"], arrays["ends"][:-1]))
+    try:
+        values = LatticeValues(Lattice(model, knots), arrays["values"], bool(header["curved"]))
+        prices = arrays["prices"] if arrays["prices"].size else None
+        return GreedyPolicy(model, values, header["gamma"], prices=prices, name=header["name"])
+    except InputError as error:  # the file is at fault, not what the user gave
+        raise ValueError(str(error)) from error
+
+
 def _table(model: Model, header: Json, arrays: Arrays) -> Policy:
     return TablePolicy(model, arrays["table"], name=header["name"])
 
@@ -201,6 +228,7 @@ RULES = {"network": network_rule, "local greedy": local_rule}
 MAKERS = {
     "mixture": _mixture,
     "greedy": _greedy,
+    "lattice": _lattice,
     "table": _table,
     "heuristic": _heuristic,
     "random": _random,

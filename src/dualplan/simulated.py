@@ -62,8 +62,7 @@ from dualplan.kinds import is_number, is_positive, is_whole
 from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
-from dualplan.primal.greedy import LinearValues
+from dualplan.primal.basis import Basis, LinearValues
 from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine, in_parallel
 from dualplan.status import Status
 from dualplan.surrogate import Penalty, StateFunction, penalties, state_values

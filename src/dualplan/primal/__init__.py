@@ -5,6 +5,7 @@ from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_
 from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
 from dualplan.primal.basis import (
     Basis,
+    LinearValues,
     Piece,
     between,
     boundaries,
@@ -30,7 +31,8 @@ from dualplan.primal.factored import (
     factored_average_alp,
     factored_average_bound,
 )
-from dualplan.primal.greedy import GreedyPolicy, LinearValues, greedy
+from dualplan.primal.greedy import GreedyPolicy, greedy
+from dualplan.primal.interpolation import Lattice, LatticeValues
 from dualplan.primal.iterated import Iterated
 from dualplan.primal.local import (
     LocalBasis,
@@ -58,6 +60,8 @@ __all__ = [
     "FactoredSolution",
     "GreedyPolicy",
     "Iterated",
+    "Lattice",
+    "LatticeValues",
     "LinearValues",
     "LocalBasis",
     "LocalValues",

@@ -31,6 +31,7 @@ from dualplan.errors import InputError
 from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
 from dualplan.types import ArrayLike, Floats, Ints
+from dualplan.values import ValueCode
 
 UNBOUNDED_SCALE = 10.0  # of monomials in a coordinate without an upper limit
 MOST_FUNCTIONS = 200_000
@@ -174,6 +175,32 @@ class Basis(Data):
             values += block(rows) @ weights[count : count + len(block.names)]
             count += len(block.names)
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class LinearValues(Data):
+    """Ψw, a function of states, one a row."""
+
+    basis: Basis
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, np.float64)
+        if weights.shape != (len(self.basis),) or not np.isfinite(weights).all():
+            raise InputError(f"a basis of {len(self.basis)} functions needs as many finite weights.")
+        object.__setattr__(self, "weights", weights)  # the class is frozen
+
+    def __call__(self, states: Ints) -> Floats:
+        """The values at these states."""
+        return self.basis.combine(self.weights, states)
+
+    @property
+    def code(self) -> ValueCode | None:
+        """For compiled loops; None if a function of the user is among the basis."""
+        if not self.basis.compiled:
+            return None
+        floats = np.concatenate([self.weights, self.basis.floats])
+        return ValueCode(self.basis.ints, floats, int(self.basis.ints[1]), kernels.linear_value)
 
 
 # -- families ----------------------------------------------------------------------------------------------------------

@@ -1,74 +1,60 @@
 """Policies that look one step ahead with given values: argmin_a ℓ(x,a) + γ Σ_y P(y|x,a) V(y), ties to the lowest a.
 
-With V = Ψw the look-ahead is compiled and needs no table, so it works on models of any size. Values over all states of
-an enumerable model make a table by one sweep; other functions of states are asked in Python, state by state.
+With V = Ψw, or values on a lattice, the look-ahead is compiled and needs no table, so it works on models of any size.
+Values over all states of an enumerable model make a table by one sweep; other functions of states are asked in Python,
+state by state. With values on a lattice, `prices` on the model's columns can be part of the loss (`lattice.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.compiler import Data
-from dualplan._kernels.values import NOISE, greedy_rule, linear_value
+from dualplan._kernels.lattice import lattice_rule
+from dualplan._kernels.sweep import no_counts
+from dualplan._kernels.values import NOISE, greedy_rule
 from dualplan.errors import InputError
-from dualplan.exact.operators import Sweeper
+from dualplan.exact.operators import Sweeper, expected_counts
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy
-from dualplan.primal.basis import Basis
+from dualplan.primal.basis import LinearValues
+from dualplan.primal.interpolation import LatticeValues
 from dualplan.surrogate import StateFunction, StateTable, state_function
 from dualplan.transitions import allowed_pairs, transitions
 from dualplan.types import ArrayLike, Floats, Ints
-from dualplan.values import ValueCode
-
-
-@dataclass(frozen=True, eq=False)
-class LinearValues(Data):
-    """Ψw, a function of states, one a row."""
-
-    basis: Basis
-    weights: Floats
-
-    def __post_init__(self) -> None:
-        weights = np.ascontiguousarray(self.weights, np.float64)
-        if weights.shape != (len(self.basis),) or not np.isfinite(weights).all():
-            raise InputError(f"a basis of {len(self.basis)} functions needs as many finite weights.")
-        object.__setattr__(self, "weights", weights)  # the class is frozen
-
-    def __call__(self, states: Ints) -> Floats:
-        """The values at these states."""
-        return self.basis.combine(self.weights, states)
-
-    @property
-    def code(self) -> ValueCode | None:
-        """For compiled loops; None if a function of the user is among the basis."""
-        if not self.basis.compiled:
-            return None
-        floats = np.concatenate([self.weights, self.basis.floats])
-        return ValueCode(self.basis.ints, floats, int(self.basis.ints[1]), linear_value)
 
 
 class GreedyPolicy(Policy):
     """The action of least ℓ + γPV; γ is 1 for the average criterion."""
 
     def __init__(
-        self, model: Model, values: LinearValues | StateFunction, gamma: float = 1.0, *, name: str = "greedy"
+        self,
+        model: Model,
+        values: LinearValues | LatticeValues | StateFunction,
+        gamma: float = 1.0,
+        *,
+        prices: Floats | None = None,
+        name: str = "greedy",
     ) -> None:
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie between 0 and 1, got {gamma!r}.")
         if not callable(values):
             raise InputError("values are Ψw or a function of states; for an array over all states use `greedy`.")
+        if prices is not None and not isinstance(values, LatticeValues):
+            raise InputError("prices on columns are for values on a lattice.")
         if model.code.forward is None:
             model.forward(model.start, 0)  # raises, and says why
         self.values, self.gamma = values, float(gamma)
+        self.prices = _column_prices(model, prices)
         code = None
         if isinstance(values, LinearValues):
-            if values.basis.model is not model and values.basis.model.digest != model.digest:
-                raise InputError(f"the basis belongs to {values.basis.model.name!r}, not to {model.name!r}.")
+            _require_same(model, values.basis.model, "basis")
             code = _code(model, values, self.gamma) if values.basis.compiled else None
+        elif isinstance(values, LatticeValues):
+            _require_same(model, values.model, "lattice")
+            code = _lattice_code(model, values, self.gamma, self.prices)
         super().__init__(model, name, code)
 
     def probabilities(self, x: Ints) -> Floats:
@@ -88,8 +74,33 @@ class GreedyPolicy(Policy):
         if isinstance(given, LinearValues):
             user = [block.function for block in given.basis.user]
             return (self.model.digest, given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
+        if isinstance(given, LatticeValues):
+            return (self.model.digest, given.lattice.ints, given.floats, self.gamma, self.prices)
         table = (given.values,) if isinstance(given, StateTable) else (given,)
         return (self.model.digest, *table, self.gamma)
+
+
+def _require_same(model: Model, other: Model, what: str) -> None:
+    if other is not model and other.digest != model.digest:
+        raise InputError(f"the {what} belongs to {other.name!r}, not to {model.name!r}.")
+
+
+def _column_prices(model: Model, given: Floats | None) -> Floats:
+    """Prices of the model's columns; none where all are 0."""
+    prices = np.zeros(0) if given is None else np.ascontiguousarray(given, np.float64)
+    if prices.shape not in ((0,), (len(model.columns),)) or not np.isfinite(prices).all():
+        raise InputError(f"prices of {model.name!r} are a finite number for each of its {len(model.columns)} columns.")
+    return prices if prices.any() else np.zeros(0)
+
+
+def _lattice_code(model: Model, values: LatticeValues, gamma: float, prices: Floats) -> PolicyCode:
+    code = model.code
+    assert code.forward is not None
+    head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size]
+    ints = np.concatenate([np.array(head, np.int64), code.ints, values.lattice.ints])
+    floats = np.concatenate([[gamma], prices, code.floats, values.floats])
+    counts = expected_counts(model) if prices.size else no_counts
+    return PolicyCode(ints, floats, lattice_rule(code.allowed, code.loss, code.forward, counts))
 
 
 def _code(model: Model, values: LinearValues, gamma: float) -> PolicyCode:

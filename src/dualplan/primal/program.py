@@ -29,8 +29,8 @@ from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import Sweeper
 from dualplan.highs import Growing, Optimum, minimise
 from dualplan.models.contract import Model
-from dualplan.primal.basis import Basis
-from dualplan.primal.greedy import LinearValues, everywhere
+from dualplan.primal.basis import Basis, LinearValues
+from dualplan.primal.greedy import everywhere
 from dualplan.status import Status
 from dualplan.transitions import allowed_pairs, allowed_rows, transitions
 from dualplan.types import Floats, Ints

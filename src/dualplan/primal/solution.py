@@ -10,8 +10,8 @@ from dualplan.errors import InputError
 from dualplan.lower_bounds import LISTABLE, LowerBound, lower_bound
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
-from dualplan.primal.greedy import LinearValues, greedy
+from dualplan.primal.basis import Basis, LinearValues
+from dualplan.primal.greedy import greedy
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 

@@ -1,0 +1,261 @@
+"""Functions of the values at the nodes of a lattice, the chain on the nodes, and policies greedy for such functions.
+
+A lattice of D coordinates is one flat array,
+
+    [D, number of knots of each coordinate, stride of each, place of its first knot, knots]
+
+and nodes are numbered with the last coordinate fastest. A state lies in a cell of it, and is a combination of the
+corners: along each coordinate with weights 1 − t and t, t the part of the way from one knot to the next. Beyond the
+last knot t is more than 1, or is cut to 1 in a chain, whose weights are probabilities. A function has 1 + D numbers for
+each node, its value and its second derivative along each coordinate, and is, with c the weights of the corners,
+
+    V(x)  =  Σ_z c_z(x)·[ v(z) − ½ Σ_i (x_i − left_i)·(right_i − x_i)·d_i(z) ].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from dualplan._kernels.compiler import (
+    ACT,
+    ALLOWED,
+    COUNTS,
+    FLOATS,
+    FORWARD,
+    INT,
+    INTS,
+    LOSS,
+    STATES,
+    VALUE,
+    Kernel,
+    function_type,
+    helper,
+    kernel,
+    made_once,
+    user_kernel,
+)
+from dualplan._kernels.sweep import sums_of
+from dualplan._kernels.values import NOISE, same
+
+_ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, FORWARD, COUNTS))
+
+
+@helper
+def cell(li, i, v):
+    """The number of the interval of coordinate i that v lies in, or the last one."""
+    first, low, high = li[1 + 2 * li[0] + i], 0, li[1 + i] - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if li[first + middle] <= v:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@helper
+def corners(li, x, clip, nodes, weights, bends):
+    """Write the corners of the cell around x that have weight, and their weights; how many.
+
+    `bends` gets ½ (x_i − left_i)(right_i − x_i) of each coordinate.
+    """
+    dim, base, count = li[0], 0, 1
+    nodes[0], weights[0] = 0, 1.0
+    for i in range(dim):
+        bends[i] = 0.0
+        if li[1 + i] == 1:
+            continue
+        j, stride = cell(li, i, x[i]), li[1 + dim + i]
+        place = li[1 + 2 * dim + i] + j
+        left, right = li[place], li[place + 1]
+        base += j * stride
+        if x[i] == right or (clip and x[i] > right):
+            base += stride
+        elif x[i] != left:
+            bends[i] = 0.5 * (x[i] - left) * (right - x[i])
+            t = (x[i] - left) / (right - left)
+            for c in range(count):
+                nodes[count + c] = nodes[c] + stride
+                weights[count + c] = t * weights[c]
+                weights[c] *= 1.0 - t
+            count *= 2
+    for c in range(count):
+        nodes[c] += base
+    return count
+
+
+@helper
+def valued(li, lf, x, nodes, weights, bends):
+    """V at x, and the sum of its absolute terms."""
+    dim, total, size = li[0], 0.0, 0.0
+    for c in range(corners(li, x, False, nodes, weights, bends)):
+        first = (1 + dim) * nodes[c]
+        value = lf[first]
+        for i in range(dim):
+            if bends[i] != 0.0:
+                value -= bends[i] * lf[first + 1 + i]
+        total += weights[c] * value
+        size += abs(weights[c] * value)
+    return total, size
+
+
+@kernel(types.void(INTS, FLOATS, STATES, FLOATS), allocates=True)
+def values_at(li, lf, states, out):
+    """The function at the given states."""
+    nodes, weights, bends = np.empty(1 << li[0], np.int64), np.empty(1 << li[0]), np.empty(li[0])
+    for n in range(out.size):
+        out[n] = valued(li, lf, states[n], nodes, weights, bends)[0]
+
+
+@kernel(VALUE, allocates=True)
+def lattice_value(li, lf, x, room):
+    """The function at one state; room: a number for each coordinate and for each corner of a cell."""
+    dim = li[0]
+    nodes = np.empty(1 << dim, np.int64)
+    return valued(li, lf, x, nodes, room[dim:], room[:dim])[0]
+
+
+@helper
+def node_state(li, node, x):
+    dim = li[0]
+    for i in range(dim):
+        x[i] = li[li[1 + 2 * dim + i] + node // li[1 + dim + i] % li[1 + i]]
+
+
+@helper
+def priced(loss, counts, mi, mf, x, a, prices, sums):
+    """ℓ(x,a), and prices on what the step adds to the columns."""
+    if prices.size == 0:
+        return loss(mi, mf, x, a)
+    sums_of(loss, counts, mi, mf, x, a, sums)
+    total = sums[1]
+    for j in range(prices.size):
+        total += prices[j] * sums[j]
+    return total
+
+
+@helper
+def distance_beyond(li, x):
+    dim, total = li[0], 0
+    for i in range(dim):
+        total += max(0, x[i] - li[li[1 + 2 * dim + i] + li[1 + i] - 1])
+    return total
+
+
+@helper
+def outside(x, lower, upper):
+    faults = 0
+    for i in range(lower.size):
+        faults += x[i] < lower[i] or x[i] > upper[i]
+    return faults > 0
+
+
+@kernel(INT(_ALLOWED, _LOSS, _FORWARD, _COUNTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INT, INT, INT, INT, INTS,
+            INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS), allocates=True)  # fmt: skip
+def node_rows(
+    allowed, loss, forward, counts, mi, mf, li, lower, upper, prices, actions, outcomes, first, last, place, columns,
+    entries, ends, nodes_of, actions_of, losses, beyond,
+):  # fmt: skip
+    """Write the pairs of the nodes first, first + 1, ... as far as there is room: rows of the chain, and their losses.
+
+    `place` holds for each node where it stands in the row at hand, or −1. The next node is returned, or −1 − the node
+    at which no action is allowed, a law leaves the box or does not sum to 1, or a loss is not finite. `beyond` gets the
+    mean distance by which the next state lies beyond the last knots. The number of pairs is written to nodes_of[-1].
+    """
+    dim = li[0]
+    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
+    near, weights, bends, sums = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim), np.zeros(prices.size)
+    row_size, pairs, filled = min(place.size, outcomes << dim), 0, 0
+    for node in range(first, last):
+        nodes_of[nodes_of.size - 1] = pairs
+        if pairs + actions >= nodes_of.size or filled + actions * row_size > entries.size:
+            return node
+        node_state(li, node, x)
+        for a in range(actions):
+            if not allowed(mi, mf, x, a):
+                continue
+            count, start, mass, excess = forward(mi, mf, x, a, states, probabilities), filled, 0.0, 0.0
+            for n in range(count):
+                if outside(states[n], lower, upper):
+                    return -1 - node
+                mass += probabilities[n]
+                excess += probabilities[n] * distance_beyond(li, states[n])
+                for c in range(corners(li, states[n], True, near, weights, bends)):
+                    if place[near[c]] < 0:
+                        place[near[c]] = filled
+                        columns[filled], entries[filled] = near[c], 0.0
+                        filled += 1
+                    entries[place[near[c]]] += probabilities[n] * weights[c]
+            losses[pairs] = priced(loss, counts, mi, mf, x, a, prices, sums)
+            if not (np.isfinite(losses[pairs]) and abs(mass - 1.0) <= 1e-9):
+                return -1 - node
+            for k in range(start, filled):
+                place[columns[k]] = -1
+                entries[k] /= mass
+            nodes_of[pairs], actions_of[pairs], ends[pairs], beyond[pairs] = node, a, filled, excess
+            pairs += 1
+        if pairs == 0 or nodes_of[pairs - 1] != node:
+            return -1 - node
+    nodes_of[nodes_of.size - 1] = pairs
+    return last
+
+
+@kernel(types.void(_FORWARD, INTS, FLOATS, INTS, FLOATS, INT, INTS, INTS, FLOATS), allocates=True)
+def expected_values(forward, mi, mf, li, lf, outcomes, nodes_of, actions_of, out):
+    """Σ_y P(y|x,a) V(y) of pairs of a node and an action."""
+    dim = li[0]
+    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
+    near, weights, bends = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim)
+    for p in range(out.size):
+        node_state(li, nodes_of[p], x)
+        total, mass = 0.0, 0.0
+        for n in range(forward(mi, mf, x, actions_of[p], states, probabilities)):
+            total += probabilities[n] * valued(li, lf, states[n], near, weights, bends)[0]
+            mass += probabilities[n]
+        out[p] = total / mass
+
+
+@made_once
+def lattice_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel) -> Kernel:
+    """One look-ahead around the functions of a model, whatever the lattice, the values and the prices.
+
+    ints: outcomes at most, sizes of the model's two arrays, of the prices; the model's ints, the lattice's;
+    floats: γ, the prices, the model's floats, the numbers of the nodes. Actions often differ in one of their outcomes
+    only, so what the last one led to is not valued again.
+    """
+    may, cost, law, count_of = allowed.compiled, loss.compiled, forward.compiled, counts.compiled
+
+    @user_kernel(ACT)
+    def greedy(ints, floats, x, out):
+        outcomes, dim, m, f = ints[0], x.size, 4 + ints[1], 1 + ints[3]
+        mi, li, prices, mf, lf = ints[4:m], ints[m:], floats[1:f], floats[f : f + ints[2]], floats[f + ints[2] :]
+        both, near = np.empty((2 * outcomes, dim), np.int64), np.empty(1 << dim, np.int64)
+        work = np.zeros(3 * outcomes + dim + prices.size + near.size, np.float64)
+        probabilities, values, sizes = work[:outcomes], work[outcomes : 2 * outcomes], work[2 * outcomes : 3 * outcomes]
+        rest = work[3 * outcomes :]
+        bends, sums, weights = rest[:dim], rest[dim : dim + prices.size], rest[dim + prices.size :]
+        least, action, known, turn = np.inf, -1, 0, 0
+        for a in range(out.size):
+            out[a] = 0.0
+            if may(mi, mf, x, a):
+                turn = outcomes - turn
+                states, before = both[turn : turn + outcomes], both[outcomes - turn : 2 * outcomes - turn]
+                count = law(mi, mf, x, a, states, probabilities)
+                value, size, mass = 0.0, 0.0, 0.0
+                for n in range(count):
+                    if n >= known or not same(states[n], before[n]):
+                        values[n], sizes[n] = valued(li, lf, states[n], near, weights, bends)
+                    value += probabilities[n] * values[n]
+                    size += probabilities[n] * sizes[n]
+                    mass += probabilities[n]
+                if not abs(mass - 1.0) <= 1e-9:
+                    return  # the row sums to 0, which the loops report
+                known = count
+                q = priced(cost, count_of, mi, mf, x, a, prices, sums) + floats[0] * value / mass
+                if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
+                    least, action = q, a
+        if action >= 0:  # otherwise the row sums to 0 too
+            out[action] = 1.0
+
+    return greedy
