@@ -62,8 +62,8 @@ ALLOWED = {
     "budgets": set(),
     "bounds": {"budgets", "criteria", "exact", "lower_bounds", "models", "primal", "surrogate"},
     "improvement": {
-        "bounds", "budgets", "criteria", "evaluation", "exact", "experiments", "improvement", "intervals", "limits",
-        "lower_bounds", "models", "policies", "primal", "results", "runs", "saved", "surrogate",
+        "bounds", "budgets", "criteria", "evaluation", "exact", "experiments", "improvement", "intervals", "lattice",
+        "limits", "lower_bounds", "models", "policies", "primal", "results", "runs", "saved", "surrogate",
     },
     "plans": {
         "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "improvement", "intervals",
