@@ -10,7 +10,7 @@
 
                   which is linear in x: one look-ahead without looking ahead. (Idling and blocked servers excepted.)
                   H = I is MaxPressure but for the constants.
-`quadratic_greedy`    the policy that is greedy for Ψw, θ = w: any model with a forward law.
+`greedy_for`      the policy that is greedy for Ψw, θ = w: any model with a forward law.
 `mixing`          Σ_k w_k π_k with w the softmax of θ.
 `dual`            π_θ of the dual program's mixture, θ its weights.
 
@@ -38,7 +38,7 @@ from dualplan.types import ArrayLike, Bools, Floats
 NEXT, ALL = "next", "all"
 CONSTANT = 3.0  # the scale of α, in customers
 SLOPE = 0.5  # the scale of a slope of B that the start has, in such slopes; of others less
-LIKELY = 20.0  # customers at which constants and slopes weigh the same
+LIKELY = 5.0  # customers at which slopes weigh as much as the constants of the start differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ def quadratic_index(network: QueueingNetwork, linear: ArrayLike, quadratic: Arra
 # -- any model ---------------------------------------------------------------------------------------------------------
 
 
-def quadratic_greedy(values: LinearValues, gamma: float = 1.0) -> Family:
+def greedy_for(values: LinearValues, gamma: float = 1.0) -> Family:
     """Greedy for Ψw, from given weights on; a weight is changed in parts of itself or of a typical one."""
     size = np.abs(values.weights)
     typical = float(np.median(size[size > 0])) if (size > 0).any() else 1.0

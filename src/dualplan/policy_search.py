@@ -40,12 +40,18 @@ import numpy as np
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, MissingError
-from dualplan.evaluation import compare
+from dualplan.evaluation import compare, evaluate
 from dualplan.intervals import Interval
 from dualplan.kinds import is_whole
+from dualplan.models.contract import Model
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy
-from dualplan.policy_families import Family
+from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
+from dualplan.policy_families import Family, deciding_alone, greedy_for, indices, mixing, quadratic_indices
+from dualplan.primal.alp import alp
+from dualplan.primal.basis import Basis, concat, monomials
+from dualplan.primal.relevance import occupancy
 from dualplan.results import Comparison
 from dualplan.simulation import Chunks, CompiledEngine, Replica, in_parallel
 from dualplan.status import Status
@@ -58,7 +64,18 @@ FIRST_SIGMA = 0.5
 JUDGING = 0.25  # the part of the budget that the last comparison takes
 WARMING = 0.05  # the part that brings the first states
 CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
-FRESH = 1  # added to the seed where random numbers must be fresh
+FRESH = 1  # put to the seed where random numbers must be fresh
+
+# of `search_step`
+RANKING = 0.1  # the part of the budget that ranks the heuristics
+MOST_RULES = 2  # index rules to start from
+MOST_PARTS = 3  # policies of a mixture
+INCUMBENT = 0.8  # its first share of a mixture
+RANDOM = "random"  # a heuristic that is no start for indices
+NEARLY_ONE = 0.995  # the discount of programs for the average criterion
+PROGRAM_STATES = 2_000
+WEIGHT_BOUND = 1e6
+MOST_COORDINATES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +119,7 @@ def search(
     _check(steps, seed, sigma)
     strategy, made = _Strategy(family.start.size, sigma, seed), _maker(family, wanted)
     population = 2 * strategy.weights.size + 1
-    trials = _trials(made(family.start), wanted, seed, int((1 - JUDGING) * steps), population, threads)
+    trials = _trials(made(family.start), wanted, seed, int((1 - JUDGING - WARMING) * steps), population, threads)
     trace = []
     for _ in range(trials.generations):
         drawn = strategy.ask()
@@ -141,7 +158,7 @@ def _clearly_better(judged: Comparison) -> bool:
     """Whether the first is cheaper: the whole interval says so, or only the second is unstable."""
     if Status.UNSTABLE in (judged.first.status, judged.second.status):
         return judged.first.status is not Status.UNSTABLE
-    return judged.difference.upper < 0
+    return bool(judged.difference.upper < 0)
 
 
 # -- simulated costs on common random numbers --------------------------------------------------------------------------
@@ -308,3 +325,84 @@ def cost_gradient(
         over = 2 * width * float(scale)
         slopes.append(Interval(found.value / over, found.lower / over, found.upper / over, found.confidence))
     return slopes
+
+
+# -- what fits a model -------------------------------------------------------------------------------------------------
+
+
+def search_step(
+    model: Model,
+    incumbent: Policy,
+    criterion: Criterion | None = None,
+    *,
+    steps: int = 200_000_000,
+    seed: int = 0,
+    threads: int | None = None,
+) -> list[Policy]:
+    """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
+
+    Networks: linear indices from the incumbent (if it is an index rule) and from the best heuristic, and quadratic
+    indices. Other models: the greedy policy of a quadratic approximate linear program. All: mixtures of the incumbent
+    with the best heuristics. The incumbent itself is never among them. Each search has an equal part of `steps`.
+    """
+    require_policy_of(model, incumbent)
+    _check(steps, seed, 1.0)
+    wanted = criterion or Average()
+    ranked = _ranked(model, wanted, int(RANKING * steps), seed, threads)
+    families = _fitting(model, incumbent, ranked, wanted, seed)
+    each = max(int((1 - RANKING) * steps) // max(len(families), 1), 1)
+    found = [search(family, wanted, steps=each, seed=seed, threads=threads) for family in families]
+    judged = [(_cost(s), s.policy) for s in found if s.policy.digest != incumbent.digest]
+    return [policy for _, policy in sorted(judged, key=lambda pair: pair[0])]
+
+
+def _cost(found: Searched) -> float:
+    judged = found.comparison.first if found.improved else found.comparison.second
+    return judged.cost if math.isfinite(judged.cost) else math.inf
+
+
+def _ranked(model: Model, criterion: Criterion, steps: int, seed: int, threads: int | None) -> list[Policy]:
+    """The model's heuristics, the cheapest first, on common random numbers; what is unstable is left out."""
+    alone = deciding_alone(model) if isinstance(model, QueueingNetwork) and isinstance(criterion, Average) else model
+    each = max(steps // max(len(model.policies), 1), 1)
+    costs = []
+    for name in model.policies:
+        run = evaluate(alone, alone.policy(name), criterion, steps=each, seed=seed, threads=threads)
+        if run.status is not Status.UNSTABLE and math.isfinite(run.cost):
+            costs.append((run.cost, name))
+    return [model.policy(name) for _, name in sorted(costs)]
+
+
+def _fitting(
+    model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
+) -> list[Family]:
+    families = []
+    if isinstance(model, QueueingNetwork):
+        rules = [p for p in (incumbent, *ranked) if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
+        different = {p.digest: p for p in rules if p is incumbent or p.name != RANDOM}
+        families += [indices(p) for p in list(different.values())[:MOST_RULES]]
+        families.append(quadratic_indices(model))
+    elif model.code.forward is not None and incumbent.code is not None:
+        families.append(_from_program(model, incumbent, criterion, seed))
+    parts = list({p.digest: p for p in (incumbent, *ranked) if p.code is not None}.values())[:MOST_PARTS]
+    if len(parts) > 1:
+        families.append(mixing(parts, [INCUMBENT, *[(1 - INCUMBENT) / (len(parts) - 1)] * (len(parts) - 1)]))
+    return families
+
+
+def _from_program(model: Model, incumbent: Policy, criterion: Criterion, seed: int) -> Family:
+    """Greedy for quadratic values from an approximate linear program with constraints where the incumbent goes."""
+    gamma = criterion.gamma if isinstance(criterion, Discounted) else NEARLY_ONE
+    drawn = occupancy(model, incumbent, criterion, samples=PROGRAM_STATES, seed=seed, exact=False)
+    solved = alp(
+        model, quadratic_basis(model), Discounted(gamma), relevance=drawn, sample=drawn, samples=PROGRAM_STATES,
+        weight_bound=WEIGHT_BOUND, seed=seed,
+    )  # fmt: skip
+    return greedy_for(solved.values, criterion.gamma if isinstance(criterion, Discounted) else 1.0)
+
+
+def quadratic_basis(model: Model) -> Basis:
+    """All monomials of degree 2; beyond `MOST_COORDINATES` coordinates, without products of two of them."""
+    if model.box.dim <= MOST_COORDINATES:
+        return monomials(model, 2)
+    return concat(*(monomials(model, 2, coordinates=[i]) for i in range(model.box.dim)))
