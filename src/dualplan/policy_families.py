@@ -88,12 +88,12 @@ def indices(policy: Policy, reach: str = NEXT) -> Family:
     start = policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)  # type: ignore[arg-type]
     n, near = len(network.classes), _near(network)
     free = near | (start.slopes != 0) if reach == NEXT else np.ones((n, n), bool)
-    units = _units(network, start)
+    units, name = _units(network, start), "searched " + policy.name.removeprefix("searched ")
 
     def built(model: QueueingNetwork, theta: Floats) -> Policy:
         slopes = np.zeros((n, n))
         slopes[free] = theta[n:]
-        return LinearIndexPolicy(model, f"searched {policy.name}", theta[:n], slopes)
+        return LinearIndexPolicy(model, name, theta[:n], slopes)
 
     steps = np.where(near, SLOPE, SLOPE / 2.5) * units[:, None]
     twin = deciding_alone(network)

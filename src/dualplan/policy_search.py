@@ -48,7 +48,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_families import Family, deciding_alone, greedy_for, indices, mixing, quadratic_indices
+from dualplan.policy_families import ALL, Family, deciding_alone, greedy_for, indices, mixing
 from dualplan.primal.alp import alp
 from dualplan.primal.basis import Basis, concat, monomials
 from dualplan.primal.relevance import occupancy
@@ -69,6 +69,7 @@ FRESH = 1  # put to the seed where random numbers must be fresh
 # of `search_step`
 RANKING = 0.1  # the part of the budget that ranks the heuristics
 MOST_RULES = 2  # index rules to start from
+LATER_SIGMA = 0.3  # where a search goes on from what another one found
 MOST_PARTS = 3  # policies of a mixture
 INCUMBENT = 0.8  # its first share of a mixture
 RANDOM = "random"  # a heuristic that is no start for indices
@@ -341,17 +342,22 @@ def search_step(
 ) -> list[Policy]:
     """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
 
-    Networks: linear indices from the incumbent (if it is an index rule) and from the best heuristic, and quadratic
-    indices. Other models: the greedy policy of a quadratic approximate linear program. All: mixtures of the incumbent
-    with the best heuristics. The incumbent itself is never among them. Each search has an equal part of `steps`.
+    Networks: linear indices from the incumbent (if it is an index rule) and from the best heuristics, then all slopes
+    from the best of these on. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
+    of the incumbent with the best heuristics. The incumbent itself is never among them. Each search has an equal part
+    of `steps`.
     """
     require_policy_of(model, incumbent)
     _check(steps, seed, 1.0)
     wanted = criterion or Average()
     ranked = _ranked(model, wanted, int(RANKING * steps), seed, threads)
     families = _fitting(model, incumbent, ranked, wanted, seed)
-    each = max(int((1 - RANKING) * steps) // max(len(families), 1), 1)
+    network = isinstance(model, QueueingNetwork)
+    each = max(int((1 - RANKING) * steps) // max(len(families) + network, 1), 1)
     found = [search(family, wanted, steps=each, seed=seed, threads=threads) for family in families]
+    if network and found:
+        wider = indices(min(found, key=_cost).policy, ALL)
+        found.append(search(wider, wanted, steps=each, seed=seed + len(found), sigma=LATER_SIGMA, threads=threads))
     judged = [(_cost(s), s.policy) for s in found if s.policy.digest != incumbent.digest]
     return [policy for _, policy in sorted(judged, key=lambda pair: pair[0])]
 
@@ -376,13 +382,12 @@ def _ranked(model: Model, criterion: Criterion, steps: int, seed: int, threads: 
 def _fitting(
     model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
 ) -> list[Family]:
-    families = []
     if isinstance(model, QueueingNetwork):
         rules = [p for p in (incumbent, *ranked) if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
         different = {p.digest: p for p in rules if p is incumbent or p.name != RANDOM}
-        families += [indices(p) for p in list(different.values())[:MOST_RULES]]
-        families.append(quadratic_indices(model))
-    elif model.code.forward is not None and incumbent.code is not None:
+        return [indices(p) for p in list(different.values())[:MOST_RULES]]
+    families = []
+    if model.code.forward is not None and incumbent.code is not None:
         families.append(_from_program(model, incumbent, criterion, seed))
     parts = list({p.digest: p for p in (incumbent, *ranked) if p.code is not None}.values())[:MOST_PARTS]
     if len(parts) > 1:
