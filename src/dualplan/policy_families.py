@@ -38,6 +38,7 @@ from dualplan.types import ArrayLike, Bools, Floats
 NEXT, ALL = "next", "all"
 CONSTANT = 3.0  # the scale of α, in customers
 SLOPE = 0.5  # the scale of a slope of B that the start has, in such slopes; of others less
+PART = 0.2  # of a weight of values: greedy policies follow small differences of large terms
 LIKELY = 5.0  # customers at which slopes weigh as much as the constants of the start differ
 
 
@@ -184,7 +185,7 @@ def greedy_for(values: LinearValues, gamma: float = 1.0) -> Family:
             values.basis.model, LinearValues(values.basis, theta), gamma, name="searched greedy"
         ),
         values.weights,
-        np.maximum(size, typical / 3) / 2,
+        PART * np.maximum(size, typical / 3),
     )
 
 

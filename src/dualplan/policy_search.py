@@ -48,7 +48,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_families import ALL, Family, deciding_alone, greedy_for, indices, mixing
+from dualplan.policy_families import ALL, Family, greedy_for, indices, mixing
 from dualplan.primal.alp import alp
 from dualplan.primal.basis import Basis, concat, monomials
 from dualplan.primal.relevance import occupancy
@@ -67,8 +67,8 @@ CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
 FRESH = 1  # put to the seed where random numbers must be fresh
 
 # of `search_step`
-RANKING = 0.1  # the part of the budget that ranks the heuristics
-MOST_RULES = 2  # index rules to start from
+RANKING = 0.1  # the part of the budget that ranks the heuristics, and again what was found
+LATER = 2  # put to the seed of a second search
 LATER_SIGMA = 0.3  # where a search goes on from what another one found
 MOST_PARTS = 3  # policies of a mixture
 INCUMBENT = 0.8  # its first share of a mixture
@@ -342,50 +342,58 @@ def search_step(
 ) -> list[Policy]:
     """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
 
-    Networks: linear indices from the incumbent (if it is an index rule) and from the best heuristics, then all slopes
-    from the best of these on. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
-    of the incumbent with the best heuristics. The incumbent itself is never among them. Each search has an equal part
-    of `steps`.
+    Networks: linear indices from the best of the index rules among the incumbent and the heuristics, with few slopes,
+    then with all. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
+    of the incumbent with the best heuristics. The incumbent itself is never among them. Both searches have an equal
+    part of `steps`.
     """
     require_policy_of(model, incumbent)
     _check(steps, seed, 1.0)
-    wanted = criterion or Average()
-    ranked = _ranked(model, wanted, int(RANKING * steps), seed, threads)
-    families = _fitting(model, incumbent, ranked, wanted, seed)
-    network = isinstance(model, QueueingNetwork)
-    each = max(int((1 - RANKING) * steps) // max(len(families) + network, 1), 1)
-    found = [search(family, wanted, steps=each, seed=seed, threads=threads) for family in families]
-    if network and found:
-        wider = indices(min(found, key=_cost).policy, ALL)
-        found.append(search(wider, wanted, steps=each, seed=seed + len(found), sigma=LATER_SIGMA, threads=threads))
-    judged = [(_cost(s), s.policy) for s in found if s.policy.digest != incumbent.digest]
-    return [policy for _, policy in sorted(judged, key=lambda pair: pair[0])]
+    wanted, ranking = criterion or Average(), max(int(RANKING * steps), 1)
+    heuristics = [model.policy(name) for name in model.policies]
+    ranked = _ranked([incumbent, *heuristics], wanted, ranking, seed, threads)
+    left = steps - 2 * ranking
+    if isinstance(model, QueueingNetwork):
+        found = _two_searches(ranked, wanted, left, seed, threads)
+    else:
+        families = _fitting(model, incumbent, ranked, wanted, seed)
+        each = max(left // max(len(families), 1), 1)
+        found = [search(family, wanted, steps=each, seed=seed, threads=threads).policy for family in families]
+    others = list({p.digest: p for p in found if p.digest != incumbent.digest}.values())
+    return _ranked(others, wanted, ranking, seed ^ FRESH, threads)
 
 
-def _cost(found: Searched) -> float:
-    judged = found.comparison.first if found.improved else found.comparison.second
-    return judged.cost if math.isfinite(judged.cost) else math.inf
-
-
-def _ranked(model: Model, criterion: Criterion, steps: int, seed: int, threads: int | None) -> list[Policy]:
-    """The model's heuristics, the cheapest first, on common random numbers; what is unstable is left out."""
-    alone = deciding_alone(model) if isinstance(model, QueueingNetwork) and isinstance(criterion, Average) else model
-    each = max(steps // max(len(model.policies), 1), 1)
+def _ranked(
+    policies: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
+) -> list[Policy]:
+    """The policies, the cheapest first, on common random numbers; what is unstable is left out."""
+    each = max(steps // max(len(policies), 1), 1)
     costs = []
-    for name in model.policies:
-        run = evaluate(alone, alone.policy(name), criterion, steps=each, seed=seed, threads=threads)
+    for k, policy in enumerate(policies):
+        run = evaluate(policy.model, policy, criterion, steps=each, seed=seed, threads=threads)
         if run.status is not Status.UNSTABLE and math.isfinite(run.cost):
-            costs.append((run.cost, name))
-    return [model.policy(name) for _, name in sorted(costs)]
+            costs.append((run.cost, k))
+    return [policies[k] for _, k in sorted(costs)]
+
+
+def _two_searches(
+    ranked: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
+) -> list[Policy]:
+    """Few slopes from the best index rule on, then all of them."""
+    rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != RANDOM]
+    if not rules:
+        return []
+    each = max(steps // 2, 1)
+    narrow = search(indices(rules[0]), criterion, steps=each, seed=seed, threads=threads).policy
+    wide = search(
+        indices(narrow, ALL), criterion, steps=each, seed=seed ^ LATER, sigma=LATER_SIGMA, threads=threads
+    )  # fmt: skip
+    return [narrow, wide.policy]
 
 
 def _fitting(
     model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
 ) -> list[Family]:
-    if isinstance(model, QueueingNetwork):
-        rules = [p for p in (incumbent, *ranked) if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
-        different = {p.digest: p for p in rules if p is incumbent or p.name != RANDOM}
-        return [indices(p) for p in list(different.values())[:MOST_RULES]]
     families = []
     if model.code.forward is not None and incumbent.code is not None:
         families.append(_from_program(model, incumbent, criterion, seed))
