@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.factored import local_rule
+from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.errors import InputError, MissingError, RunError
 from dualplan.features.contract import Block, Features
@@ -224,7 +225,7 @@ def _random(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: ARG0
     return random_policy(model)
 
 
-RULES = {"network": network_rule, "local greedy": local_rule}
+RULES = {"network": network_rule, "linear index": linear_index_rule, "local greedy": local_rule}
 MAKERS = {
     "mixture": _mixture,
     "greedy": _greedy,

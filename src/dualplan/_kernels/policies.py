@@ -20,7 +20,7 @@ from dualplan._kernels.compiler import ACT, copy, helper, kernel
 
 
 @helper
-def _waiting(ints, x, c, s):
+def waiting_of(ints, x, c, s):
     """Customers of class c whom server s could take now (non-preemptive: next)."""
     if ints[net.NONPREEMPTIVE] and net.in_service(ints, x, s) == c:
         return x[c] - 1
@@ -31,7 +31,7 @@ def _waiting(ints, x, c, s):
 def _index(ints, floats, x, c, s):
     n, base = ints[net.N], ints[net.FLOAT_END]
     alpha, beta, kappa = floats[base + c], floats[base + n + c], floats[floats.size - 1]
-    v = float(_waiting(ints, x, c, s))
+    v = float(waiting_of(ints, x, c, s))
     if kappa != 0.0:
         for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
             d = ints[ints[net.ROUTE_DEST] + r]
@@ -50,7 +50,7 @@ def _survey(ints, floats, x, s):
             empty += 1
             continue
         v = _index(ints, floats, x, c, s)
-        if _waiting(ints, x, c, s) > 0:
+        if waiting_of(ints, x, c, s) > 0:
             waiting += 1
             if v > best:
                 best, ties = v, 0
@@ -79,7 +79,7 @@ def _write_rule(ints, floats, x, s, stride, out):
     left = ties
     for j in range(first, last):
         c = ints[ints[net.CHOICE] + j]
-        waits = c >= 0 and _waiting(ints, x, c, s) > 0
+        waits = c >= 0 and waiting_of(ints, x, c, s) > 0
         if bound:
             q = 1.0 if j == first else 0.0
         elif c >= 0 and left > 0 and (waits or waiting == 0) and _index(ints, floats, x, c, s) == best:

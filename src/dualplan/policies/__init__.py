@@ -4,10 +4,12 @@ from dualplan.policies.admission import threshold
 from dualplan.policies.inventory import base_stock, capped_base_stock, myopic
 from dualplan.policies.mixed import Mixed, exploring
 from dualplan.policies.network import (
+    LinearIndexPolicy,
     NetworkPolicy,
     c_mu,
     fbfs,
     lbfs,
+    linear_index,
     longer,
     max_pressure,
     max_weight,
@@ -19,6 +21,7 @@ from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 
 __all__ = [
     "FunctionPolicy",
+    "LinearIndexPolicy",
     "Mixed",
     "NetworkPolicy",
     "TablePolicy",
@@ -28,6 +31,7 @@ __all__ = [
     "exploring",
     "fbfs",
     "lbfs",
+    "linear_index",
     "longer",
     "max_pressure",
     "max_weight",

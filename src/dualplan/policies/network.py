@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.errors import PolicyError, unknown
 from dualplan.models.queueing import QueueingNetwork
@@ -55,6 +56,49 @@ class NetworkPolicy(Policy):
             "probability": self.probability.tolist(),
             "ties": self.ties,
         }
+
+
+class LinearIndexPolicy(Policy):
+    """Each server serves a waiting class c with probability ∝ exp(v_c/τ), ``v_c(x) = alpha_c + Σ_d slopes_cd x_d``.
+
+    `temperature` is τ; at 0 the largest index is served, ties to the class named first.
+    """
+
+    def __init__(
+        self, network: QueueingNetwork, name: str, alpha: ArrayLike, slopes: ArrayLike, *, temperature: float = 0.0
+    ) -> None:
+        n = len(network.classes)
+        self.alpha, self.slopes = _spread(alpha, n, "alpha"), np.array(slopes, np.float64)
+        if self.slopes.shape != (n, n) or not (np.isfinite(self.slopes).all() and np.isfinite(self.alpha).all()):
+            raise PolicyError(f"policy {name!r}: slopes must be {n} rows of {n} finite numbers, and alpha finite.")
+        if not (temperature >= 0 and np.isfinite(temperature)):
+            raise PolicyError(f"policy {name!r}: the temperature must be 0 or more, got {temperature!r}.")
+        self.temperature = float(temperature)
+        code = network.code
+        floats = np.concatenate([code.floats, self.alpha, self.slopes.ravel(), [self.temperature]])
+        super().__init__(network, name, PolicyCode(code.ints.copy(), floats, linear_index_rule))
+
+    def describe(self) -> Json:
+        """The numbers of the rule."""
+        return {
+            **super().describe(),
+            "alpha": self.alpha.tolist(),
+            "slopes": self.slopes.tolist(),
+            "temperature": self.temperature,
+        }
+
+
+def linear_index(policy: NetworkPolicy) -> LinearIndexPolicy:
+    """An index rule as a linear index: the same choices but for ties, which go to the class named first."""
+    network = policy.model
+    if not isinstance(network, QueueingNetwork):
+        raise PolicyError(f"policy {policy.name!r} belongs to no queueing network.")
+    slopes = np.diag(policy.beta)
+    for c, routes in enumerate(network.routes):
+        for d, p in routes:
+            if d >= 0:
+                slopes[c, d] -= policy.kappa * policy.beta[c] * p
+    return LinearIndexPolicy(network, policy.name, policy.alpha, slopes)
 
 
 def _spread(values: ArrayLike, size: int, what: str) -> Floats:

@@ -1,0 +1,421 @@
+"""Direct search over the parameters of a family of policies, on the true cost.
+
+    minimise over θ   c(π_θ),     c the average or discounted cost, known by simulation only
+
+*The search* is an evolution strategy, CMA-ES (Hansen & Ostermeier 2001; Hansen 2016): with θ = θ₀ + D·z, D the
+scales of the family, a generation draws
+
+    z_i = m + σ·y_i,   y_i ~ N(0, C),  i = 1..n,  in mirrored pairs y, −y,
+
+simulates all π_{z_i} *with the same random numbers from the same states*, ranks them, and moves
+
+    m ← m + σ Σ_k w_k y_(k)          over the better half, w decreasing, Σ w = 1, μ = 1/Σ w²
+    C ← (1 − c₁ − c_μ)C + c₁ p pᵀ + c_μ Σ_k w_k y_(k) y_(k)ᵀ,      p the path of the steps of m
+    σ ← σ·exp((c_s/d_s)(‖path of C^(−1/2)-steps‖/E‖N(0, I)‖ − 1)).
+
+Only ranks count, so costs that explode (an unstable candidate) do no more harm than being last. To first order in σ the
+step of m is along −C∇c (a natural gradient), the noise of one simulation being divided by all n of a generation.
+The next generation starts from the states in which the mean's own trajectories ended, and goes on in the random
+stream: no warm-up is paid twice, and no noise is fitted twice.
+
+*The gradient.* `cost_gradient` is the central difference on common random numbers, with an interval; it is what the
+search follows, for those who want to look at it.
+
+*Never worse.* What was found is compared with the start on fresh random numbers, paired (`compare`); the start is
+returned unless the interval of the difference lies below 0. With confidence 1 − δ, a worse policy is returned with
+probability at most δ/2, as far as the interval's own assumptions hold (statistical).
+
+Budgets are simulated steps. Results depend on the seed and the budget only, not on threads.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import InputError, MissingError
+from dualplan.evaluation import compare, evaluate
+from dualplan.intervals import Interval
+from dualplan.kinds import is_whole
+from dualplan.models.contract import Model
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
+from dualplan.policy_families import ALL, Family, greedy_for, indices, mixing
+from dualplan.primal.alp import alp
+from dualplan.primal.basis import Basis, concat, monomials
+from dualplan.primal.relevance import occupancy
+from dualplan.results import Comparison
+from dualplan.simulation import Chunks, CompiledEngine, Replica, in_parallel
+from dualplan.status import Status
+from dualplan.types import Floats
+
+REPLICAS = 16  # trajectories of each candidate
+GENERATIONS = 30  # unless the budget is too small for that
+LEAST_LENGTH = 2_000  # steps of a trajectory in one generation
+FIRST_SIGMA = 0.5
+JUDGING = 0.25  # the part of the budget that the last comparison takes
+WARMING = 0.05  # the part that brings the first states
+CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
+FRESH = 1  # put to the seed where random numbers must be fresh
+
+# of `search_step`
+RANKING = 0.1  # the part of the budget that ranks the heuristics, and again what was found
+LATER = 2  # put to the seed of a second search
+LATER_SIGMA = 0.3  # where a search goes on from what another one found
+MOST_PARTS = 3  # policies of a mixture
+INCUMBENT = 0.8  # its first share of a mixture
+RANDOM = "random"  # a heuristic that is no start for indices
+NEARLY_ONE = 0.995  # the discount of programs for the average criterion
+PROGRAM_STATES = 2_000
+WEIGHT_BOUND = 1e6
+MOST_COORDINATES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """What a search found; `policy` is the start's where the gain is not clear.
+
+    `comparison` is (found − start) on fresh random numbers, `trace` the cost of the mean in each generation on that
+    generation's random numbers: too noisy to compare generations by.
+    """
+
+    family: Family
+    theta: Floats
+    policy: Policy
+    improved: bool
+    comparison: Comparison
+    trace: Floats
+    status: Status
+    steps: int
+    seconds: float
+    seed: int
+
+    @property
+    def gain(self) -> Interval:
+        """By how much the found policy is cheaper than the start."""
+        d = self.comparison.difference
+        return Interval(-d.value, -d.upper, -d.lower, d.confidence)
+
+
+def search(
+    family: Family,
+    criterion: Criterion | None = None,
+    *,
+    steps: int = 200_000_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    sigma: float = FIRST_SIGMA,
+    threads: int | None = None,
+) -> Searched:
+    """Search the family within a budget of simulated steps; never worse than its start, as far as simulation tells."""
+    started, wanted = time.monotonic(), criterion or Average()
+    _check(steps, seed, sigma)
+    strategy, made = _Strategy(family.start.size, sigma, seed), _maker(family, wanted)
+    population = 2 * strategy.weights.size + 1
+    trials = _trials(made(family.start), wanted, seed, int((1 - JUDGING - WARMING) * steps), population, threads)
+    trace = []
+    for _ in range(trials.generations):
+        drawn = strategy.ask()
+        thetas = family.start + family.scales * np.vstack([drawn, strategy.mean])
+        costs = trials.costs([made(theta) for theta in thetas])
+        trace.append(float(costs[-1]))
+        strategy.tell(costs[:-1])
+    theta = family.start + family.scales * strategy.mean
+    judged = compare(
+        trials.model, made(theta), made(family.start), wanted, steps=max(int(JUDGING * steps), 1),
+        seed=seed ^ FRESH, confidence=confidence, threads=threads,
+    )  # fmt: skip
+    better = _clearly_better(judged)
+    return Searched(
+        family, theta if better else family.start, family.make(theta if better else family.start), better, judged,
+        np.array(trace), Status.COMPLETED, trials.steps + judged.first.steps + judged.second.steps,
+        time.monotonic() - started, seed,
+    )  # fmt: skip
+
+
+def _check(steps: int, seed: int, sigma: float) -> None:
+    if not is_whole(steps) or steps < 1:
+        raise InputError(f"steps must be at least 1, a whole number, got {steps!r}.")
+    if not is_whole(seed) or not 0 <= seed < 2**64:
+        raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {seed!r}.")
+    if not (sigma > 0 and math.isfinite(sigma)):
+        raise InputError(f"sigma must be a positive number, got {sigma!r}.")
+
+
+def _maker(family: Family, criterion: Criterion) -> Callable[[Floats], Policy]:
+    """What is simulated: a trial stands for the policy in the long run, whatever the start."""
+    return family.tried if isinstance(criterion, Average) else family.make
+
+
+def _clearly_better(judged: Comparison) -> bool:
+    """Whether the first is cheaper: the whole interval says so, or only the second is unstable."""
+    if Status.UNSTABLE in (judged.first.status, judged.second.status):
+        return judged.first.status is not Status.UNSTABLE
+    return bool(judged.difference.upper < 0)
+
+
+# -- simulated costs on common random numbers --------------------------------------------------------------------------
+
+
+class _LongTrials:
+    """Average costs of trajectories from the states where those of the last policy of the last trial ended."""
+
+    def __init__(self, first: Policy, seed: int, budget: int, population: int, threads: int | None) -> None:
+        self.threads, self.seed, self.model = threads, seed, first.model
+        self.generations, self.length = _cut(budget, population * REPLICAS, LEAST_LENGTH)
+        engine, warm = CompiledEngine(self.model, first, seed, False), max(int(WARMING * budget / REPLICAS), 1)
+        self.replicas: list[Replica] = in_parallel(
+            [partial(_after, engine, engine.first(k), warm) for k in range(REPLICAS)], threads
+        )
+        self.steps = warm * REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
+        self.steps += len(policies) * REPLICAS * self.length
+        self.replicas = [chunks.replica for chunks in ran[-1]]
+        return np.array([np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran])
+
+    def _run(self, engine: CompiledEngine) -> list[Chunks]:
+        return [engine.advance(replica, 1, self.length) for replica in self.replicas]
+
+
+def _after(engine: CompiledEngine, replica: Replica, steps: int) -> Replica:
+    return engine.advance(replica, 1, steps).replica
+
+
+class _ManyTrials:
+    """Discounted costs of runs from the criterion's starts, cut where the discount is small."""
+
+    def __init__(
+        self, first: Policy, criterion: Discounted, seed: int, budget: int, population: int, threads: int | None
+    ) -> None:
+        self.threads, self.seed, self.model, self.gamma = threads, seed, first.model, criterion.gamma
+        self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
+        self.generations, self.runs = _cut(budget, population * self.horizon, REPLICAS)
+        self.starts, self.weights = criterion.start_distribution(self.model)
+        self.first, self.steps = 0, 0
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        given = (self.gamma, self.horizon, self.starts, self.weights, self.first, self.runs)
+        ran = in_parallel([partial(engine.discounted, *given) for engine in engines], self.threads)
+        self.first += self.runs
+        self.steps += len(policies) * self.runs * self.horizon
+        return np.array([totals.mean() for totals, _ in ran])
+
+
+def _cut(budget: int, unit: int, least: int) -> tuple[int, int]:
+    """Generations, and units of work a candidate gets in each of them, at least so many."""
+    generations = max(1, min(GENERATIONS, budget // (unit * least)))
+    return generations, max(1, budget // (unit * generations))
+
+
+def _trials(
+    first: Policy, criterion: Criterion, seed: int, budget: int, population: int, threads: int | None
+) -> Trials:
+    if first.code is None or isinstance(first.model, SimulatorModel):
+        raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
+    if isinstance(criterion, Discounted):
+        return _ManyTrials(first, criterion, seed, budget, population, threads)
+    return _LongTrials(first, seed, budget, population, threads)
+
+
+Trials = _LongTrials | _ManyTrials
+
+
+# -- the evolution strategy --------------------------------------------------------------------------------------------
+
+
+class _Strategy:
+    """The state of a CMA-ES in d dimensions: mean m, step σ, covariance C, and the two paths."""
+
+    def __init__(self, d: int, sigma: float, seed: int) -> None:
+        self.d, self.sigma, self.rng = d, sigma, np.random.default_rng(seed)
+        self.mean, self.path, self.step_path = np.zeros(d), np.zeros(d), np.zeros(d)
+        self.covariance, self.generation = np.eye(d), 0
+        half = population_size(d) // 2
+        raw = math.log(half + 0.5) - np.log(np.arange(1, half + 1))
+        self.weights = raw / raw.sum()
+        mu = self.mu = float(1 / np.sum(self.weights**2))
+        # the constants of Hansen (2016), table 1
+        self.c_step = (mu + 2) / (d + mu + 5)
+        self.damping = 1 + self.c_step + 2 * max(0.0, math.sqrt((mu - 1) / (d + 1)) - 1)
+        self.c_path = (4 + mu / d) / (d + 4 + 2 * mu / d)
+        self.c_one = 2 / ((d + 1.3) ** 2 + mu)
+        self.c_mu = min(1 - self.c_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu))
+        self.length = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # E‖N(0, I)‖
+
+    def ask(self) -> Floats:
+        """A generation of candidates, one a row, in mirrored pairs."""
+        values, self.axes = np.linalg.eigh(self.covariance)
+        self.widths = np.sqrt(np.maximum(values, 1e-12))
+        half = self.rng.standard_normal((self.weights.size, self.d))
+        self.drawn = (np.vstack([half, -half]) * self.widths) @ self.axes.T
+        return np.asarray(self.mean + self.sigma * self.drawn)
+
+    def tell(self, costs: Floats) -> None:
+        """Move by the better half of the last generation."""
+        best = self.drawn[np.argsort(costs, kind="stable")[: self.weights.size]]
+        y = self.weights @ best
+        self.mean = self.mean + self.sigma * y
+        self.generation += 1
+        white = self.axes @ ((self.axes.T @ y) / self.widths)
+        fade = 1 - self.c_step
+        self.step_path = fade * self.step_path + math.sqrt(self.c_step * (2 - self.c_step) * self.mu) * white
+        size = float(np.linalg.norm(self.step_path)) / self.length
+        slow = size / math.sqrt(1 - fade ** (2 * self.generation)) < 1.4 + 2 / (self.d + 1)
+        self.path = (1 - self.c_path) * self.path
+        if slow:
+            self.path = self.path + math.sqrt(self.c_path * (2 - self.c_path) * self.mu) * y
+        self.covariance = (
+            (1 - self.c_one - self.c_mu) * self.covariance
+            + self.c_one * np.outer(self.path, self.path)
+            + self.c_mu * (best.T * self.weights) @ best
+        )
+        self.sigma *= math.exp(self.c_step / self.damping * (size - 1))
+
+
+def population_size(d: int) -> int:
+    """Candidates a generation, an even number."""
+    return 2 * (2 + int(1.5 * math.log(d)))
+
+
+# -- the gradient ------------------------------------------------------------------------------------------------------
+
+
+def cost_gradient(
+    family: Family,
+    criterion: Criterion | None = None,
+    *,
+    at: Floats | None = None,
+    width: float = 0.1,
+    steps: int = 20_000_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    threads: int | None = None,
+) -> list[Interval]:
+    """∂c/∂θ_i by [c(θ + w s_i e_i) − c(θ − w s_i e_i)]/(2 w s_i), s the scales, each on common random numbers.
+
+    The intervals are those of the difference quotient (statistical); that it differs from the derivative by a term of
+    order w² is not in them.
+    """
+    wanted, theta = criterion or Average(), family.start if at is None else np.asarray(at, np.float64)
+    _check(steps, seed, width)
+    if theta.shape != family.start.shape:
+        raise InputError(f"family {family.name!r} has {family.start.size} parameters, got {theta.size}.")
+    made, each = _maker(family, wanted), max(steps // theta.size, 1)
+    slopes = []
+    for i, scale in enumerate(family.scales):
+        change = np.zeros(theta.size)
+        change[i] = width * scale
+        more, less = made(theta + change), made(theta - change)
+        found = compare(
+            more.model, more, less, wanted, steps=each, seed=seed, confidence=confidence, threads=threads
+        ).difference  # fmt: skip
+        over = 2 * width * float(scale)
+        slopes.append(Interval(found.value / over, found.lower / over, found.upper / over, found.confidence))
+    return slopes
+
+
+# -- what fits a model -------------------------------------------------------------------------------------------------
+
+
+def search_step(
+    model: Model,
+    incumbent: Policy,
+    criterion: Criterion | None = None,
+    *,
+    steps: int = 200_000_000,
+    seed: int = 0,
+    threads: int | None = None,
+) -> list[Policy]:
+    """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
+
+    Networks: linear indices from the best of the index rules among the incumbent and the heuristics, with few slopes,
+    then with all. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
+    of the incumbent with the best heuristics. The incumbent itself is never among them. Both searches have an equal
+    part of `steps`.
+    """
+    require_policy_of(model, incumbent)
+    _check(steps, seed, 1.0)
+    wanted, ranking = criterion or Average(), max(int(RANKING * steps), 1)
+    heuristics = [model.policy(name) for name in model.policies]
+    ranked = _ranked([incumbent, *heuristics], wanted, ranking, seed, threads)
+    left = steps - 2 * ranking
+    if isinstance(model, QueueingNetwork):
+        found = _two_searches(ranked, wanted, left, seed, threads)
+    else:
+        families = _fitting(model, incumbent, ranked, wanted, seed)
+        each = max(left // max(len(families), 1), 1)
+        found = [search(family, wanted, steps=each, seed=seed, threads=threads).policy for family in families]
+    others = list({p.digest: p for p in found if p.digest != incumbent.digest}.values())
+    return _ranked(others, wanted, ranking, seed ^ FRESH, threads)
+
+
+def _ranked(
+    policies: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
+) -> list[Policy]:
+    """The policies, the cheapest first, on common random numbers; what is unstable is left out."""
+    each = max(steps // max(len(policies), 1), 1)
+    costs = []
+    for k, policy in enumerate(policies):
+        run = evaluate(policy.model, policy, criterion, steps=each, seed=seed, threads=threads)
+        if run.status is not Status.UNSTABLE and math.isfinite(run.cost):
+            costs.append((run.cost, k))
+    return [policies[k] for _, k in sorted(costs)]
+
+
+def _two_searches(
+    ranked: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
+) -> list[Policy]:
+    """Few slopes from the best index rule on, then all of them."""
+    rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != RANDOM]
+    if not rules:
+        return []
+    each = max(steps // 2, 1)
+    narrow = search(indices(rules[0]), criterion, steps=each, seed=seed, threads=threads).policy
+    wide = search(
+        indices(narrow, ALL), criterion, steps=each, seed=seed ^ LATER, sigma=LATER_SIGMA, threads=threads
+    )  # fmt: skip
+    return [narrow, wide.policy]
+
+
+def _fitting(
+    model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
+) -> list[Family]:
+    families = []
+    if model.code.forward is not None and incumbent.code is not None:
+        families.append(_from_program(model, incumbent, criterion, seed))
+    parts = list({p.digest: p for p in (incumbent, *ranked) if p.code is not None}.values())[:MOST_PARTS]
+    if len(parts) > 1:
+        families.append(mixing(parts, [INCUMBENT, *[(1 - INCUMBENT) / (len(parts) - 1)] * (len(parts) - 1)]))
+    return families
+
+
+def _from_program(model: Model, incumbent: Policy, criterion: Criterion, seed: int) -> Family:
+    """Greedy for quadratic values from an approximate linear program with constraints where the incumbent goes."""
+    gamma = criterion.gamma if isinstance(criterion, Discounted) else NEARLY_ONE
+    drawn = occupancy(model, incumbent, criterion, samples=PROGRAM_STATES, seed=seed, exact=False)
+    solved = alp(
+        model, quadratic_basis(model), Discounted(gamma), relevance=drawn, sample=drawn, samples=PROGRAM_STATES,
+        weight_bound=WEIGHT_BOUND, seed=seed,
+    )  # fmt: skip
+    return greedy_for(solved.values, criterion.gamma if isinstance(criterion, Discounted) else 1.0)
+
+
+def quadratic_basis(model: Model) -> Basis:
+    """All monomials of degree 2; beyond `MOST_COORDINATES` coordinates, without products of two of them."""
+    if model.box.dim <= MOST_COORDINATES:
+        return monomials(model, 2)
+    return concat(*(monomials(model, 2, coordinates=[i]) for i in range(model.box.dim)))
