@@ -13,8 +13,10 @@ and function k is the product of the pieces that are its members (none: the cons
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from dualplan._kernels.compiler import (
     ACT,
@@ -118,32 +120,80 @@ def expected_value(bi, bf, weights, states, probabilities, count, pieces):
 
 
 @made_once
-def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
-    """One look-ahead around the functions of a model, whatever the basis and the weights.
+def look_ahead(allowed: Kernel, loss: Kernel, forward: Kernel) -> Any:
+    """Writes ℓ(x,a) + γ Σ P(y|x,a) V(y) of every allowed action and the size of the sum's terms; infinite elsewhere.
 
-    ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
-    floats: γ, the weights, the model's floats, the basis's.
+    Arrays as for `greedy_rule`.
     """
     may, cost, law = allowed.compiled, loss.compiled, forward.compiled
 
-    @user_kernel(ACT)
-    def greedy(ints, floats, x, out):
+    @njit(nogil=True, error_model="numpy")
+    def looked(ints, floats, x, costs, sizes):
         outcomes, first = ints[0], 3 + ints[1]
         mi, bi = ints[3:first], ints[first:]
         gamma, weights, last = floats[0], floats[1 : 1 + bi[0]], 1 + bi[0] + ints[2]
         mf, bf = floats[1 + bi[0] : last], floats[last:]
         states, probabilities = np.empty((outcomes, x.size), np.int64), np.empty(outcomes, np.float64)
         pieces = np.empty(bi[1], np.float64)
-        least, action = np.inf, -1
-        for a in range(out.size):
-            out[a] = 0.0
+        for a in range(costs.size):
+            costs[a], sizes[a] = np.inf, 0.0
             if may(mi, mf, x, a):
                 count = law(mi, mf, x, a, states, probabilities)
                 value, size = expected_value(bi, bf, weights, states, probabilities, count, pieces)
                 q = cost(mi, mf, x, a) + gamma * value
-                if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
-                    least, action = q, a
+                costs[a], sizes[a] = q, abs(q) + size
+
+    return looked
+
+
+@made_once
+def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
+    """One look-ahead around the functions of a model, whatever the basis and the weights.
+
+    ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
+    floats: γ, the weights, the model's floats, the basis's.
+    """
+    looked = look_ahead(allowed, loss, forward)
+
+    @user_kernel(ACT)
+    def greedy(ints, floats, x, out):
+        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        looked(ints, floats, x, costs, sizes)
+        least, action = np.inf, -1
+        for a in range(out.size):
+            out[a] = 0.0
+            if costs[a] < least - (NOISE * sizes[a] if action >= 0 else 0.0):
+                least, action = costs[a], a
         if action >= 0:  # otherwise the row sums to 0, which the loops report
             out[action] = 1.0
 
     return greedy
+
+
+@made_once
+def among_rule(allowed: Kernel, loss: Kernel, forward: Kernel, fill: Kernel) -> Kernel:
+    """The probabilities of the policy, of several, whose look-ahead costs least, ties to the first.
+
+    ints: sizes of the look-ahead's two arrays, its ints, the policies'; floats: its floats, the policies'.
+    """
+    looked, table_of = look_ahead(allowed, loss, forward), fill.compiled
+
+    @user_kernel(ACT)
+    def among(ints, floats, x, out):
+        first, bank = 2 + ints[0], ints[2 + ints[0] :]
+        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        looked(ints[2:first], floats[: ints[1]], x, costs, sizes)
+        table = np.empty((bank[0], out.size), np.float64)
+        table_of(bank, floats[ints[1] :], x, table)
+        least, chosen = np.inf, 0
+        for k in range(bank[0]):
+            total, size = 0.0, 0.0
+            for a in range(out.size):
+                if table[k, a] > 0.0:
+                    total += table[k, a] * costs[a]
+                    size += table[k, a] * sizes[a]
+            if total < least - (NOISE * size if k > 0 else 0.0):
+                least, chosen = total, k
+        out[:] = table[chosen]
+
+    return among

@@ -66,9 +66,7 @@ class GreedyPolicy(Policy):
         """1 for the greedy action, by compiled code or by asking the values."""
         if self.code is not None:
             return super().probabilities(x)
-        states, actions = allowed_pairs(self.model, x[None, :])
-        law = transitions(self.model, states, actions)
-        costs = law.losses + self.gamma * law.mean(np.asarray(self.values(law.states), np.float64))
+        actions, costs = looked_ahead(self.model, self.values, self.gamma, x)
         out = np.zeros(len(self.model.actions))
         ties = costs <= costs.min() + NOISE * (abs(costs.min()) + np.abs(costs).max())
         out[actions[np.argmax(ties)]] = 1.0
@@ -81,6 +79,13 @@ class GreedyPolicy(Policy):
             return (self.model.digest, given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
         table = (given.values,) if isinstance(given, StateTable) else (given,)
         return (self.model.digest, *table, self.gamma)
+
+
+def looked_ahead(model: Model, values: StateFunction, gamma: float, x: Ints) -> tuple[Ints, Floats]:
+    """The allowed actions in x, and ℓ + γPV of each."""
+    states, actions = allowed_pairs(model, x[None, :])
+    law = transitions(model, states, actions)
+    return actions, law.losses + gamma * law.mean(np.asarray(values(law.states), np.float64))
 
 
 def _code(model: Model, values: LinearValues, gamma: float) -> PolicyCode:
