@@ -6,6 +6,7 @@ certificate.
 
 from dualplan import features, policies, primal, solvers, test_functions, theorems
 from dualplan.certificates import Certificate, certify
+from dualplan.combine import Combined, combine
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
@@ -42,6 +43,7 @@ __all__ = [
     "Box",
     "Certificate",
     "CheckReport",
+    "Combined",
     "Comparison",
     "Discounted",
     "DualALP",
@@ -78,6 +80,7 @@ __all__ = [
     "Violations",
     "certify",
     "check_model",
+    "combine",
     "compare",
     "evaluate",
     "evaluate_exact",

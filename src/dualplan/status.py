@@ -22,6 +22,7 @@ class Status(StrEnum):
     VIOLATED = "violated"
     RELAXED = "relaxed"
     FEW_EFFECTIVE = "few-effective"
+    NO_POTENTIAL = "no-potential"
 
     @property
     def advice(self) -> str:
@@ -44,5 +45,7 @@ _ADVICE = {
     Status.RELAXED: "optimal over mixtures of constraints; single ones may be violated, so values bound nothing",
     Status.FEW_EFFECTIVE: "a few of the sampled transitions carry all the weight, so estimates may be far off; let the "
     "reference explore more, allow more samples, or raise H",
+    Status.NO_POTENTIAL: "the fitted potential explains losses no better than a constant on trajectories that it was "
+    "not fitted to, so it was left out; give a potential, more samples or a richer basis",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }
