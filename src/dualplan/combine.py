@@ -17,11 +17,11 @@ its portfolio does, wherever θ >= 0, and does what the incumbent does in cells 
 *The potential* is given, or fitted by least-squares temporal differences to one half of the trajectories of the
 incumbent. On the others, with δ = ℓ − λ + γ h(x') − h(x) and cells t,
 
-    R² = 1 − Σ_t P(t) E[δ|t]² / Σ_t P(t) E[ℓ − λ|t]²,
+    R² = 1 − Σ_t P(t) (E[δ|t] − E δ)² / Σ_t P(t) (E[ℓ|t] − E ℓ)²,
 
 each square the product of means over two quarters, so that noise adds nothing to it on average. A constant h has R² =
-0; a fitted one that has no more is refused: h = 0, and the status says so. (Discounted, λ = 0, and the constant that
-is compared with is the mean of ℓ.) Means over cells, because single transitions of a good potential are noisy too.
+0; a fitted one that has no more is refused: h = 0, and the status says so. The cells are cut where means of ℓ differ
+most; means over cells, because single transitions of a good potential are noisy too.
 
 *The partition*, unless given, grows from one cell: each coordinate may be cut at its lowest number, then also at the
 median of where the incumbent is beyond, then at the quartiles. Of all next cuts that is made which adds most to
@@ -30,8 +30,9 @@ median of where the incumbent is beyond, then at the quartiles. Of all next cuts
 
 until the cells are too many for the sample; of all partitions on the way that of the largest G is taken. So
 coordinates are cut along which policies differ in advantage, not merely in their choices. Without q (no potential, or
-next states that cannot be listed) G is Σ_t P(t)·|d(t) − d|, d the mean over states of how far the policies are apart
-(the largest total variation). A coordinate called `event`, which says who decides, is cut at every number first.
+next states that cannot be listed) G is Σ_t P(t)·|v(t) − v| with v what is at stake at a state: how far the policies
+are apart (the largest total variation) times the loss. A coordinate called `event`, which says who decides, is cut at
+every number first.
 
 *Greedy alone*: beside the candidates of the program stands the policy that is greedy among the portfolio for h in
 every state (`primal/among.py`): what the program adds to h shows in the difference.
@@ -61,7 +62,7 @@ from dualplan.policies.mixed import exploring
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, monomials
 from dualplan.simulated import SimulatedALP, temporal_differences, visits
-from dualplan.simulation import REPLICAS
+from dualplan.simulation import REPLICAS, Recorded
 from dualplan.status import Status
 from dualplan.surrogate import StateFunction, state_values
 from dualplan.test_functions import Cells, Witnesses
@@ -76,8 +77,10 @@ MOST_CELLS = 243
 FEW_IN_A_CELL = 50  # samples for each cell, at least
 LOOKED_AT = 16_000  # states of the incumbent by which the partition is chosen
 MOST_FUNCTIONS = 300  # of the basis that a potential is fitted with
+NOTHING = 1e-6  # R² that is rounding
 EVENT = "event"  # the coordinate that says who decides, in models with decisions per server
 DUAL, CHOICE, GREEDY = "dual", "hard", "greedy"
+Cuts = dict[str | int, list[int]]  # of coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,17 +262,17 @@ class _Seen:
         self.problem, self.members, self.means = problem, members, means
         self.model = problem.model
         apart = max(1, problem.each * REPLICAS // LOOKED_AT)
-        kept = [[recorded.states[::apart] for recorded in chunk] for chunk in problem.transitions()]
-        own = [np.concatenate([chunk[r] for chunk in kept]) for r in range(REPLICAS)]
-        self.states = np.ascontiguousarray(np.concatenate(own))
-        self.numbers = np.repeat(np.arange(REPLICAS), [len(states) for states in own])
+        own: list[list[Recorded]] = [list(one) for one in zip(*problem.transitions(), strict=True)]
+        parts = [[(recorded.states[::apart], recorded.losses[::apart]) for recorded in one] for one in own]
+        self.states = np.ascontiguousarray(np.concatenate([states for one in parts for states, _ in one]))
+        self.losses = np.concatenate([losses for one in parts for _, losses in one])
+        self.numbers = np.repeat(np.arange(REPLICAS), [sum(len(states) for states, _ in one) for one in parts])
         self.table = np.array([[policy.probabilities(x) for policy in members] for x in self.states])
 
     @property
     def scale(self) -> float:
         """The mean size of the loss."""
-        sizes = [float(np.abs(recorded.losses).mean()) for chunk in self.problem.transitions() for recorded in chunk]
-        return max(float(np.mean(sizes)), 1e-12)
+        return max(float(np.abs(self.losses).mean()), 1e-12)
 
     def advantages(self, potential: StateFunction) -> Floats:
         """q_k − q_0 at each state, a column for each policy."""
@@ -282,9 +285,9 @@ class _Seen:
         q = np.einsum("nka,na->nk", self.table, costs)
         return np.asarray(q - q[:, :1])
 
-    def apart(self) -> Floats:
-        """The largest total variation between the incumbent's choice and another's, at each state."""
-        return np.asarray(np.abs(self.table - self.table[:, :1]).sum(axis=2).max(axis=1) / 2)
+    def stakes(self) -> Floats:
+        """The largest total variation between the incumbent's choice and another's, times the loss, at each state."""
+        return np.asarray(np.abs(self.table - self.table[:, :1]).sum(axis=2).max(axis=1) / 2 * np.abs(self.losses))
 
 
 # -- potential --------------------------------------------------------------------------------------------------------
@@ -304,11 +307,12 @@ def _basis(model: Model) -> Basis:
 def _fitted(seen: _Seen, basis: Basis) -> tuple[StateFunction | None, float]:
     """A potential fitted to all trajectories if one of the first half explains the others; and R²."""
     differences, half = temporal_differences(seen.problem, basis), REPLICAS // 2
-    judged = choose_partition(seen, None, max(1, seen.problem.each * REPLICAS // FEW_IN_A_CELL // 4), events=False)
+    most = max(2, min(MOST_CELLS, seen.problem.each * REPLICAS // FEW_IN_A_CELL // 4))
+    judged = _grown(seen, {}, most, _Spread(seen.states, seen.losses))
     explained = _explained(
         seen.problem, differences.fitted(range(half)), differences.level(range(half)), judged, range(half, REPLICAS)
     )
-    return (differences.fitted(range(REPLICAS)) if explained > 0 else None), explained
+    return (differences.fitted(range(REPLICAS)) if explained > NOTHING else None), explained
 
 
 def _explained(
@@ -329,27 +333,33 @@ def _explained(
     both = (first[2] > 0) & (second[2] > 0)
     means = [part[:2, both] / part[2, both] for part in (first, second)]
     share = (first[2] + second[2])[both] / (first[2] + second[2])[both].sum()
-    plain = [part[1] - float(share @ part[1]) for part in means]  # discounted: against the mean of ℓ
-    total = float(share @ (plain[0] * plain[1]))
-    return 1.0 - float(share @ (means[0][0] * means[1][0])) / total if total > 0 else 0.0
+    centred = [part - (part @ share)[:, None] for part in means]
+    left, total = (float(share @ (centred[0][k] * centred[1][k])) for k in range(2))
+    return 1.0 - left / total if total > 0 else 0.0
 
 
 # -- partition --------------------------------------------------------------------------------------------------------
 
 
-def choose_partition(seen: _Seen, potential: StateFunction | None, most: int, *, events: bool = True) -> Partition:
+def choose_partition(seen: _Seen, potential: StateFunction | None, most: int) -> Partition:
     """Cuts of the coordinates, one after the other, where they add most to what a choice in each cell gains."""
-    model, cuts = seen.model, _who_decides(seen.model) if events else {}
-    gain = _Gain(seen, None if potential is None or not seen.means else seen.advantages(potential))
-    path = [(gain(_cut(model, cuts)), cuts)]
+    score: _Gain | _Spread = _Spread(seen.states, seen.stakes())
+    if potential is not None and seen.means:
+        score = _Gain(seen, seen.advantages(potential))
+    return _grown(seen, _who_decides(seen.model), most, score)
+
+
+def _grown(seen: _Seen, cuts: Cuts, most: int, score: _Gain | _Spread) -> Partition:
+    """The best partition on the way from the first cuts to the finest that are few enough."""
+    model, path = seen.model, [(score(_cut(seen.model, cuts)), cuts)]
     while True:
         wider = [more for more in _next(seen.states, model, path[-1][1]) if _size(more) <= most]
         if not wider:
             return _cut(model, max(path, key=lambda pair: pair[0])[1])  # ties to the first, which has fewer cells
-        path.append(max(((gain(_cut(model, more)), more) for more in wider), key=lambda pair: pair[0]))
+        path.append(max(((score(_cut(model, more)), more) for more in wider), key=lambda pair: pair[0]))
 
 
-def _who_decides(model: Model) -> dict[str | int, list[int]]:
+def _who_decides(model: Model) -> Cuts:
     if EVENT not in model.coordinates:
         return {}
     c = model.coordinates.index(EVENT)
@@ -357,7 +367,7 @@ def _who_decides(model: Model) -> dict[str | int, list[int]]:
     return {c: list(range(low + 1, high + 1))} if high < UNBOUNDED else {}
 
 
-def _next(states: Ints, model: Model, cuts: dict[str | int, list[int]]) -> Iterator[dict[str | int, list[int]]]:
+def _next(states: Ints, model: Model, cuts: Cuts) -> Iterator[Cuts]:
     """The cuts with one coordinate cut further."""
     for c, name in enumerate(model.coordinates):
         if name != EVENT:
@@ -377,32 +387,37 @@ def _steps(values: Ints) -> list[list[int]]:
     return [[v for v in part if (values >= v).any()] for part in found]
 
 
-def _cut(model: Model, cuts: dict[str | int, list[int]]) -> Partition:
+def _cut(model: Model, cuts: Cuts) -> Partition:
     return cells(model, dict(sorted(cuts.items(), key=lambda item: int(item[0]))))
 
 
-def _size(cuts: dict[str | int, list[int]]) -> int:
+def _size(cuts: Cuts) -> int:
     return math.prod(len(numbers) + 1 for numbers in cuts.values())
 
 
-class _Gain:
-    """G of a partition: from advantages, or without them from how far policies are apart."""
+class _Spread:
+    """Σ_t P(t)·|v(t) − v| of a function v of states."""
 
-    def __init__(self, seen: _Seen, advantages: Floats | None) -> None:
-        self.states, self.advantages = seen.states, advantages
-        self.half: Bools = seen.numbers < REPLICAS // 2
-        self.apart = seen.apart() if advantages is None else np.zeros(0)
+    def __init__(self, states: Ints, values: Floats) -> None:
+        self.states, self.values = states, values - values.mean()
 
     def __call__(self, partition: Partition) -> float:
-        """G."""
-        places = partition(self.states)
-        if self.advantages is None:
-            apart = np.bincount(places, self.apart - self.apart.mean(), len(partition))
-            return float(np.abs(apart).sum() / len(places))
-        gains = np.zeros(len(places))
+        """How far the means over cells are from the mean."""
+        return float(np.abs(np.bincount(partition(self.states), self.values)).sum() / len(self.states))
+
+
+class _Gain:
+    """G of a partition: what a choice in each cell gains, on the half of the trajectories that it was not made by."""
+
+    def __init__(self, seen: _Seen, advantages: Floats) -> None:
+        self.states, self.advantages = seen.states, advantages
+        self.half: Bools = seen.numbers < REPLICAS // 2
+
+    def __call__(self, partition: Partition) -> float:
+        """The mean over both halves."""
+        places, gains = partition(self.states), np.zeros(len(self.states))
         for learnt in (self.half, ~self.half):
             sums = np.zeros((len(partition), self.advantages.shape[1]))
             np.add.at(sums, places[learnt], self.advantages[learnt])
-            other = ~learnt
-            gains[other] = -self.advantages[other, sums.argmin(axis=1)[places[other]]]
+            gains[~learnt] = -self.advantages[~learnt, sums.argmin(axis=1)[places[~learnt]]]
         return float(gains.mean())
