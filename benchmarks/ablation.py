@@ -173,9 +173,9 @@ def million() -> None:
     program = primal.average_alp(model, primal.monomials(model, 4), sample=exploring(lbfs, 0.3, [cmu]), samples=20_000)
     greedy = program.policy(name="quartic greedy")
     members = {"lbfs": lbfs, "c-mu": cmu, "quartic greedy": greedy}
-    incumbent = best_of(model, members, steps=3_000_000)
+    incumbent, scale = best_of(model, members, steps=1_000_000)
     for potential, named in ((None, "fitted"), (program.values, "quartic ALP")):
-        judged(model, list(members.values()), incumbent, potential, named, steps=3_000_000)
+        judged(model, list(members.values()), incumbent, scale, potential, named, steps=1_000_000)
 
 
 def network() -> None:
@@ -183,8 +183,8 @@ def network() -> None:
     model = dp.load("six-class", stations=4, decisions="per-server")
     members = {name: model.policy(name) for name in ("lbfs", "max-pressure", "c-mu", "max-weight")}
     members["mixture"] = Mixed(list(members.values()), [0.5, 1 / 6, 1 / 6, 1 / 6], name="mixture")
-    incumbent = best_of(model, members, steps=6_000_000)
-    judged(model, list(members.values()), incumbent, None, "fitted", steps=6_000_000)
+    incumbent, scale = best_of(model, members, steps=2_000_000)
+    judged(model, list(members.values()), incumbent, scale, None, "fitted", steps=2_000_000)
 
 
 def best_of(model, members, steps):
@@ -197,12 +197,13 @@ def best_of(model, members, steps):
         print(f"| {name} | {run.cost:.4f} [{run.lower:.4f}, {run.upper:.4f}] | {run.status} |", flush=True)
     chosen = min(found, key=lambda name: found[name])
     print(f"\nincumbent: {chosen}\n")
-    return members[chosen]
+    return members[chosen], found[chosen]
 
 
-def judged(model, members, incumbent, potential, named, steps) -> None:
+def judged(model, members, incumbent, scale, potential, named, steps) -> None:
     """All candidates against the incumbent, and the best of them again on fresh random numbers."""
-    found = combine(model, members, incumbent, potential=potential, seed=1)
+    penalties = [factor * scale for factor in (0.1, 1.0, 10.0, 100.0)]
+    found = combine(model, members, incumbent, potential=potential, penalties=penalties, seed=1)
     explained = "" if found.explained is None else f", R² = {found.explained:.3f}"
     print(f"potential: {named}{explained} ({found.status}); {len(found.partition)} cells, {found.seconds:.0f} s\n")
     print("| candidate | H | cost − incumbent, 95% interval | status |\n|---|---|---|---|")

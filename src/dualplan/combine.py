@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -262,7 +262,8 @@ class _Seen:
         self.problem, self.members, self.means = problem, members, means
         self.model = problem.model
         apart = max(1, problem.each * REPLICAS // LOOKED_AT)
-        own: list[list[Recorded]] = [list(one) for one in zip(*problem.transitions(), strict=True)]
+        self.chunks: list[list[Recorded]] = list(problem.transitions())  # as many as were asked for, and no more
+        own = zip(*self.chunks, strict=True)
         parts = [[(recorded.states[::apart], recorded.losses[::apart]) for recorded in one] for one in own]
         self.states = np.ascontiguousarray(np.concatenate([states for one in parts for states, _ in one]))
         self.losses = np.concatenate([losses for one in parts for _, losses in one])
@@ -306,21 +307,27 @@ def _basis(model: Model) -> Basis:
 
 def _fitted(seen: _Seen, basis: Basis) -> tuple[StateFunction | None, float]:
     """A potential fitted to all trajectories if one of the first half explains the others; and R²."""
-    differences, half = temporal_differences(seen.problem, basis), REPLICAS // 2
+    differences, half = temporal_differences(seen.problem, basis, seen.chunks), REPLICAS // 2
     most = max(2, min(MOST_CELLS, seen.problem.each * REPLICAS // FEW_IN_A_CELL // 4))
     judged = _grown(seen, {}, most, _Spread(seen.states, seen.losses))
     explained = _explained(
-        seen.problem, differences.fitted(range(half)), differences.level(range(half)), judged, range(half, REPLICAS)
-    )
+        seen.problem, differences.fitted(range(half)), differences.level(range(half)), judged, range(half, REPLICAS),
+        seen.chunks,
+    )  # fmt: skip
     return (differences.fitted(range(REPLICAS)) if explained > NOTHING else None), explained
 
 
 def _explained(
-    problem: SimulatedALP, potential: StateFunction, level: float, partition: Partition, chosen: Sequence[int]
+    problem: SimulatedALP,
+    potential: StateFunction,
+    level: float,
+    partition: Partition,
+    chosen: Sequence[int],
+    chunks: Iterable[list[Recorded]],
 ) -> float:
-    """R² over the cells of a partition on the chosen trajectories."""
+    """R² over the cells of a partition on the chosen trajectories of a problem."""
     sums = np.zeros((3, REPLICAS, len(partition)))  # of δ, of ℓ − λ, of 1
-    for chunk in problem.transitions():
+    for chunk in chunks:
         for r in chosen:
             o = problem.outcomes(chunk[r])
             change = o.gammas * (o.mean @ state_values(potential, o.following, "potential"))

@@ -46,7 +46,7 @@ decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -409,12 +409,14 @@ class TemporalDifferences:
         return LinearValues(self.basis, np.asarray(weights, np.float64))
 
 
-def temporal_differences(problem: SimulatedALP, basis: Basis) -> TemporalDifferences:
-    """The sums of a basis over the problem's transitions."""
+def temporal_differences(
+    problem: SimulatedALP, basis: Basis, recorded: Iterable[list[Recorded]] | None = None
+) -> TemporalDifferences:
+    """The sums of a basis over the problem's transitions, which may have been recorded already."""
     size = len(basis)
     matrix, right, sums = (np.zeros((REPLICAS, *shape)) for shape in ((size, size), (size,), (size,)))
     losses, counts = np.zeros(REPLICAS), np.zeros(REPLICAS)
-    for chunk in problem.transitions():
+    for chunk in problem.transitions() if recorded is None else recorded:
         for r, o in enumerate(map(problem.outcomes, chunk)):
             here = basis(o.states)
             weighted = o.weights[:, None] * here
