@@ -204,7 +204,7 @@ def judged(model, members, incumbent, scale, potential, named, steps) -> None:
     """All candidates against the incumbent, and the best of them again on fresh random numbers."""
     penalties = [factor * scale for factor in (0.1, 1.0, 10.0, 100.0)]
     found = combine(model, members, incumbent, potential=potential, penalties=penalties, seed=1)
-    explained = "" if found.explained is None else f", R² = {found.explained:.3f}"
+    explained = "" if found.explained is None else f", R² = {found.explained:.3f} ± {found.explained_error:.3f}"
     print(f"potential: {named}{explained} ({found.status}); {len(found.partition)} cells, {found.seconds:.0f} s\n")
     print("| candidate | H | cost − incumbent, 95% interval | status |\n|---|---|---|---|")
     gains = {}

@@ -8,7 +8,7 @@ import dualplan as dp
 from bank import dense, dense_flow, matrix, occupancy_and_values
 from dualplan import features, primal
 from dualplan import test_functions as tests
-from dualplan.combine import _explained, _Seen, choose_partition, combine
+from dualplan.combine import _explained, _residuals, _Seen, choose_partition, combine
 from dualplan.features import RatioPolicy, cells, concat_ratios, portfolio, user_ratios
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.primal import GreedyAmong
@@ -287,7 +287,9 @@ def test_a_fitted_potential_is_judged_on_other_trajectories(queues):
         shares = np.bincount(places, law)
         means = [np.bincount(places, law * v) / shares for v in (delta, losses[:, 0] - cost)]
         truth = 1 - (shares @ (means[0] - shares @ means[0]) ** 2) / (shares @ means[1] ** 2)
-        found = _explained(problem, state_function(queues, h), cost, parts, range(8), problem.transitions())
+        sums = _residuals(problem, problem.transitions(), state_function(queues, h), cost, parts)
+        found, error = _explained(sums)
+        assert abs(found - truth) <= 5 * error
         assert found == pytest.approx(truth, abs=0.06 * max(1.0, 1 - truth))
     refused = combine(
         queues, [queues.policy("longer")], lbfs, basis=primal.monomials(queues, 0), penalties=[1.0], samples=2_000

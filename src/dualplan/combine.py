@@ -19,8 +19,9 @@ incumbent. On the others, with δ = ℓ − λ + γ h(x') − h(x) and cells t,
 
     R² = 1 − Σ_t P(t) (E[δ|t] − E δ)² / Σ_t P(t) (E[ℓ|t] − E ℓ)²,
 
-each square the product of means over two quarters, so that noise adds nothing to it on average. A constant h has R² =
-0; a fitted one that has no more is refused: h = 0, and the status says so. The cells are cut where means of ℓ differ
+each square as the mean of products over different trajectories, so that noise adds nothing to it on average (and R²
+may come out above 1). A constant h has R² = 0; a fitted one that is not above it by two standard errors (leaving out
+one trajectory after the other) is refused: h = 0, and the status says so. The cells are cut where means of ℓ differ
 most; means over cells, because single transitions of a good potential are noisy too.
 
 *The partition*, unless given, grows from one cell: each coordinate may be cut at its lowest number, then also at the
@@ -78,6 +79,7 @@ FEW_IN_A_CELL = 50  # samples for each cell, at least
 LOOKED_AT = 16_000  # states of the incumbent by which the partition is chosen
 MOST_FUNCTIONS = 300  # of the basis that a potential is fitted with
 NOTHING = 1e-6  # R² that is rounding
+SURE = 2.0  # standard errors by which R² must exceed it
 EVENT = "event"  # the coordinate that says who decides, in models with decisions per server
 DUAL, CHOICE, GREEDY = "dual", "hard", "greedy"
 Cuts = dict[str | int, list[int]]  # of coordinates
@@ -102,8 +104,8 @@ class Candidate:
 class Combined:
     """Candidates to be judged by evaluation, the potential and the partition that they were made with.
 
-    `explained` is R² of a fitted potential, None for one that was given; `scale` the mean size of the loss, in whose
-    multiples H was chosen.
+    `explained` is R² of a fitted potential, with its standard error, None for one that was given; `scale` the mean size
+    of the loss, in whose multiples H was chosen.
     """
 
     incumbent: Policy
@@ -113,6 +115,7 @@ class Combined:
     partition: Partition
     potential: StateFunction | None
     explained: float | None
+    explained_error: float | None
     scale: float
     status: Status
     seconds: float
@@ -138,6 +141,7 @@ class Combined:
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "cells": len(self.partition),
             "explained": self.explained,
+            "explained_error": self.explained_error,
             "scale": self.scale,
             "status": str(self.status),
             "advice": self.status.advice,
@@ -182,9 +186,9 @@ def combine(
         incumbent, criterion, samples=size, every=steps, warm_up=warm_up, expected=means, seed=seed, threads=threads
     )
     seen = _Seen(own, members, means)
-    shape, explained, status = potential, None, Status.COMPLETED
+    shape, explained, error, status = potential, None, None, Status.COMPLETED
     if potential is None:
-        shape, explained = _fitted(seen, basis or _basis(model))
+        shape, explained, error = _fitted(seen, basis or _basis(model))
         status = Status.COMPLETED if shape is not None else Status.NO_POTENTIAL
     if partition is None:
         partition = choose_partition(seen, shape, min(most_cells, max(1, size // FEW_IN_A_CELL)))
@@ -202,7 +206,8 @@ def combine(
         gamma = problem.restarts.gamma
         found.append(Candidate(GREEDY, GreedyAmong(members, shape, gamma, name="greedy among the portfolio")))
     return Combined(
-        incumbent, tuple(members), tuple(found), problem, partition, shape, explained, scale, status,
+        incumbent, tuple(members), tuple(found), problem, partition, shape, explained, error, scale,
+        status,
         time.monotonic() - started,
     )  # fmt: skip
 
@@ -305,44 +310,54 @@ def _basis(model: Model) -> Basis:
     return monomials(model, degrees[0], coordinates=chosen)
 
 
-def _fitted(seen: _Seen, basis: Basis) -> tuple[StateFunction | None, float]:
-    """A potential fitted to all trajectories if one of the first half explains the others; and R²."""
+def _fitted(seen: _Seen, basis: Basis) -> tuple[StateFunction | None, float, float]:
+    """A potential fitted to all trajectories if one of the first half explains the others; R² and its error."""
     differences, half = temporal_differences(seen.problem, basis, seen.chunks), REPLICAS // 2
     most = max(2, min(MOST_CELLS, seen.problem.each * REPLICAS // FEW_IN_A_CELL // 4))
     judged = _grown(seen, {}, most, _Spread(seen.states, seen.losses))
-    explained = _explained(
-        seen.problem, differences.fitted(range(half)), differences.level(range(half)), judged, range(half, REPLICAS),
-        seen.chunks,
-    )  # fmt: skip
-    return (differences.fitted(range(REPLICAS)) if explained > NOTHING else None), explained
+    potential, level = differences.fitted(range(half)), differences.level(range(half))
+    sums = _residuals(seen.problem, seen.chunks, potential, level, judged)[:, half:]
+    explained, error = _explained(sums)
+    good = explained - SURE * error > NOTHING
+    return (differences.fitted(range(REPLICAS)) if good else None), explained, error
 
 
-def _explained(
+def _residuals(
     problem: SimulatedALP,
+    chunks: Iterable[list[Recorded]],
     potential: StateFunction,
     level: float,
     partition: Partition,
-    chosen: Sequence[int],
-    chunks: Iterable[list[Recorded]],
-) -> float:
-    """R² over the cells of a partition on the chosen trajectories of a problem."""
-    sums = np.zeros((3, REPLICAS, len(partition)))  # of δ, of ℓ − λ, of 1
+) -> Floats:
+    """Sums of δ, of ℓ − λ and of 1 over each cell (last axis) on each trajectory (middle)."""
+    sums = np.zeros((3, REPLICAS, len(partition)))
     for chunk in chunks:
-        for r in chosen:
-            o = problem.outcomes(chunk[r])
+        for r, o in enumerate(map(problem.outcomes, chunk)):
             change = o.gammas * (o.mean @ state_values(potential, o.following, "potential"))
             delta = o.losses - level + change - state_values(potential, o.states, "potential")
             places = partition(o.states)
             for k, values in enumerate((delta, o.losses - level, np.ones(delta.size))):
                 sums[k, r] += np.bincount(places, o.weights * values, len(partition))
-    quarters = [list(chosen)[i::2] for i in range(2)]
-    first, second = (sums[:, quarter].sum(axis=1) for quarter in quarters)
-    both = (first[2] > 0) & (second[2] > 0)
-    means = [part[:2, both] / part[2, both] for part in (first, second)]
-    share = (first[2] + second[2])[both] / (first[2] + second[2])[both].sum()
-    centred = [part - (part @ share)[:, None] for part in means]
-    left, total = (float(share @ (centred[0][k] * centred[1][k])) for k in range(2))
-    return 1.0 - left / total if total > 0 else 0.0
+    return sums
+
+
+def _explained(sums: Floats) -> tuple[float, float]:
+    """R², and its standard error by leaving out one trajectory after the other."""
+    count = sums.shape[1]
+    without = [_share_explained(np.delete(sums, r, axis=1)) for r in range(count)]
+    return _share_explained(sums), float(np.std(without) * math.sqrt(count - 1))
+
+
+def _share_explained(sums: Floats) -> float:
+    """1 − Σ_t P(t) d_t² / Σ_t P(t) l_t², squares as means of products over different trajectories."""
+    masses = sums[2].sum(axis=0)
+    seen = masses > 0
+    share = masses[seen] / masses.sum()
+    means = sums[:2, :, seen] / sums[2].sum(axis=1)[:, None]  # P(t)·E[·|t] of each trajectory
+    means = means - means.sum(axis=2, keepdims=True) * share
+    pairs = means.sum(axis=1) ** 2 - (means**2).sum(axis=1)
+    left, total = (pairs / share).sum(axis=1)
+    return float(1.0 - left / total) if total > 0 else 0.0
 
 
 # -- partition --------------------------------------------------------------------------------------------------------
