@@ -1,6 +1,6 @@
 """What each part of a dual step is worth, and whether it beats the best policy of its portfolio.
 
-    python benchmarks/ablation.py [paper] [small] [weights] [million] [network]
+    python benchmarks/ablation.py [paper] [small] [weights] [million] [pair] [network]
 
 paper       four queues, buffers 9 (10⁴ states), LBFS and LONGER: features of the paper's kind, all constraints
 small       the same network, from LBFS and LONGER alone: exact costs, by features and potential, and beside them
@@ -8,6 +8,7 @@ small       the same network, from LBFS and LONGER alone: exact costs, by featur
             listed choose potentials
 weights     the same network, two-sided program over all constraints: one H, or |h| as weights over states
 million     four queues, buffers (38, 25, 25, 38): LBFS, cμ and the greedy policy of a sampled program, combined
+pair        the same states from LBFS and cμ alone
 network     the re-entrant network with 12 classes, unbounded: LBFS, MaxPressure, cμ, MaxWeight and a mixture, combined
 
 For each row the best H is chosen by evaluation: exactly for `small` and `weights`, on one seed and then judged on
@@ -178,6 +179,14 @@ def million() -> None:
         judged(model, list(members.values()), incumbent, scale, potential, named, steps=1_000_000)
 
 
+def pair() -> None:
+    """The same states from LBFS and cμ alone, nothing greedy at hand but what the fitted potential gives."""
+    model = dp.load("four-queue", buffers=(38, 25, 25, 38))
+    members = {name: model.policy(name) for name in ("lbfs", "c-mu")}
+    incumbent, scale = best_of(model, members, steps=1_000_000)
+    judged(model, list(members.values()), incumbent, scale, None, "fitted", steps=1_000_000)
+
+
 def network() -> None:
     """12 classes without an end to their queues, decisions per server."""
     model = dp.load("six-class", stations=4, decisions="per-server")
@@ -247,6 +256,6 @@ def shown(interval) -> str:
 
 
 if __name__ == "__main__":
-    PARTS = {"paper": paper, "small": small, "weights": weights, "million": million, "network": network}
+    PARTS = {"paper": paper, "small": small, "weights": weights, "million": million, "pair": pair, "network": network}
     for part in [name for name in PARTS if name in sys.argv] or PARTS:
         PARTS[part]()

@@ -281,13 +281,14 @@ def test_a_fitted_potential_is_judged_on_other_trajectories(queues):
     rows, losses = matrix(queues)
     law, parts = occupancy.sum(axis=1), cells(queues, {"1": [1, 3], "2": [2], "4": [1]})
     places = parts(every(queues))
-    problem = visits(lbfs, samples=40_000, every=20, expected=True, seed=2)
+    problem, choices = visits(lbfs, samples=16_000, every=40, expected=True, seed=2), rules(lbfs)
+    recorded = list(problem.transitions())
     for h in (0.7 * bias, squares(every(queues)), bias):
-        delta = (rules(lbfs) * (losses + (rows @ h).reshape(losses.shape))).sum(axis=1) - cost - h
+        delta = (choices * (losses + (rows @ h).reshape(losses.shape))).sum(axis=1) - cost - h
         shares = np.bincount(places, law)
         means = [np.bincount(places, law * v) / shares for v in (delta, losses[:, 0] - cost)]
         truth = 1 - (shares @ (means[0] - shares @ means[0]) ** 2) / (shares @ means[1] ** 2)
-        sums = _residuals(problem, problem.transitions(), state_function(queues, h), cost, parts)
+        sums = _residuals(problem, recorded, state_function(queues, h), cost, parts)
         found, error = _explained(sums)
         assert abs(found - truth) <= 5 * error
         assert found == pytest.approx(truth, abs=0.06 * max(1.0, 1 - truth))
