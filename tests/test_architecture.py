@@ -46,6 +46,10 @@ ALLOWED = {
         "test_functions", "transitions",
     },
     "forward": {"_kernels", "features", "highs", "simulated", "surrogate"},
+    "combine": {
+        "criteria", "features", "forward", "models", "policies", "primal", "simulated", "simulation", "surrogate",
+        "test_functions", "transitions",
+    },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},
     "theorems": {"criteria", "solvers", "surrogate", "violations"},

@@ -7,6 +7,7 @@ certificate.
 from dualplan import features, policies, primal, solvers, test_functions, theorems
 from dualplan.bounds import best_bound
 from dualplan.certificates import Certificate, certify
+from dualplan.combine import Combined, combine
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
@@ -45,6 +46,7 @@ __all__ = [
     "Box",
     "Certificate",
     "CheckReport",
+    "Combined",
     "Comparison",
     "Discounted",
     "DualALP",
@@ -84,6 +86,7 @@ __all__ = [
     "best_bound",
     "certify",
     "check_model",
+    "combine",
     "compare",
     "evaluate",
     "evaluate_exact",

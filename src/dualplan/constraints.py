@@ -59,6 +59,7 @@ class Drawn:
     flow_prices: Floats
     flow_densities: Floats
     masses: Floats  # α at the states of the flow rows
+    states: Ints  # of the flow rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ class Rows:
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
             raise self._blamed(states[fault - first])
-        return *_compact(indices, values, counts), counts, _priced(prices, states), densities, masses
+        return *_compact(indices, values, counts), counts, _priced(prices, states), densities, masses, states
 
     @property
     def _local(self) -> int:

@@ -7,6 +7,10 @@ lp       over the means of all transitions, with the different rows r_i of ratio
                   t >= Σ_k v_k over each family of cells,  t >= v_k for each function,  v_k >= ±ρ_k(θ),
                   and with an anchor the reference's mass on each of its cells
 
+         With p_k, n_k >= 0 the multipliers of v_k >= ±ρ_k(θ), those of the families sum to H_flow, so that the
+         function y = Σ (p_k − n_k)·y_k of all states has |y| <= H_flow; by strong duality the minimum is that of the
+         program without t and with the potential h + y (`dual_potential`)
+
 saddle   stochastic steps of θ and of the mixture of test functions over batches of transitions (`_kernels/saddle.py`):
          its memory is that of the transitions' sparse rows, and a step costs what a batch has entries. Walks with
          several reaches go from the reference and from the middle; the means over all transitions choose among their
@@ -34,7 +38,7 @@ from dualplan.kinds import is_whole
 from dualplan.known import ASSUMED, STATISTICAL
 from dualplan.simulated import SMALL_SAMPLE, Estimates, Moments, Sample, SimulatedALP, check_confidence
 from dualplan.status import Status
-from dualplan.surrogate import Penalty, penalties
+from dualplan.surrogate import Combination, Penalty, StateFunction, StateSum, penalties
 from dualplan.types import Bools, Floats, Json
 
 NEGLIGIBLE = 1e-7  # relative: weights that a solver's tolerance made
@@ -63,6 +67,14 @@ class SimulatedSolution:
     samples: int
     seed: int
     seconds: float
+    multipliers: Floats | None = None
+
+    def dual_potential(self) -> StateFunction:
+        """The multipliers of the flow times their test functions, on top of the problem's potential."""
+        if self.multipliers is None:
+            raise InputError(f"method {self.method!r} has no multipliers; use 'lp'.")
+        own = Combination(self.problem.tests, self.multipliers)
+        return own if self.problem.potential is None else StateSum((self.problem.potential, own))
 
     @property
     def effective(self) -> float:
@@ -121,18 +133,19 @@ def solve_simulated(
     if not is_whole(passes) or passes < 1 or not is_whole(batch) or batch < 1:
         raise InputError(f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}.")
     check_confidence(confidence)
-    started, weights = time.monotonic(), penalties(penalty)
+    started, weights, multipliers = time.monotonic(), penalties(penalty), None
     moments = problem.moments()
     if method == "saddle" and (problem.anchor is not None or problem.expected):
         raise InputError("an anchor, or means over next states, need method 'lp'.")
     if method == "lp":
-        theta = _linear_program(problem, weights, moments)
+        theta, multipliers = _linear_program(problem, weights, moments)
     else:
         theta = _saddle_point(problem, weights, moments, passes=passes, batch=batch)
     parts = problem.estimates(theta, penalty, confidence=confidence)
     return SimulatedSolution(
         problem, method, weights, theta, problem.value(theta, penalty, moments), parts,
         _status(problem, method, theta, parts, moments), moments.samples, problem.seed, time.monotonic() - started,
+        multipliers,
     )  # fmt: skip
 
 
@@ -161,7 +174,8 @@ def _seen(moments: Moments) -> Floats:
 # -- linear program ---------------------------------------------------------------------------------------------------
 
 
-def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Moments) -> Floats:
+def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Moments) -> tuple[Floats, Floats]:
+    """θ, and the multipliers of the test functions."""
     on_negative, on_flow = weights
     mass, d, u, k = _seen(m), len(problem.ratios), m.rows.shape[0], len(problem.tests)
     slope = m.total * m.shaped.mean(axis=0)
@@ -193,7 +207,8 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     if not found.found:
         other = " or another penalty" if problem.anchor is None else ", or leave the anchor out"
         raise InputError(f"HiGHS stopped without a solution ({found.word}); try a larger radius{other}.")
-    return _cleaned(problem, weights, m, found.x[:d])
+    prices_of = scale * found.y[1 + u : 1 + u + 2 * k]
+    return _cleaned(problem, weights, m, found.x[:d]), prices_of[:k] - prices_of[k:]
 
 
 def _anchored(problem: SimulatedALP, m: Moments, kept: Bools) -> sp.csr_array:

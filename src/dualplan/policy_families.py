@@ -31,7 +31,8 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.policies.mixed import Mixed
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy, linear_index
-from dualplan.primal.greedy import GreedyPolicy, LinearValues
+from dualplan.primal.basis import LinearValues
+from dualplan.primal.greedy import GreedyPolicy
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import ArrayLike, Bools, Floats
 

@@ -143,6 +143,7 @@ class Table:
         return Drawn(
             sp.csr_array(every.pairs[pairs]), found[0], self.q[0][pairs],
             sp.csr_array(every.flows[states]), found[1], self.q[1][states], every.masses[states],
+            box.states(states),
         )  # fmt: skip
 
     def _numbers(self, which: int, seed: int, first: int, count: int) -> Ints:

@@ -4,14 +4,22 @@ header          JSON: the model's name and fingerprint, the policy's name, kind 
 
 mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
                 fields of block k of the features; header: their kinds and names, and the fallback policy
-greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece;
-                ends: after which piece each function ends; header: γ and the names of the functions
-lattice         looks one step ahead with values on a lattice. knots, ends: the knots of all coordinates, and after
-                which one each coordinate ends; values: v at the nodes; prices: of the model's columns, or none;
-                header: γ, and whether curvature is taken off
+greedy          looks one step ahead. prices: of the model's columns, or none; header: γ, and the kind of the values:
+                linear, Ψw: weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece; ends: after which
+                piece each function ends; header: the names of the functions
+                lattice: knots, ends: the knots of all coordinates, and after which one each coordinate ends; values: at
+                the nodes; header: whether curvature is taken off
+                and, inside, the policy within whose actions it stays, if there is one
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name; random: every allowed action equally likely
 rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
+mixed           a mixture of policies. shares: their weights
+ratios          the policy of ratios against a reference. theta: their weights; cells_k: the parts of the partition of
+                block k, members_k: which of the policies it has, the reference being the first; header: names
+among           of several policies the one that is greedy for values, which are saved as for greedy
+
+Policies inside policies are saved alike: a header for each under "policies", and "policies.k." before the names of the
+arrays of the k-th.
 """
 
 from __future__ import annotations
@@ -21,6 +29,7 @@ import json
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +40,14 @@ from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.errors import InputError, MissingError, RunError
 from dualplan.features.contract import Block, Features
+from dualplan.features.partitions import partition_of
+from dualplan.features.ratios import Portfolio, RatioPolicy, Ratios
 from dualplan.models.contract import Model
 from dualplan.models.load import load_object
 from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.mixed import Mixed
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
+from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, LinearValues, Piece
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.primal.interpolation import Lattice, LatticeValues
@@ -42,7 +55,7 @@ from dualplan.runs import write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json
 
-FORMAT = "dualplan policy 2"
+FORMAT = "dualplan policy 3"
 UNIFORM = "uniform"  # the fallback where none was named
 # what reading a damaged archive, or one of another kind, can raise
 UNREADABLE = (
@@ -56,9 +69,8 @@ Arrays = dict[str, Any]
 def save_policy(policy: Policy, path: str | Path) -> None:
     """Write the policy to a file, whole or not at all."""
     model = policy.model
-    kind, header, arrays = _parts(policy)
-    header |= {"format": FORMAT, "kind": kind, "model": model.name, "digest": model.digest, "name": policy.name}
-    header["policy"] = policy.digest
+    header, arrays = _written(policy)
+    header |= {"format": FORMAT, "model": model.name, "digest": model.digest}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
     try:
@@ -75,17 +87,13 @@ def load_policy(path: str | Path, model: Model) -> Policy:
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
-        make = MAKERS[header["kind"]]
         digest, made_for = header["digest"], header["model"]
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
     if digest != model.digest:
         raise InputError(f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}.")
     try:
-        policy = make(model, header, arrays)
-        if policy.digest != header["policy"]:  # compiled rules trust their arrays
-            raise ValueError("its arrays are not those that were saved")
-        return policy
+        return _read(model, header, arrays)
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
 
@@ -104,14 +112,32 @@ def named_policy(model: Model, spec: str) -> Policy:
     return FunctionPolicy(model, found, name=spec.rpartition(":")[2])
 
 
+def _written(policy: Policy) -> tuple[Json, Arrays]:
+    """A policy's header and its arrays."""
+    kind, header, arrays = _parts(policy)
+    return {**header, "kind": kind, "name": policy.name, "policy": policy.digest}, arrays
+
+
+def _read(model: Model, header: Json, arrays: Arrays) -> Policy:
+    """The policy of a header and its arrays, as it was when it was saved."""
+    policy = MAKERS[header["kind"]](model, header, arrays)
+    if policy.digest != header["policy"]:  # compiled rules trust their arrays
+        raise ValueError("its arrays are not those that were saved")
+    return policy
+
+
 def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
     """The kind of a policy, what its header says and its arrays."""
     if isinstance(policy, MixturePolicy):
         return "mixture", *_mixture_parts(policy)
-    if isinstance(policy, GreedyPolicy) and isinstance(policy.values, LatticeValues):
-        return "lattice", *_lattice_parts(policy, policy.values)
     if isinstance(policy, GreedyPolicy):
         return "greedy", *_greedy_parts(policy)
+    if isinstance(policy, RatioPolicy):
+        return "ratios", *_ratio_parts(policy)
+    if isinstance(policy, Mixed):
+        return "mixed", *_mixed_parts(policy)
+    if isinstance(policy, GreedyAmong):
+        return "among", *_among_parts(policy)
     if isinstance(policy, TablePolicy):
         return "table", {}, {"table": policy.table}
     if policy.name in policy.model.policies and policy.model.policy(policy.name).digest == policy.digest:
@@ -165,45 +191,113 @@ def _mixture(model: Model, header: Json, arrays: Arrays) -> Policy:
 
 
 def _greedy_parts(policy: GreedyPolicy) -> tuple[Json, Arrays]:
-    if not isinstance(policy.values, LinearValues) or not policy.values.basis.compiled:
-        raise MissingError("values that are functions of yours cannot be saved; save the weights, and make them again.")
-    basis = policy.values.basis
-    pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for product in basis.products for q in product]
-    arrays = {
-        "weights": policy.values.weights,
-        "pieces": np.array(pieces, np.float64).reshape(-1, 5),
-        "ends": np.cumsum([len(product) for product in basis.products]),
-    }
-    return {"gamma": policy.gamma, "functions": list(basis.labels)}, arrays
+    header, arrays = _value_parts(policy.values)
+    inner = _inner([] if policy.within is None else [policy.within])
+    return {"gamma": policy.gamma, **header, **inner[0]}, {"prices": policy.prices, **arrays, **inner[1]}
 
 
 def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
-    pieces = [Piece(int(i), int(kind), *map(float, rest)) for i, kind, *rest in arrays["pieces"].tolist()]
-    ends = arrays["ends"].tolist()
-    products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
-    basis = Basis(model, products, tuple(header["functions"]))
-    return GreedyPolicy(model, LinearValues(basis, arrays["weights"]), header["gamma"], name=header["name"])
+    values, within = _values(model, header, arrays), [*_outer(model, header, arrays), None][0]
+    prices = arrays["prices"] if arrays["prices"].size else None
+    return GreedyPolicy(model, values, header["gamma"], prices=prices, within=within, name=header["name"])
 
 
-def _lattice_parts(policy: GreedyPolicy, values: LatticeValues) -> tuple[Json, Arrays]:
-    knots = values.lattice.knots
+def _value_parts(values: Any) -> tuple[Json, Arrays]:
+    if isinstance(values, LatticeValues):
+        knots = values.lattice.knots
+        ends = np.cumsum([k.size for k in knots])
+        arrays = {"knots": np.concatenate(knots), "ends": ends, "values": values.values}
+        return {"values": "lattice", "curved": values.curved}, arrays
+    if not isinstance(values, LinearValues) or not values.basis.compiled:
+        raise MissingError("values that are functions of yours cannot be saved; save the weights, and make them again.")
+    basis = values.basis
+    pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for product in basis.products for q in product]
     arrays = {
-        "knots": np.concatenate(knots),
-        "ends": np.cumsum([k.size for k in knots]),
-        "values": values.values,
-        "prices": policy.prices,
+        "weights": values.weights,
+        "pieces": np.array(pieces, np.float64).reshape(-1, 5),
+        "ends": np.cumsum([len(product) for product in basis.products]),
     }
-    return {"gamma": policy.gamma, "curved": values.curved}, arrays
+    return {"values": "linear", "functions": list(basis.labels)}, arrays
 
 
-def _lattice(model: Model, header: Json, arrays: Arrays) -> Policy:
-    knots = tuple(np.split(arrays["knots"], arrays["ends"][:-1]))
+def _values(model: Model, header: Json, arrays: Arrays) -> LinearValues | LatticeValues:
+    ends = arrays["ends"].tolist()
     try:
-        values = LatticeValues(Lattice(model, knots), arrays["values"], bool(header["curved"]))
-        prices = arrays["prices"] if arrays["prices"].size else None
-        return GreedyPolicy(model, values, header["gamma"], prices=prices, name=header["name"])
+        if header["values"] == "lattice":
+            knots = tuple(np.split(arrays["knots"], ends[:-1]))
+            return LatticeValues(Lattice(model, knots), arrays["values"], bool(header["curved"]))
+        pieces = [Piece(int(i), int(kind), *map(float, rest)) for i, kind, *rest in arrays["pieces"].tolist()]
+        products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
+        return LinearValues(Basis(model, products, tuple(header["functions"])), arrays["weights"])
     except InputError as error:  # the file is at fault, not what the user gave
         raise ValueError(str(error)) from error
+
+
+# -- policies inside policies -----------------------------------------------------------------------------------------
+
+
+def _inner(policies: Sequence[Policy]) -> tuple[Json, Arrays]:
+    """The headers and the arrays of several policies."""
+    parts = [_written(policy) for policy in policies]
+    arrays = {f"policies.{k}.{name}": array for k, (_, own) in enumerate(parts) for name, array in own.items()}
+    return {"policies": [header for header, _ in parts]}, arrays
+
+
+def _outer(model: Model, header: Json, arrays: Arrays) -> list[Policy]:
+    """The policies whose headers and arrays these are."""
+    found = []
+    for k, own in enumerate(header["policies"]):
+        before = f"policies.{k}."
+        given = {name.removeprefix(before): array for name, array in arrays.items() if name.startswith(before)}
+        found.append(_read(model, own, given))
+    return found
+
+
+def _mixed_parts(policy: Mixed) -> tuple[Json, Arrays]:
+    header, arrays = _inner(policy.policies)
+    return header, {"shares": policy.weights, **arrays}
+
+
+def _mixed(model: Model, header: Json, arrays: Arrays) -> Policy:
+    return Mixed(_outer(model, header, arrays), arrays["shares"], name=header["name"])
+
+
+def _among_parts(policy: GreedyAmong) -> tuple[Json, Arrays]:
+    inner, values = _inner(policy.policies), _value_parts(policy.values)
+    return {"gamma": policy.gamma, **inner[0], **values[0]}, {**inner[1], **values[1]}
+
+
+def _among(model: Model, header: Json, arrays: Arrays) -> Policy:
+    policies, values = _outer(model, header, arrays), _values(model, header, arrays)
+    return GreedyAmong(policies, values, header["gamma"], name=header["name"])
+
+
+def _ratio_parts(policy: RatioPolicy) -> tuple[Json, Arrays]:
+    ratios = policy.ratios
+    header, arrays = _inner(ratios.policies)
+    arrays["theta"] = policy.theta
+    numbers = {id(p): k for k, p in enumerate(ratios.policies)}
+    for k, block in enumerate(ratios.blocks):
+        if not isinstance(block, Portfolio) or block.partition.function is not None:
+            raise MissingError(
+                "ratios or bands that are functions of yours cannot be saved; save θ, and make them again."
+            )
+        arrays[f"cells_{k}"] = block.partition.ints
+        arrays[f"members_{k}"] = np.array([numbers[id(p)] for p in block.policies], np.int64)
+    return {**header, "blocks": [list(block.names) for block in ratios.blocks]}, arrays
+
+
+def _ratios(model: Model, header: Json, arrays: Arrays) -> Policy:
+    policies = _outer(model, header, arrays)
+    blocks = [
+        Portfolio(
+            tuple(policies[n] for n in arrays[f"members_{k}"].tolist()),
+            partition_of(model, arrays[f"cells_{k}"]),
+            tuple(names),
+        )
+        for k, names in enumerate(header["blocks"])
+    ]
+    return RatioPolicy(Ratios(policies[0], blocks), arrays["theta"], name=header["name"])
 
 
 def _table(model: Model, header: Json, arrays: Arrays) -> Policy:
@@ -229,9 +323,11 @@ RULES = {"network": network_rule, "linear index": linear_index_rule, "local gree
 MAKERS = {
     "mixture": _mixture,
     "greedy": _greedy,
-    "lattice": _lattice,
     "table": _table,
     "heuristic": _heuristic,
     "random": _random,
     "rule": _rule,
+    "mixed": _mixed,
+    "among": _among,
+    "ratios": _ratios,
 }

@@ -25,6 +25,7 @@ class Status(StrEnum):
     TIME = "time"
     SETTLED = "settled"
     GAP = "gap-reached"
+    NO_POTENTIAL = "no-potential"
 
     @property
     def advice(self) -> str:
@@ -50,5 +51,7 @@ _ADVICE = {
     Status.TIME: "the time was spent; allow more",
     Status.SETTLED: "no step found a gain whose interval excludes 0",
     Status.GAP: "the gap that was asked for is proved",
+    Status.NO_POTENTIAL: "the fitted potential explains losses no better than a constant on trajectories that it was "
+    "not fitted to, so it was left out; give a potential, more samples or a richer basis",
     Status.INTERRUPTED: "interrupted; the interval holds for what was done, and the run can be resumed if it was saved",
 }

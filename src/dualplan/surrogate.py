@@ -25,6 +25,8 @@ single steps make for small errors (s·fᵀh from drawn flow rows would have err
 
 For u >= 0 and h the bias of π_u (discounted: its cost-to-go), ℓᵀu + s·fᵀh is the exact cost of π_u. In the dual of this
 program the multiplier of the flow at x is at most H from s·h(x): H is the radius of a trust region about h.
+With y those multipliers, |y| <= H, the potential h' = h + s·y (`Solution.dual_potential`) replaces the flow's penalty:
+by strong duality min c = min ℓ_h'ᵀu (+ αᵀh') + H_neg·V_neg.
 
 *Limits* on measures, rows g with gᵀu <= 0 (`limits.py`), add ρ·max(gᵀu, 0) each, exact once ρ exceeds the multiplier.
 
@@ -65,7 +67,7 @@ class Constraints:
     """Rows of both kinds with weights; `sampled` says whether sums over them are estimates.
 
     A pair's u is its row times θ plus `base`, a state's f its row times θ minus `masses`. `prices` are the weights over
-    states.
+    states. `states` are those of drawn flow rows; listed ones are those of all states, in order.
     """
 
     pairs: sp.csr_array
@@ -77,6 +79,7 @@ class Constraints:
     flow_prices: Floats
     masses: Floats
     sampled: bool
+    states: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,29 @@ class StateTable:
     def __call__(self, states: Ints) -> Floats:
         """The values at these states."""
         return np.asarray(self.values[(states - self.lower) @ self.strides])
+
+
+@dataclass(frozen=True, eq=False)
+class StateSum:
+    """A sum of functions of states, one a row."""
+
+    parts: tuple[StateFunction, ...]
+
+    def __call__(self, states: Ints) -> Floats:
+        """The values at these states."""
+        return np.asarray(sum((np.asarray(part(states), np.float64) for part in self.parts), np.zeros(len(states))))
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """Σ_k w_k y_k of functions that give a row of numbers, dense or sparse, for each state."""
+
+    functions: Callable[[Ints], Any]
+    weights: Floats
+
+    def __call__(self, states: Ints) -> Floats:
+        """The values at these states."""
+        return np.asarray(self.functions(states) @ self.weights)
 
 
 class DualALP:
@@ -256,7 +282,7 @@ class DualALP:
         drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads, prices=prices)
         weights = 1 / (count * drawn.pair_densities), 1 / (count * drawn.flow_densities)
         found = drawn.pair_prices, drawn.flow_prices
-        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, found, sampled=True)
+        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, found, drawn.states)
 
     def _prices(self, states: Ints) -> Floats:
         """The weights over states, which must be positive."""
@@ -275,7 +301,7 @@ class DualALP:
         prices = weights
         if self.weights is not None:
             prices = self._prices(self.model.box.states(numbers[0])), self._prices(self.model.box.states(numbers[1]))
-        return self._constraints(pairs, every.flows, every.masses, weights, prices, sampled=False)
+        return self._constraints(pairs, every.flows, every.masses, weights, prices)
 
     def kept(self, count: int | None = None, *, seed: int = 0, first: int = 0) -> Constraints:
         """All constraints, or `count` drawn ones, kept for the next penalty: none of them depends on it."""
@@ -295,8 +321,7 @@ class DualALP:
         masses: Floats,
         weights: tuple[Floats, Floats],
         prices: tuple[Floats, Floats],
-        *,
-        sampled: bool,
+        drawn: Ints | None = None,
     ) -> Constraints:
         """The rows of the features themselves, with what the base measure and the weights make of them."""
         d, base = len(self.features), np.zeros(weights[0].size)
@@ -305,7 +330,9 @@ class DualALP:
             masses = masses - self.total * flows[:, [d]].toarray().ravel()
         if pairs.shape[1] > d:
             pairs, flows = sp.csr_array(pairs[:, :d]), sp.csr_array(flows[:, :d])
-        return Constraints(pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, sampled)
+        return Constraints(
+            pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, drawn is not None, drawn
+        )
 
     # -- limits -------------------------------------------------------------------------------------------------------
 

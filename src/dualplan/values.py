@@ -15,12 +15,13 @@ from dualplan.types import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class ValueCode(Data):
-    """The compiled function, the arrays it reads and how much room it needs to work in."""
+    """The compiled function, the arrays it reads, the room it needs to work in, and which coordinates it sees."""
 
     ints: Ints
     floats: Floats
     room: int
     value: Kernel
+    seen: Ints
 
 
 @runtime_checkable

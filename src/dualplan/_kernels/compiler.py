@@ -37,7 +37,8 @@ CHANGES = INT(INTS, FLOATS, INTS, STATES, STATES, INTS, INTS, FLOATS, INTS, INTS
 COUNTS = types.void(INTS, FLOATS, INTS, INT, FLOATS)
 # The compiled contract of a policy: writes one probability for each action.
 ACT = types.void(INTS, FLOATS, INTS, FLOATS)
-# The compiled contract of a function of states; its last argument is room to work in.
+# The compiled contract of a function of states; its last argument is room to work in, and gets first the sum of the
+# absolute terms that the value is a sum of, by which rounding is judged.
 VALUE = FLOAT(INTS, FLOATS, INTS, FLOATS)
 # The compiled contract of a feature set, whose last argument is room to work in: a pair drawn from one feature; what
 # is known at a state; from there the features positive at a pair near it, and their values.

@@ -33,8 +33,8 @@ from dualplan._kernels.compiler import (
     inlined_helper,
     kernel,
 )
+from dualplan._kernels.look_ahead import NOISE
 from dualplan._kernels.philox import uniform
-from dualplan._kernels.values import NOISE
 
 N, ACTIONS, SIZE, TABLE, PLACE, CHANGE_PTR, CHANGE, LOSS_PTR, LOSSES, COST = range(10)
 HEADER = 10

@@ -18,7 +18,6 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    ACT,
     ALLOWED,
     COUNTS,
     FLOATS,
@@ -28,15 +27,11 @@ from dualplan._kernels.compiler import (
     LOSS,
     STATES,
     VALUE,
-    Kernel,
     function_type,
     helper,
     kernel,
-    made_once,
-    user_kernel,
 )
-from dualplan._kernels.sweep import sums_of
-from dualplan._kernels.values import NOISE, same
+from dualplan._kernels.look_ahead import priced
 
 _ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, FORWARD, COUNTS))
 
@@ -110,10 +105,11 @@ def values_at(li, lf, states, out):
 
 @kernel(VALUE, allocates=True)
 def lattice_value(li, lf, x, room):
-    """The function at one state; room: a number for each coordinate and for each corner of a cell."""
+    """The function at one state; room: one, and a number for each coordinate and each corner of a cell."""
     dim = li[0]
     nodes = np.empty(1 << dim, np.int64)
-    return valued(li, lf, x, nodes, room[dim:], room[:dim])[0]
+    total, room[0] = valued(li, lf, x, nodes, room[1 + dim :], room[1 : 1 + dim])
+    return total
 
 
 @helper
@@ -121,18 +117,6 @@ def node_state(li, node, x):
     dim = li[0]
     for i in range(dim):
         x[i] = li[li[1 + 2 * dim + i] + node // li[1 + dim + i] % li[1 + i]]
-
-
-@helper
-def priced(loss, counts, mi, mf, x, a, prices, sums):
-    """ℓ(x,a), and prices on what the step adds to the columns."""
-    if prices.size == 0:
-        return loss(mi, mf, x, a)
-    sums_of(loss, counts, mi, mf, x, a, sums)
-    total = sums[1]
-    for j in range(prices.size):
-        total += prices[j] * sums[j]
-    return total
 
 
 @helper
@@ -214,48 +198,3 @@ def expected_values(forward, mi, mf, li, lf, outcomes, nodes_of, actions_of, out
             total += probabilities[n] * valued(li, lf, states[n], near, weights, bends)[0]
             mass += probabilities[n]
         out[p] = total / mass
-
-
-@made_once
-def lattice_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel) -> Kernel:
-    """One look-ahead around the functions of a model, whatever the lattice, the values and the prices.
-
-    ints: outcomes at most, sizes of the model's two arrays, of the prices; the model's ints, the lattice's;
-    floats: γ, the prices, the model's floats, the numbers of the nodes. Actions often differ in one of their outcomes
-    only, so what the last one led to is not valued again.
-    """
-    may, cost, law, count_of = allowed.compiled, loss.compiled, forward.compiled, counts.compiled
-
-    @user_kernel(ACT)
-    def greedy(ints, floats, x, out):
-        outcomes, dim, m, f = ints[0], x.size, 4 + ints[1], 1 + ints[3]
-        mi, li, prices, mf, lf = ints[4:m], ints[m:], floats[1:f], floats[f : f + ints[2]], floats[f + ints[2] :]
-        both, near = np.empty((2 * outcomes, dim), np.int64), np.empty(1 << dim, np.int64)
-        work = np.zeros(3 * outcomes + dim + prices.size + near.size, np.float64)
-        probabilities, values, sizes = work[:outcomes], work[outcomes : 2 * outcomes], work[2 * outcomes : 3 * outcomes]
-        rest = work[3 * outcomes :]
-        bends, sums, weights = rest[:dim], rest[dim : dim + prices.size], rest[dim + prices.size :]
-        least, action, known, turn = np.inf, -1, 0, 0
-        for a in range(out.size):
-            out[a] = 0.0
-            if may(mi, mf, x, a):
-                turn = outcomes - turn
-                states, before = both[turn : turn + outcomes], both[outcomes - turn : 2 * outcomes - turn]
-                count = law(mi, mf, x, a, states, probabilities)
-                value, size, mass = 0.0, 0.0, 0.0
-                for n in range(count):
-                    if n >= known or not same(states[n], before[n]):
-                        values[n], sizes[n] = valued(li, lf, states[n], near, weights, bends)
-                    value += probabilities[n] * values[n]
-                    size += probabilities[n] * sizes[n]
-                    mass += probabilities[n]
-                if not abs(mass - 1.0) <= 1e-9:
-                    return  # the row sums to 0, which the loops report
-                known = count
-                q = priced(cost, count_of, mi, mf, x, a, prices, sums) + floats[0] * value / mass
-                if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
-                    least, action = q, a
-        if action >= 0:  # otherwise the row sums to 0 too
-            out[action] = 1.0
-
-    return greedy

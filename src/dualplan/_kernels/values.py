@@ -1,4 +1,4 @@
-"""Value functions that are sums of products of one-dimensional pieces, and policies that are greedy for them.
+"""Value functions that are sums of products of one-dimensional pieces.
 
 A basis of K functions over P pieces is two flat arrays,
 
@@ -17,22 +17,17 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    ACT,
     FLOATS,
     INTS,
     ROWS,
     STATES,
     VALUE,
-    Kernel,
     helper,
     kernel,
-    made_once,
-    user_kernel,
 )
 
 POWER, BETWEEN, HINGE, CAPPED = range(4)
 HEAD, PARAMETERS = 3, 3
-NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more than rounding are ties
 
 
 @helper
@@ -105,59 +100,7 @@ def values_at(bi, bf, weights, states, out):
 
 @kernel(VALUE)
 def linear_value(ints, floats, x, room):
-    """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's; room: a number for each piece."""
-    piece_values(ints, floats[ints[0] :], x, room)
-    return weighted(ints, floats[: ints[0]], room)[0]
-
-
-@helper
-def same(x, y):
-    """Whether two states are one."""
-    differing = 0
-    for i in range(x.size):
-        differing += x[i] != y[i]
-    return differing == 0
-
-
-@made_once
-def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
-    """One look-ahead around the functions of a model, whatever the basis and the weights.
-
-    ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
-    floats: γ, the weights, the model's floats, the basis's. Actions often differ in one of their outcomes only, so what
-    the last one led to is not valued again.
-    """
-    may, cost, law = allowed.compiled, loss.compiled, forward.compiled
-
-    @user_kernel(ACT)
-    def greedy(ints, floats, x, out):
-        outcomes, first = ints[0], 3 + ints[1]
-        mi, bi = ints[3:first], ints[first:]
-        gamma, weights, last = floats[0], floats[1 : 1 + bi[0]], 1 + bi[0] + ints[2]
-        mf, bf = floats[1 + bi[0] : last], floats[last:]
-        both, work = np.empty((2 * outcomes, x.size), np.int64), np.empty(3 * outcomes + bi[1], np.float64)
-        chances, values, sizes = work[:outcomes], work[outcomes : 2 * outcomes], work[2 * outcomes : 3 * outcomes]
-        pieces = work[3 * outcomes :]
-        least, action, known, turn = np.inf, -1, 0, 0
-        for a in range(out.size):
-            out[a] = 0.0
-            if may(mi, mf, x, a):
-                turn = outcomes - turn
-                states, before = both[turn : turn + outcomes], both[outcomes - turn : 2 * outcomes - turn]
-                count = law(mi, mf, x, a, states, chances)
-                value, size, mass = 0.0, 0.0, 0.0
-                for n in range(count):
-                    if n >= known or not same(states[n], before[n]):
-                        piece_values(bi, bf, states[n], pieces)
-                        values[n], sizes[n] = weighted(bi, weights, pieces)
-                    value += chances[n] * values[n]
-                    size += chances[n] * sizes[n]
-                    mass += chances[n]
-                known = count
-                q = cost(mi, mf, x, a) + gamma * value / mass if abs(mass - 1.0) <= 1e-9 else np.nan
-                if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
-                    least, action = q, a
-        if action >= 0:  # otherwise the row sums to 0, which the loops report
-            out[action] = 1.0
-
-    return greedy
+    """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's; room: one and a number for each piece."""
+    piece_values(ints, floats[ints[0] :], x, room[1:])
+    total, room[0] = weighted(ints, floats[: ints[0]], room[1:])
+    return total

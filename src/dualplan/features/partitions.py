@@ -145,6 +145,24 @@ def _all_values(function, states, values):  # type: ignore[no-untyped-def]
         values[k] = function(states[k])
 
 
+def partition_of(model: Model, ints: Ints) -> Partition:
+    """The partition whose flat array this is."""
+    flat, parts = [int(v) for v in ints], []
+    at = 1
+    for _ in range(flat[0]):
+        coordinate, low, high, count = flat[at : at + 4]
+        cuts = tuple(flat[at + 4 : at + 4 + count])
+        if (
+            not 0 <= coordinate < model.box.dim
+            or len(cuts) != count
+            or any(b <= a for a, b in itertools.pairwise(cuts))
+        ):
+            raise InputError(f"these numbers make no partition of the states of {model.name!r}.")
+        parts.append(Part(coordinate, low, high, cuts))
+        at += 4 + count
+    return Partition(model, tuple(parts))
+
+
 def whole(model: Model) -> Partition:
     """All states in one cell."""
     return Partition(model, ())

@@ -2,6 +2,7 @@
 
 from dualplan.primal.aggregated import Mixtures, aggregated_alp
 from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_error
+from dualplan.primal.among import GreedyAmong
 from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
 from dualplan.primal.basis import (
     Basis,
@@ -58,6 +59,7 @@ __all__ = [
     "Basis",
     "FactoredSettings",
     "FactoredSolution",
+    "GreedyAmong",
     "GreedyPolicy",
     "Iterated",
     "Lattice",

@@ -200,7 +200,9 @@ class LinearValues(Data):
         if not self.basis.compiled:
             return None
         floats = np.concatenate([self.weights, self.basis.floats])
-        return ValueCode(self.basis.ints, floats, int(self.basis.ints[1]), kernels.linear_value)
+        seen = np.zeros(self.basis.model.box.dim, np.int64)
+        seen[[piece.coordinate for piece in self.basis.pieces]] = 1
+        return ValueCode(self.basis.ints, floats, 1 + int(self.basis.ints[1]), kernels.linear_value, seen)
 
 
 # -- families ----------------------------------------------------------------------------------------------------------

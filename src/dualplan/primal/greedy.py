@@ -2,7 +2,7 @@
 
 With V = Ψw, or values on a lattice, the look-ahead is compiled and needs no table, so it works on models of any size.
 Values over all states of an enumerable model make a table by one sweep; other functions of states are asked in Python,
-state by state. With values on a lattice, `prices` on the model's columns can be part of the loss (`lattice.py`).
+state by state. Prices on the model's columns can be part of the loss (`lattice.py`).
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.lattice import lattice_rule
+from dualplan._kernels.look_ahead import NOISE, greedy_rule, within_rule
 from dualplan._kernels.sweep import no_counts
-from dualplan._kernels.values import NOISE, greedy_rule
 from dualplan.errors import InputError
 from dualplan.exact.operators import Sweeper, expected_counts
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.tables import TablePolicy
 from dualplan.primal.basis import LinearValues
 from dualplan.primal.interpolation import LatticeValues
 from dualplan.surrogate import StateFunction, StateTable, state_function
 from dualplan.transitions import allowed_pairs, transitions
 from dualplan.types import ArrayLike, Floats, Ints
+from dualplan.values import ValueCode
 
 
 class GreedyPolicy(Policy):
-    """The action of least ℓ + γPV; γ is 1 for the average criterion."""
+    """The action of least ℓ + γPV; γ is 1 for the average criterion.
+
+    With `within`, only actions that this policy takes with positive probability are compared: values that are wrong
+    cannot lead to what it would never do (a server that idles beside waiting customers, say).
+    """
 
     def __init__(
         self,
@@ -36,48 +40,70 @@ class GreedyPolicy(Policy):
         gamma: float = 1.0,
         *,
         prices: Floats | None = None,
+        within: Policy | None = None,
         name: str = "greedy",
     ) -> None:
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie between 0 and 1, got {gamma!r}.")
         if not callable(values):
             raise InputError("values are Ψw or a function of states; for an array over all states use `greedy`.")
-        if prices is not None and not isinstance(values, LatticeValues):
-            raise InputError("prices on columns are for values on a lattice.")
         if model.code.forward is None:
             model.forward(model.start, 0)  # raises, and says why
-        self.values, self.gamma = values, float(gamma)
+        if within is not None:
+            require_policy_of(model, within)
+        self.values, self.gamma, self.within = values, float(gamma), within
         self.prices = _column_prices(model, prices)
-        code = None
-        if isinstance(values, LinearValues):
-            _require_same(model, values.basis.model, "basis")
-            code = _code(model, values, self.gamma) if values.basis.compiled else None
-        elif isinstance(values, LatticeValues):
-            _require_same(model, values.model, "lattice")
-            code = _lattice_code(model, values, self.gamma, self.prices)
+        valued = _compiled(model, values)
+        if self.prices.size and valued is None:
+            raise InputError("prices on columns are for compiled values: Ψw, or values on a lattice.")
+        known = within is None or within.code is not None
+        code = _code(model, valued, self.gamma, self.prices, within) if valued is not None and known else None
         super().__init__(model, name, code)
 
     def probabilities(self, x: Ints) -> Floats:
         """1 for the greedy action, by compiled code or by asking the values."""
         if self.code is not None:
             return super().probabilities(x)
-        states, actions = allowed_pairs(self.model, x[None, :])
-        law = transitions(self.model, states, actions)
-        costs = law.losses + self.gamma * law.mean(np.asarray(self.values(law.states), np.float64))
+        actions, costs = looked_ahead(self.model, self.values, self.gamma, x)
+        if self.within is not None:
+            taken = self.within.probabilities(x)[actions] > 0
+            actions, costs = actions[taken], costs[taken]
         out = np.zeros(len(self.model.actions))
         ties = costs <= costs.min() + NOISE * (abs(costs.min()) + np.abs(costs).max())
         out[actions[np.argmax(ties)]] = 1.0
         return out
 
     def _defining_parts(self) -> tuple[Any, ...]:
+        return (*self._own_parts(), *(() if self.within is None else (self.within.digest,)))
+
+    def _own_parts(self) -> tuple[Any, ...]:
         given = self.values
         if isinstance(given, LinearValues):
             user = [block.function for block in given.basis.user]
-            return (self.model.digest, given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
-        if isinstance(given, LatticeValues):
-            return (self.model.digest, given.lattice.ints, given.floats, self.gamma, self.prices)
-        table = (given.values,) if isinstance(given, StateTable) else (given,)
-        return (self.model.digest, *table, self.gamma)
+            parts = (given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
+        elif isinstance(given, LatticeValues):
+            parts = (given.lattice.ints, given.floats, self.gamma)
+        else:
+            parts = (given.values if isinstance(given, StateTable) else given, self.gamma)
+        return (self.model.digest, *parts, *((self.prices,) if self.prices.size else ()))
+
+
+def looked_ahead(model: Model, values: StateFunction, gamma: float, x: Ints) -> tuple[Ints, Floats]:
+    """The allowed actions in x, and ℓ + γPV of each."""
+    states, actions = allowed_pairs(model, x[None, :])
+    law = transitions(model, states, actions)
+    return actions, law.losses + gamma * law.mean(np.asarray(values(law.states), np.float64))
+
+
+def _compiled(model: Model, values: LinearValues | LatticeValues | StateFunction) -> ValueCode | None:
+    """The compiled form of values that belong to the model, if they have one."""
+    if isinstance(values, LinearValues):
+        _require_same(model, values.basis.model, "basis")
+    elif isinstance(values, LatticeValues):
+        _require_same(model, values.model, "lattice")
+    else:
+        return None
+    return values.code
 
 
 def _require_same(model: Model, other: Model, what: str) -> None:
@@ -93,23 +119,19 @@ def _column_prices(model: Model, given: Floats | None) -> Floats:
     return prices if prices.any() else np.zeros(0)
 
 
-def _lattice_code(model: Model, values: LatticeValues, gamma: float, prices: Floats) -> PolicyCode:
+def _code(model: Model, values: ValueCode, gamma: float, prices: Floats, within: Policy | None) -> PolicyCode:
     code = model.code
     assert code.forward is not None
-    head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size]
-    ints = np.concatenate([np.array(head, np.int64), code.ints, values.lattice.ints])
+    head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size, values.room]
+    ints = np.concatenate([np.array(head, np.int64), values.seen, code.ints, values.ints])
     floats = np.concatenate([[gamma], prices, code.floats, values.floats])
     counts = expected_counts(model) if prices.size else no_counts
-    return PolicyCode(ints, floats, lattice_rule(code.allowed, code.loss, code.forward, counts))
-
-
-def _code(model: Model, values: LinearValues, gamma: float) -> PolicyCode:
-    code, basis = model.code, values.basis
-    assert code.forward is not None
-    head = [code.max_outcomes, code.ints.size, code.floats.size]
-    ints = np.concatenate([np.array(head, np.int64), code.ints, basis.ints])
-    floats = np.concatenate([[gamma], values.weights, code.floats, basis.floats])
-    return PolicyCode(ints, floats, greedy_rule(code.allowed, code.loss, code.forward))
+    if within is None or within.code is None:
+        return PolicyCode(ints, floats, greedy_rule(code.allowed, code.loss, code.forward, counts, values.value))
+    rule = within.code
+    ints = np.concatenate([np.array([rule.ints.size, rule.floats.size], np.int64), rule.ints, ints])
+    floats = np.concatenate([rule.floats, floats])
+    return PolicyCode(ints, floats, within_rule(rule.act, code.loss, code.forward, counts, values.value))
 
 
 def greedy(

@@ -142,7 +142,9 @@ class LatticeValues(Data):
     def code(self) -> ValueCode:
         """For compiled loops."""
         dim = self.model.box.dim
-        return ValueCode(self.lattice.ints, self.floats, dim + 2**dim, kernels.lattice_value)
+        return ValueCode(
+            self.lattice.ints, self.floats, 1 + dim + 2**dim, kernels.lattice_value, np.ones(dim, np.int64)
+        )
 
     def __call__(self, states: ArrayLike) -> Floats:
         """The values at these states."""

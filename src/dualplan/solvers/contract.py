@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from dualplan.errors import InputError
 from dualplan.features.contract import concat
 from dualplan.policies.contract import Policy
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.status import Status
-from dualplan.surrogate import DualALP, Value
-from dualplan.types import Floats, Json
+from dualplan.surrogate import Combination, DualALP, StateFunction, StateSum, Value, state_function
+from dualplan.types import Floats, Ints, Json
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +23,8 @@ class Solution:
 
     `parts` are the surrogate and its violations, over all constraints or on fresh ones that the solver has not seen.
     Linear programs also have their own optimal `value` (over drawn constraints it is too low on average) and the
-    `potential` at the states of their flow rows, signed as in the average criterion's Lagrangian.
+    `potential` at the states of their flow rows, signed as in the average criterion's Lagrangian; `states` are those of
+    drawn rows.
     """
 
     problem: DualALP
@@ -34,6 +38,7 @@ class Solution:
     seconds: float
     value: float | None = None
     potential: Floats | None = None
+    states: Ints | None = None
 
     def policy(self, fallback: Policy | None = None, name: str = "dual") -> MixturePolicy:
         """π_θ, with the base measure where there is one."""
@@ -43,6 +48,26 @@ class Solution:
         return MixturePolicy(
             concat(problem.features, problem.base), np.append(self.theta, problem.total), fallback=fallback, name=name
         )
+
+    def dual_potential(self, basis: Callable[[Ints], Any] | None = None) -> StateFunction:
+        """The multipliers of the flow on top of the problem's potential, as a function of all states.
+
+        Over all constraints it is a table. Drawn constraints know the multipliers at drawn states only, most of them
+        at one of the limits ±H: there they are fitted by functions of yours, least squares, and nothing is known of the
+        error elsewhere.
+        """
+        if self.potential is None:
+            raise InputError(f"solver {self.solver!r} has no multipliers; use 'listed-lp' or 'sampled-lp'.")
+        problem = self.problem
+        signed = -self.potential if problem.alpha.size else self.potential  # α is that of the discounted criterion
+        if self.states is None:
+            own: StateFunction = state_function(problem.model, signed)
+        elif basis is None:
+            raise InputError("multipliers of drawn constraints are known at drawn states only; give a basis to fit.")
+        else:
+            rows = np.asarray(basis(self.states), np.float64)
+            own = Combination(basis, np.asarray(np.linalg.lstsq(rows, signed, rcond=None)[0]))
+        return own if problem.potential is None else StateSum((problem.potential, own))
 
     @property
     def warning(self) -> str | None:

@@ -82,6 +82,7 @@ def solve_sampled(
     return replace(
         one, solver="sampled-lp", theta=theta, parts=parts, status=status, samples=2 * count, seed=seed,
         seconds=time.monotonic() - started, value=float(np.mean(values)), potential=np.concatenate(potentials),
+        states=np.concatenate([half.states for half in halves if half.states is not None]),
     )  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
     status = Status.SOLVED if inside else Status.RADIUS
     return Solution(
         problem, "listed-lp", (on_negative, on_flow), theta, parts, status, 0, 0, time.monotonic() - started, value,
-        potential,
+        potential, c.states,
     )  # fmt: skip
 
 

@@ -1,0 +1,180 @@
+"""Policies that look one step ahead around the functions of a model, whatever the values that they look at.
+
+    q(x,a) = ℓ(x,a) + Σ_j p_j·(what the step adds to column j) + γ Σ_y P(y|x,a) V(y)
+
+with V any compiled function of states and prices p on the model's columns, if there are any. Data of a look-ahead:
+
+    ints     [outcomes at most, sizes of the model's two arrays, number of prices, room of the values,
+              1 or 0 for each coordinate that V sees or not, the model's ints, the values' ints]
+    floats   [γ, the prices, the model's floats, the values' floats]
+
+Outcomes of different actions are mostly the same states, so each is valued once: states that V cannot tell apart are
+looked up by a key of the coordinates that it sees.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from dualplan._kernels.compiler import ACT, Kernel, copy, helper, made_once, user_kernel
+from dualplan._kernels.sweep import sums_of
+
+HEAD = 5
+MEMORY = 64  # outcomes that a look-ahead remembers
+NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more than rounding are ties
+
+
+@helper
+def priced(loss, counts, mi, mf, x, a, prices, sums):
+    """ℓ(x,a), and prices on what the step adds to the columns."""
+    if prices.size == 0:
+        return loss(mi, mf, x, a)
+    sums_of(loss, counts, mi, mf, x, a, sums)
+    total = sums[1]
+    for j in range(prices.size):
+        total += prices[j] * sums[j]
+    return total
+
+
+@helper
+def _remembered(seen, x, known, keys, count):
+    """The place among known states of one that the values cannot tell from x, or −1; and the key of x."""
+    key = 0
+    for i in range(x.size):
+        if seen[i]:
+            key = key * 1_000_003 + x[i]  # overflow wraps around, which a key may
+    for k in range(count):
+        if keys[k] == key:
+            differing = 0
+            for i in range(x.size):
+                differing += seen[i] and known[k, i] != x[i]
+            if differing == 0:
+                return k, key
+    return -1, key
+
+
+@lru_cache(maxsize=256)
+def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Any:
+    """Writes q(x,a) and the size of its terms for the actions with wanted[a] > 0, infinity for the others."""
+    cost, law, count_of, valued = loss.compiled, forward.compiled, counts.compiled, value.compiled
+
+    @njit(nogil=True, error_model="numpy")
+    def looked(ints, floats, x, wanted, costs, sizes):
+        outcomes, dim, actions = ints[0], x.size, wanted.size
+        seen, last, f = ints[HEAD : HEAD + dim], HEAD + dim + ints[1], 1 + ints[3]
+        mi, vi, gamma, prices = ints[HEAD + dim : last], ints[last:], floats[0], floats[1:f]
+        mf, vf = floats[f : f + ints[2]], floats[f + ints[2] :]
+        memory = min(MEMORY, outcomes * actions)
+        table = np.empty((outcomes + memory, dim), np.int64)
+        states, known, keys = table[:outcomes], table[outcomes:], np.empty(memory, np.int64)
+        work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
+        chances, values, terms = work[:outcomes], work[outcomes:], work[outcomes + memory :]
+        sums, room = work[outcomes + 2 * memory :][: prices.size], work[outcomes + 2 * memory + prices.size :]
+        held = 0
+        for a in range(actions):
+            costs[a], sizes[a] = np.inf, 0.0
+            if wanted[a] > 0.0:
+                count = law(mi, mf, x, a, states, chances)
+                total, size, mass = 0.0, 0.0, 0.0
+                for n in range(count):
+                    k, key = _remembered(seen, states[n], known, keys, held)
+                    if k < 0:
+                        k = min(held, memory - 1)  # beyond what is remembered the last place is used again
+                        values[k] = valued(vi, vf, states[n], room)
+                        terms[k], keys[k] = room[0], key
+                        copy(known[k], states[n])
+                        held = min(held + 1, memory)
+                    total += chances[n] * values[k]
+                    size += chances[n] * terms[k]
+                    mass += chances[n]
+                if abs(mass - 1.0) <= 1e-9:
+                    q = priced(cost, count_of, mi, mf, x, a, prices, sums) + gamma * total / mass
+                    costs[a], sizes[a] = q, abs(q) + size
+
+    return looked
+
+
+@made_once
+def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Kernel:
+    """The allowed action of least q, ties to the lowest; data as above."""
+    may, looked = allowed.compiled, _look_ahead(loss, forward, counts, value)
+
+    @user_kernel(ACT)
+    def greedy(ints, floats, x, out):
+        first, f = HEAD + x.size, 1 + ints[3]
+        mi, mf = ints[first : first + ints[1]], floats[f : f + ints[2]]
+        for a in range(out.size):
+            out[a] = 1.0 if may(mi, mf, x, a) else 0.0
+        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        looked(ints, floats, x, out, costs, sizes)
+        choose_least(costs, sizes, out)
+
+    return greedy
+
+
+@made_once
+def within_rule(act: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Kernel:
+    """The action of least q among those that a policy takes with positive probability.
+
+    ints: the sizes of the policy's two arrays, the policy's ints, those of the look-ahead; floats: the policy's, its.
+    """
+    rule, looked = act.compiled, _look_ahead(loss, forward, counts, value)
+
+    @user_kernel(ACT)
+    def within(ints, floats, x, out):
+        i, f = 2 + ints[0], ints[1]
+        rule(ints[2:i], floats[:f], x, out)
+        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        looked(ints[i:], floats[f:], x, out, costs, sizes)
+        choose_least(costs, sizes, out)
+
+    return within
+
+
+@made_once
+def among_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel, fill: Kernel) -> Kernel:
+    """The probabilities of the policy, of several, whose look-ahead costs least, ties to the first.
+
+    ints: sizes of the look-ahead's two arrays, its ints, the policies'; floats: its floats, the policies'.
+    """
+    may, looked, table_of = allowed.compiled, _look_ahead(loss, forward, counts, value), fill.compiled
+
+    @user_kernel(ACT)
+    def among(ints, floats, x, out):
+        own, bank, numbers = ints[2 : 2 + ints[0]], ints[2 + ints[0] :], floats[: ints[1]]
+        first, f = HEAD + x.size, 1 + own[3]
+        mi, mf = own[first : first + own[1]], numbers[f : f + own[2]]
+        for a in range(out.size):
+            out[a] = 1.0 if may(mi, mf, x, a) else 0.0
+        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        looked(own, numbers, x, out, costs, sizes)
+        table = np.empty((bank[0], out.size), np.float64)
+        table_of(bank, floats[ints[1] :], x, table)
+        least, chosen = np.inf, 0
+        for k in range(bank[0]):
+            total, size = 0.0, 0.0
+            for a in range(out.size):
+                if table[k, a] > 0.0:
+                    total += table[k, a] * costs[a]
+                    size += table[k, a] * sizes[a]
+            if total < least - (NOISE * size if k > 0 else 0.0):
+                least, chosen = total, k
+        out[:] = table[chosen]
+
+    return among
+
+
+@helper
+def choose_least(costs, sizes, out):
+    """1 for the action of least cost, ties to the lowest; nothing where none has a cost, which the loops report."""
+    least, action = np.inf, -1
+    for a in range(out.size):
+        out[a] = 0.0
+        if costs[a] < least - (NOISE * sizes[a] if action >= 0 else 0.0):
+            least, action = costs[a], a
+    if action >= 0:
+        out[action] = 1.0
