@@ -279,7 +279,7 @@ def test_errors(net, lattice):
         GreedyPolicy(other, LatticeValues(lattice, np.zeros(lattice.nodes)))
     with pytest.raises(dp.InputError, match="as many finite values"):
         LatticeValues(lattice, np.zeros(3))
-    with pytest.raises(dp.InputError, match="prices on columns"):
+    with pytest.raises(dp.InputError, match="a finite number for each"):
         GreedyPolicy(net, lambda states: states.sum(axis=1), prices=np.zeros(3))
     with pytest.raises(dp.InputError, match="each of its"):
         GreedyPolicy(net, LatticeValues(lattice, np.zeros(lattice.nodes)), prices=np.ones(2))
