@@ -241,8 +241,11 @@ def table(model, function) -> StateTable:
 
 
 def cost(model, policy) -> float:
-    """The exact average cost."""
-    return dp.evaluate_exact(model, policy).cost
+    """The exact average cost; not a number where it depends on chance, in which of several classes a chain ends."""
+    try:
+        return dp.evaluate_exact(model, policy).cost
+    except dp.ModelError:
+        return float("nan")
 
 
 def states(model):

@@ -172,7 +172,6 @@ def test_functions_of_the_user_inside_policies_cannot_be_saved(net, tmp_path):
     bands = features.levels(net, lambda x: x[0] + x[1], [2])
     for policy in (
         Mixed([own, net.policy("lbfs")], [0.5, 0.5]),
-        RatioPolicy(portfolio(exploring(own, 0.5), [own]), [1.0]),
         RatioPolicy(portfolio(reference, [reference], bands), [1.0, 1.0]),
         RatioPolicy(user_ratios(reference, one, 1, widest=1), [1.0]),
     ):
