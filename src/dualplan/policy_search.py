@@ -48,7 +48,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_families import ALL, Family, greedy_for, indices, mixing
+from dualplan.policy_families import ALL, NEXT, Family, greedy_for, indices, mixing
 from dualplan.primal.alp import alp
 from dualplan.primal.basis import Basis, concat, monomials
 from dualplan.primal.relevance import occupancy
@@ -68,8 +68,7 @@ FRESH = 1  # put to the seed where random numbers must be fresh
 
 # of `search_step`
 RANKING = 0.1  # the part of the budget that ranks the heuristics, and again what was found
-LATER = 2  # put to the seed of a second search
-LATER_SIGMA = 0.3  # where a search goes on from what another one found
+MOST_CLASSES = 8  # of networks whose indices have all slopes
 MOST_PARTS = 3  # policies of a mixture
 INCUMBENT = 0.8  # its first share of a mixture
 RANDOM = "random"  # a heuristic that is no start for indices
@@ -342,10 +341,9 @@ def search_step(
 ) -> list[Policy]:
     """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
 
-    Networks: linear indices from the best of the index rules among the incumbent and the heuristics, with few slopes,
-    then with all. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
-    of the incumbent with the best heuristics. The incumbent itself is never among them. Both searches have an equal
-    part of `steps`.
+    Networks: linear indices from the best of the index rules among the incumbent and the heuristics, with all slopes
+    where classes are few. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
+    of the incumbent with the best heuristics. The incumbent itself is never among them. Searches share `steps`.
     """
     require_policy_of(model, incumbent)
     _check(steps, seed, 1.0)
@@ -353,12 +351,9 @@ def search_step(
     heuristics = [model.policy(name) for name in model.policies]
     ranked = _ranked([incumbent, *heuristics], wanted, ranking, seed, threads)
     left = steps - 2 * ranking
-    if isinstance(model, QueueingNetwork):
-        found = _two_searches(ranked, wanted, left, seed, threads)
-    else:
-        families = _fitting(model, incumbent, ranked, wanted, seed)
-        each = max(left // max(len(families), 1), 1)
-        found = [search(family, wanted, steps=each, seed=seed, threads=threads).policy for family in families]
+    families = _fitting(model, incumbent, ranked, wanted, seed)
+    each = max(left // max(len(families), 1), 1)
+    found = [search(family, wanted, steps=each, seed=seed, threads=threads).policy for family in families]
     others = list({p.digest: p for p in found if p.digest != incumbent.digest}.values())
     return _ranked(others, wanted, ranking, seed ^ FRESH, threads)
 
@@ -376,24 +371,12 @@ def _ranked(
     return [policies[k] for _, k in sorted(costs)]
 
 
-def _two_searches(
-    ranked: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
-) -> list[Policy]:
-    """Few slopes from the best index rule on, then all of them."""
-    rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != RANDOM]
-    if not rules:
-        return []
-    each = max(steps // 2, 1)
-    narrow = search(indices(rules[0]), criterion, steps=each, seed=seed, threads=threads).policy
-    wide = search(
-        indices(narrow, ALL), criterion, steps=each, seed=seed ^ LATER, sigma=LATER_SIGMA, threads=threads
-    )  # fmt: skip
-    return [narrow, wide.policy]
-
-
 def _fitting(
     model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
 ) -> list[Family]:
+    if isinstance(model, QueueingNetwork):  # one search: to see a gain takes more than to find it
+        rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != RANDOM]
+        return [indices(p, ALL if len(model.classes) <= MOST_CLASSES else NEXT) for p in rules[:1]]
     families = []
     if model.code.forward is not None and incumbent.code is not None:
         families.append(_from_program(model, incumbent, criterion, seed))
