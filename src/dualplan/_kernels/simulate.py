@@ -29,7 +29,7 @@ from dualplan._kernels.philox import seek, uniform
 
 FINE, LEFT_BOX, BAD_POLICY, FORBIDDEN, BAD_LAW = range(5)
 _LARGEST = 2**62
-_FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
+FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
 
 
 @helper
@@ -53,7 +53,7 @@ def _draw_action(probabilities, u):
 
 
 @helper
-def _one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
+def one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
     """Draw an action and a next state; the loss and a fault code."""
     seek(rng, t)
     copy(where, x)  # before anything of the user's runs, which may raise
@@ -93,7 +93,7 @@ def _note_cycle(x, anchor, loss, cycle, cycles):
     cycle[:] = 0.0
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
             FLOATS, INTS), allocates=True)  # fmt: skip
 def simulate(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, length, anchor, cycle, rows, cycles, where
@@ -111,7 +111,7 @@ def simulate(
         counts = sums[2 + dim :]
         sums[0] += length
         for _ in range(length):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
             )
             if fault != FINE:
@@ -126,7 +126,7 @@ def simulate(
     return FINE
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
         allocates=True)  # fmt: skip
 def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where):
     """Go on from x, which is updated, and write down where it is after every so many steps."""
@@ -135,7 +135,7 @@ def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0
     t = t0
     for k in range(states.shape[0]):
         for _ in range(every):
-            _, fault = _one_step(
+            _, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:
@@ -156,7 +156,7 @@ def _start(weights, u):
     return k
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
             STATES, INTS, FLOATS, STATES, INTS), allocates=True)  # fmt: skip
 def record(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, chance, gamma, starts, weights,
@@ -171,7 +171,7 @@ def record(
     t = t0
     for k in range(losses.size):
         for j in range(every):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:
@@ -190,7 +190,7 @@ def record(
     return FINE
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
             INTS, INTS), allocates=True)  # fmt: skip
 def simulate_discounted(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, starts, weights, rng, gamma, horizon, first, totals,
@@ -213,7 +213,7 @@ def simulate_discounted(
             steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))
         total, factor = 0.0, 1.0
         for t in range(steps):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:

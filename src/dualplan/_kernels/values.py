@@ -23,6 +23,7 @@ from dualplan._kernels.compiler import (
     ROWS,
     STATES,
     Kernel,
+    copy,
     helper,
     kernel,
     made_once,
@@ -31,6 +32,7 @@ from dualplan._kernels.compiler import (
 
 POWER, BETWEEN, HINGE, CAPPED = range(4)
 HEAD, PARAMETERS = 3, 3
+MEMORY = 64  # outcomes whose values a look-ahead remembers
 NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more than rounding are ties
 
 
@@ -103,18 +105,56 @@ def values_at(bi, bf, weights, states, out):
 
 
 @helper
-def expected_value(bi, bf, weights, states, probabilities, count, pieces):
-    """Σ P(y) V(y) and Σ P(y) Σ_k |w_k Ψ_k(y)|; not a number where the law does not sum to 1."""
+def note_seen(bi, seen):
+    """Mark the coordinates that the basis sees."""
+    for i in range(seen.size):
+        seen[i] = 0
+    for j in range(bi[1]):
+        seen[bi[HEAD + j]] = 1
+
+
+@helper
+def remembered(seen, x, known, keys, count):
+    """The place among known states of one that the basis cannot tell from x, or −1; and the key of x."""
+    key = 0
+    for i in range(x.size):
+        if seen[i]:
+            key = key * 1_000_003 + x[i]  # overflow wraps around, which a key may
+    for k in range(count):
+        if keys[k] == key:
+            i = 0
+            while i < x.size and (not seen[i] or known[k, i] == x[i]):
+                i += 1
+            if i == x.size:
+                return k, key
+    return -1, key
+
+
+@helper
+def expected_value(bi, bf, weights, states, probabilities, count, pieces, seen, known, keys, notes, held):
+    """Σ P(y) V(y) and Σ P(y) Σ_k |w_k Ψ_k(y)|; not a number where the law does not sum to 1.
+
+    The first `held` rows of `known` are states whose values are in `notes`; new ones are added while there is room,
+    since the outcomes of different actions are mostly the same. Their number comes back too.
+    """
     total, size, mass = 0.0, 0.0, 0.0
     for n in range(count):
-        piece_values(bi, bf, states[n], pieces)
-        value, terms = weighted(bi, weights, pieces)
+        k, key = remembered(seen, states[n], known, keys, held)
+        if k >= 0:
+            value, terms = notes[k, 0], notes[k, 1]
+        else:
+            piece_values(bi, bf, states[n], pieces)
+            value, terms = weighted(bi, weights, pieces)
+            if held < keys.size:
+                copy(known[held], states[n])
+                keys[held], notes[held, 0], notes[held, 1] = key, value, terms
+                held += 1
         total += probabilities[n] * value
         size += probabilities[n] * terms
         mass += probabilities[n]
     if not abs(mass - 1.0) <= 1e-9:
-        return np.nan, np.nan
-    return total / mass, size / mass
+        return np.nan, np.nan, held
+    return total / mass, size / mass, held
 
 
 @made_once
@@ -133,13 +173,18 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
         gamma, weights, last = floats[0], floats[1 : 1 + bi[0]], 1 + bi[0] + ints[2]
         mf, bf = floats[1 + bi[0] : last], floats[last:]
         states, probabilities = np.empty((outcomes, x.size), np.int64), np.empty(outcomes, np.float64)
-        pieces = np.empty(bi[1], np.float64)
+        pieces, seen = np.empty(bi[1], np.float64), np.empty(x.size, np.int64)
+        known, keys = np.empty((MEMORY, x.size), np.int64), np.empty(MEMORY, np.int64)
+        notes, held = np.empty((MEMORY, 2), np.float64), 0
+        note_seen(bi, seen)
         least, action = np.inf, -1
         for a in range(out.size):
             out[a] = 0.0
             if may(mi, mf, x, a):
                 count = law(mi, mf, x, a, states, probabilities)
-                value, size = expected_value(bi, bf, weights, states, probabilities, count, pieces)
+                value, size, held = expected_value(
+                    bi, bf, weights, states, probabilities, count, pieces, seen, known, keys, notes, held
+                )
                 q = cost(mi, mf, x, a) + gamma * value
                 if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
                     least, action = q, a
