@@ -36,6 +36,7 @@ ALLOWED = {
         "_kernels", "criteria", "evaluation", "exact", "highs", "lower_bounds", "models", "outcomes", "policies",
         "primal", "simulation", "surrogate", "transitions",
     },
+    "rollouts": {"criteria", "models", "policies", "primal", "simulation", "transitions"},
     "test_functions": {"features", "models", "primal"},
     "simulated": {
         "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",

@@ -27,6 +27,7 @@ from dualplan.outcomes import Judge
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
+from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.simulated import SimulatedALP, fitted_potential
@@ -43,6 +44,7 @@ __all__ = [
     "Certificate",
     "CheckReport",
     "Comparison",
+    "Differences",
     "Discounted",
     "DualALP",
     "DualplanError",
@@ -67,6 +69,7 @@ __all__ = [
     "PolicyError",
     "QueueClass",
     "QueueingNetwork",
+    "RolloutFit",
     "Run",
     "RunError",
     "SimulatedALP",
@@ -79,6 +82,7 @@ __all__ = [
     "certify",
     "check_model",
     "compare",
+    "coupled_differences",
     "evaluate",
     "evaluate_exact",
     "features",
@@ -89,6 +93,8 @@ __all__ = [
     "measure_violations",
     "policies",
     "primal",
+    "rollout_step",
+    "rollout_values",
     "run_plan",
     "save_policy",
     "solve",

@@ -15,23 +15,33 @@ sums below have a mean)
 
     E Σ_{t<T} γ^t (ℓ(X_t, A_t) − ℓ(X'_t, A'_t)) = h(y) − h(y').
 
-Where a horizon N < T cuts the sum, γ^N (h(X_N) − h(X'_N)) is missing from its mean: `Differences.met` says how often.
+Where a horizon N < T cuts the sum, γ^N (h(X_N) − h(X'_N)) is missing from its mean; `met` says how often that happens.
 All outcomes of one state share their random numbers, so that errors common to them cancel in differences of Q.
 
-*Fit.* h ≈ Ψw by least squares on differences. With z = Ψ(y) − Ψ(y') at the start of a pair of copies, z_N the same at
-its end (0 if they met), D its sum of losses and c its weight, w solves
+*A control variate.* For any potential g, Σ_t γ^(t+1) (E[g(X_{t+1}) | X_t, A_t] − g(X_{t+1})) has mean 0. Added to the
+sum of losses it makes
 
-    Σ c z (z − γ^N z_N)ᵀ w + ρ·diag(Σ c zzᵀ) w = Σ c z D.
+    g(y) − g(y') + Σ_{t<T} γ^t (r(X_t, A_t) − r(X'_t, A'_t)),        r(x,a) = ℓ(x,a) + γ Σ_y P(y|x,a) g(y) − g(x),
 
-Without cut sums this is weighted ridge regression of D on z. With them it is least-squares temporal differences over N
-steps, and what is beyond the horizon comes from Ψw itself. c is one over the mean squared error of pairs of like size,
-from a first fit with c = 1. The ridge ρ has the least error at states that were held out from the fit; R² and the
-agreement of signs are measured at other states that had no part in it: these are fresh estimates, without bias but for
-the horizon.
+which has the same mean h(y) − h(y'), and no variance at all for g = h and a policy that does not draw its actions,
+since r is constant then. A step costs one look-ahead more. With a horizon N, only γ^N times the difference of h − g at
+the end is missing.
+
+*Fit.* h ≈ Ψw by weighted ridge regression on differences: with z = Ψ(y) − Ψ(y'), D the estimate and c its weight,
+
+    min_w Σ c (zᵀw − D)² + ρ wᵀ diag(Σ c zzᵀ) w.
+
+c is how much the probability of y depends on the action, over the mean squared error of pairs of like size in a first
+fit. The ridge ρ has the least error at states that were held out from the fit. R² and the agreement of signs are those
+at states that had no part in either: there D is a fresh estimate, without bias but for the horizon.
 
 *What is known.* The greedy policy of the exact h is no worse than π (policy improvement). That of a fit need not be:
-`gain` estimates E[Q(x, π) − Q(x, greedy)] over held-out states with a standard error, which is the first-order change
-where π goes, not where the new policy goes. Judge candidates by their own cost (`compare`).
+`gain` estimates the mean of Q(x, π) − Q(x, greedy) over held-out states, with a standard error; that is the change to
+first order, where π goes, not where the new policy goes. Judge candidates by their own cost (`compare`).
+
+*Within.* A fit may find that a server had better idle, where the difference is smaller than its error, and a network
+that idles is soon unstable. In networks without the choice to idle, alternatives are therefore those of servers that
+work if somebody waits for them.
 """
 
 from __future__ import annotations
@@ -39,7 +49,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -50,22 +61,28 @@ from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.mixed import exploring
-from dualplan.primal.basis import Basis, boundaries, concat, monomials
+from dualplan.primal.basis import Basis, boundaries, concat, monomials, tensor
 from dualplan.primal.greedy import GreedyPolicy, LinearValues
 from dualplan.primal.relevance import occupancy, visited
-from dualplan.simulation import Control, Copies, engine, in_parallel
-from dualplan.transitions import allowed_rows, transitions
-from dualplan.types import ArrayLike, Floats, Ints, Json
+from dualplan.simulation import REPLICAS, Control, Copies, engine, in_parallel
+from dualplan.transitions import Laws, allowed_rows, transitions
+from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 
 HORIZON = 5_000  # steps of a pair of copies at most
 GROUPS = 16  # states whose copies are simulated in one task
 SPACING, WARM_UP = 100, 200  # steps between visits, and visits of each trajectory that are left out
 EXPLORING, NEIGHBOURS = 0.1, 0.25  # random actions of the exploring policy; the share of states one random step away
 LISTED = 128  # states whose outcomes are listed at once
+FEWEST = 20  # states with a choice that a fit needs
 SHARES = (0.15, 0.15)  # of the states that choose the ridge, and that check the fit
 RIDGES = tuple(10.0**k for k in range(-6, 2))
 BINS = 10  # of pairs of like size
+FIRST_RIDGE = 1e-2
+FLOOR = 1e-2  # of the mean squared error: no row counts for more than one over it
+ATTEMPTS = 8  # at finding as many states with a choice as were asked for
 SAME = 1e-12  # probabilities that differ by no more are equal
+MOST_CUBIC = 8  # coordinates up to which there are cubic bases
+PILOT, PILOT_STATES, WORTH = 0.25, 40, 4.0  # of a step: see `rollout_step`
 
 
 # -- differences of values ---------------------------------------------------------------------------------------------
@@ -114,8 +131,6 @@ def coupled_differences(
     places = np.arange(0, len(copies) + 1, 2)
     found = _simulate(model, policy, places, copies, _gamma(criterion), repetitions, horizon, control, seed, threads)
     totals = found.totals[1::2]
-    if control is not None:
-        totals = totals + (control(rows) - control(others))[:, None]
     errors = totals.std(axis=1, ddof=1) / np.sqrt(repetitions) if repetitions > 1 else np.full(len(rows), np.nan)
     met = found.met[1::2] / repetitions
     return Differences(totals.mean(axis=1), errors, met, found.steps, repetitions, horizon, seed)
@@ -141,8 +156,11 @@ def _simulate(
         own = np.ascontiguousarray(states[part[0] : part[-1]])
         tasks.append(partial(run.coupled, part - part[0], own, g, repetitions, gamma, horizon, potential))
     found = in_parallel(tasks, threads if run.fast else 1)
-    parts = (np.concatenate([getattr(c, name) for c in found]) for name in ("totals", "ends", "met"))
-    return Copies(*parts, sum(c.steps for c in found))
+    totals, met = (np.concatenate([getattr(c, name) for c in found]) for name in ("totals", "met"))
+    if control is not None:
+        start = control(states)
+        totals += (start - start[np.repeat(places[:-1], np.diff(places))])[:, None]
+    return Copies(totals, met, sum(c.steps for c in found))
 
 
 def _potential(model: Model, control: LinearValues) -> Control:
@@ -156,7 +174,7 @@ def _potential(model: Model, control: LinearValues) -> Control:
     return basis.ints, basis.floats, control.weights
 
 
-# -- states, and the alternatives there ---------------------------------------------------------------------------------
+# -- states, and the alternatives there --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,59 +202,77 @@ class Alternatives:
         return np.asarray(np.ptp(self.chances, axis=0))
 
 
-def alternatives(model: Model, policy: Policy, states: Ints, seed: int = 0) -> list[Alternatives]:
-    """Those of the given states at which the action changes the law of the next state."""
+def working(model: Model) -> Policy | None:
+    """Within whose actions a policy of this model should stay: in a network, servers work if somebody waits."""
+    if isinstance(model, QueueingNetwork) and not model.options["idling"]:
+        return model.policy("random")
+    return None
+
+
+def alternatives(
+    model: Model, policy: Policy, states: Ints, *, within: Policy | None = None, seed: int = 0
+) -> list[Alternatives]:
+    """Those of the given states, one a row, at which the action changes the law of the next state."""
     found: list[Alternatives] = []
     rng = np.random.default_rng([seed, 1])
     for first in range(0, len(states), LISTED):
-        found += _listed(model, policy, np.ascontiguousarray(states[first : first + LISTED]), rng)
+        part = np.ascontiguousarray(states[first : first + LISTED])
+        found += _listed(model, policy, part, within, rng)
     return found
 
 
-def _listed(model: Model, policy: Policy, states: Ints, rng: np.random.Generator) -> list[Alternatives]:
+def _listed(
+    model: Model, policy: Policy, states: Ints, within: Policy | None, rng: np.random.Generator
+) -> list[Alternatives]:
     rows, actions = allowed_rows(model, states)
-    law = transitions(model, np.ascontiguousarray(states[rows]), actions)
-    after, pairs, chances = law.states, law.pairs, law.probabilities
-    if isinstance(model, QueueingNetwork) and model.per_server:
-        # The next event is drawn independently of all else: one draw for each state stands for all events.
-        drawn = rng.choice(model.event_law.size, len(states), p=model.event_law)[rows[pairs]]
-        kept = after[:, -1] == drawn
-        after, pairs, chances = after[kept], pairs[kept], chances[kept] / model.event_law[drawn[kept]]
-    keys, where = np.unique(np.column_stack([rows[pairs], after]), axis=0, return_inverse=True)
-    ends = np.searchsorted(keys[:, 0], np.arange(len(states) + 1))
-    pair_ends = np.searchsorted(rows, np.arange(len(states) + 1))
-    law_ends = np.searchsorted(rows[pairs], np.arange(len(states) + 1))
+    if within is not None:
+        taken = np.array([within.probabilities(x) for x in states])[rows, actions] > 0
+        rows, actions = rows[taken], actions[taken]
+    law = _one_event(model, transitions(model, np.ascontiguousarray(states[rows]), actions), rows, len(states), rng)
+    keys, found = np.unique(np.column_stack([rows[law.pairs], law.states]), axis=0, return_inverse=True)
+    where, numbers = found.ravel(), np.arange(len(states) + 1)
+    # Outcomes, pairs and their laws all come state by state.
+    ends, pairs, laws = (np.searchsorted(k, numbers) for k in (keys[:, 0], rows, rows[law.pairs]))
     made = []
     for k, x in enumerate(states):
-        own, here = slice(ends[k], ends[k + 1]), slice(law_ends[k], law_ends[k + 1])
-        count = pair_ends[k + 1] - pair_ends[k]
-        matrix = np.zeros((count, ends[k + 1] - ends[k]))
-        np.add.at(matrix, (pairs[here] - pair_ends[k], where.ravel()[here] - ends[k]), chances[here])
-        varying = np.flatnonzero(np.ptp(matrix, axis=0) > SAME)
+        own, here, mine = (slice(e[k], e[k + 1]) for e in (ends, laws, pairs))
+        chances = np.zeros((mine.stop - mine.start, own.stop - own.start))
+        np.add.at(chances, (law.pairs[here] - mine.start, where[here] - own.start), law.probabilities[here])
+        varying = np.flatnonzero(np.ptp(chances, axis=0) > SAME)
         if varying.size:
-            order = varying[np.argsort(-matrix[:, varying].sum(axis=0), kind="stable")]
-            chosen = actions[pair_ends[k] : pair_ends[k + 1]]
-            made.append(Alternatives(
-                x, chosen, policy.probabilities(x)[chosen], law.losses[pair_ends[k] : pair_ends[k + 1]],
-                np.ascontiguousarray(keys[own][order, 1:]), matrix[:, order],
-            ))  # fmt: skip
+            order = varying[np.argsort(-chances[:, varying].sum(axis=0), kind="stable")]
+            outcomes = np.ascontiguousarray(keys[own][order, 1:])
+            chosen = policy.probabilities(x)[actions[mine]]
+            made.append(Alternatives(x, actions[mine], chosen, law.losses[mine], outcomes, chances[:, order]))
     return made
+
+
+def _one_event(model: Model, law: Laws, rows: Ints, count: int, rng: np.random.Generator) -> Laws:
+    """With decisions per server, the next event is independent of all else: one draw a state stands for all events."""
+    if not _has_event(model):
+        return law
+    chances = model.event_law
+    drawn = rng.choice(chances.size, count, p=chances)[rows[law.pairs]]
+    kept = law.states[:, -1] == drawn
+    return Laws(law.states[kept], law.pairs[kept], law.probabilities[kept] / chances[drawn[kept]], law.losses)
+
+
+def _has_event(model: Model) -> TypeGuard[QueueingNetwork]:
+    return isinstance(model, QueueingNetwork) and model.per_server
 
 
 def visited_states(
     model: Model, policy: Policy, criterion: Criterion, count: int, seed: int, others: Sequence[Policy] = ()
 ) -> Ints:
-    """States that a policy visits, in random order, some of them one random step away, some of other policies.
+    """About `count` states in random order: half of them visits of the policy, half of others, some a step away.
 
     By default the other policy is the same one with some random actions, so that a fit is not blind to what lies
     beside the way of the policy.
     """
-    policies = [policy, *(others or [exploring(policy, EXPLORING)])]
-    shares = [0.5, *[0.5 / (len(policies) - 1)] * (len(policies) - 1)]
-    parts = [
-        _visits(model, p, criterion, -(-int(s * count) // 1), seed + k)
-        for k, (p, s) in enumerate(zip(policies, shares, strict=True))
-    ]
+    rest = list(others) or [exploring(policy, EXPLORING)]
+    each = -(-count // (2 * len(rest)))
+    parts = [_visits(model, policy, criterion, -(-count // 2), seed)]
+    parts += [_visits(model, p, criterion, each, seed + 1 + k) for k, p in enumerate(rest)]
     rng = np.random.default_rng([seed, 2])
     states = rng.permutation(np.concatenate(parts))
     moved = int(NEIGHBOURS * len(states))
@@ -247,8 +283,8 @@ def visited_states(
 def _visits(model: Model, policy: Policy, criterion: Criterion, count: int, seed: int) -> Ints:
     if isinstance(criterion, Discounted):
         return occupancy(model, policy, criterion, samples=10 * count, seed=seed, exact=False).draw(count, seed)
-    warm, each = 8 * WARM_UP, 8 * (-(-count // 8))
-    paths = visited(model, policy, warm + each, seed, SPACING).reshape(8, -1, model.box.dim)
+    each = WARM_UP - (-count // REPLICAS)
+    paths = visited(model, policy, REPLICAS * each, seed, SPACING).reshape(REPLICAS, each, model.box.dim)
     return np.ascontiguousarray(paths[:, WARM_UP:].reshape(-1, model.box.dim)[:count])
 
 
@@ -256,8 +292,7 @@ def _neighbours(model: Model, states: Ints, rng: np.random.Generator) -> Ints:
     """A random outcome of a random action at each state."""
     rows, actions = allowed_rows(model, states)
     ends = np.searchsorted(rows, np.arange(len(states) + 1))
-    picked = rng.integers(ends[:-1], ends[1:])
-    law = transitions(model, np.ascontiguousarray(states), actions[picked])
+    law = transitions(model, np.ascontiguousarray(states), actions[rng.integers(ends[:-1], ends[1:])])
     ends = np.searchsorted(law.pairs, np.arange(len(states) + 1))
     return np.asarray(law.states[rng.integers(ends[:-1], ends[1:])])
 
@@ -267,11 +302,12 @@ def _neighbours(model: Model, states: Ints, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class RolloutSample:
-    """Alternatives at states and what the copies from their outcomes did; row k of `totals` is outcome k of all."""
+    """Alternatives at states, and what the copies from their outcomes did: state k has rows places[k], ... of them."""
 
     model: Model
     policy: Policy
     criterion: Criterion
+    within: Policy | None
     alternatives: tuple[Alternatives, ...]
     places: Ints
     copies: Copies
@@ -285,12 +321,26 @@ class RolloutSample:
         """The discount factor, 1 for the average criterion."""
         return _gamma(self.criterion)
 
+    @cached_property
+    def bases(self) -> Ints:
+        """For each copy the row of the first of its state."""
+        return np.repeat(self.places[:-1], np.diff(self.places))
+
+    @cached_property
+    def compared(self) -> Bools:
+        """Which copies are not the first of their state."""
+        return np.asarray(np.arange(self.bases.size) != self.bases)
+
     @property
     def met(self) -> float:
-        """The share of copies that met the first of their group."""
-        others = np.ones(len(self.copies.met), bool)
-        others[self.places[:-1]] = False
-        return float(self.copies.met[others].mean() / self.repetitions)
+        """The share of copies that met the first of their state before the horizon."""
+        return float(self.copies.met[self.compared].mean() / self.repetitions)
+
+    @property
+    def noise(self) -> float:
+        """The mean variance of single repetitions; NaN if there is one only."""
+        totals = self.copies.totals[self.compared]
+        return float(totals.var(axis=1, ddof=1).mean()) if self.repetitions > 1 else np.nan
 
 
 def rollout_sample(
@@ -299,54 +349,49 @@ def rollout_sample(
     criterion: Criterion | None = None,
     *,
     states: int = 2_000,
-    repetitions: int = 2,
+    repetitions: int = 1,
     horizon: int = HORIZON,
     others: Sequence[Policy] = (),
     control: LinearValues | None = None,
     seed: int = 0,
     threads: int | None = None,
 ) -> RolloutSample:
-    """Coupled copies from the outcomes of all actions, at states that a policy visits.
-
-    A potential `control` makes for smaller errors: totals then are estimates with the same mean.
-    """
+    """Coupled copies from the outcomes of all alternatives, at states that a policy and others visit."""
     require_policy_of(model, policy)
     _check_counts(states=states, repetitions=repetitions, horizon=horizon)
-    criterion, started = criterion or Average(), time.monotonic()
-    found = alternatives(model, policy, visited_states(model, policy, criterion, 2 * states, seed, others), seed)
-    if len(found) < 20:
-        raise InputError(f"policy {policy.name!r} met {len(found)} states with a choice; 20 are needed, ask for more.")
-    kept = tuple(found[:states])
+    criterion, within, started = criterion or Average(), working(model), time.monotonic()
+    kept: list[Alternatives] = []
+    for attempt in range(ATTEMPTS):
+        seen = visited_states(model, policy, criterion, 2 * states, seed + attempt, others)
+        kept = (kept + alternatives(model, policy, seen, within=within, seed=seed + attempt))[:states]
+        if len(kept) == states:
+            break
+    if len(kept) < FEWEST:
+        raise InputError(
+            f"policy {policy.name!r} came to {len(kept)} states with a choice, and a fit needs {FEWEST}; ask for more."
+        )
     places = np.cumsum([0, *(len(a.outcomes) for a in kept)])
     rows = np.concatenate([a.outcomes for a in kept])
-    gamma = _gamma(criterion)
-    copies = _simulate(model, policy, places, rows, gamma, repetitions, horizon, control, seed, threads)
-    if control is not None:
-        copies = _without_control(copies, places, control(rows), control(copies.ends), gamma**horizon)
-    seconds = time.monotonic() - started
-    return RolloutSample(model, policy, criterion, kept, places, copies, repetitions, horizon, seed, seconds)
-
-
-def _without_control(copies: Copies, places: Ints, start: Floats, ends: Floats, beyond: float) -> Copies:
-    """Sums of losses from sums of ℓ + γPg − g: Δg at the start is added, γ^N Δg at the end is taken off."""
-    base = np.repeat(places[:-1], np.diff(places))
-    last = ends.reshape(copies.totals.shape)
-    totals = copies.totals + (start - start[base])[:, None] - beyond * (last - last[base])
-    return Copies(totals, copies.ends, copies.met, copies.steps)
+    copies = _simulate(model, policy, places, rows, _gamma(criterion), repetitions, horizon, control, seed, threads)
+    return RolloutSample(
+        model, policy, criterion, within, tuple(kept), places, copies, repetitions, horizon, seed,
+        time.monotonic() - started,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class RolloutFit:
     """Ψw fitted to differences, and what held-out states say of it.
 
-    `r_squared` is the share of the (weighted) squares of held-out differences that the fit explains; noise of single
-    rollouts counts against it. `agreement` is the share of held-out states where the action that the fit finds best is
-    better than the one it finds worst by the fresh estimate too. `gain` is the mean of Q(x, π) − Q(x, greedy) there,
-    with `gain_error` its standard error. All are statistical.
+    `r_squared` is the share of the (weighted) squares of held-out differences that the fit explains; the noise of
+    single rollouts counts against it. `agreement` is the share of held-out states where the action that the fit finds
+    best is better than the one it finds worst by the fresh estimate too (ties count half). `gain` is the mean of
+    Q(x, π) − Q(x, greedy) there, `gain_error` its standard error. All are statistical.
     """
 
     values: LinearValues
     criterion: Criterion
+    within: Policy | None
     r_squared: float
     agreement: float
     gain: float
@@ -360,12 +405,14 @@ class RolloutFit:
 
     def policy(self, name: str = "rollouts") -> GreedyPolicy:
         """The greedy policy of the values."""
-        return GreedyPolicy(self.values.basis.model, self.values, _gamma(self.criterion), name=name)
+        model = self.values.basis.model
+        return GreedyPolicy(model, self.values, _gamma(self.criterion), name=name, within=self.within)
 
     def to_json(self) -> Json:
         """Everything but the weights, as plain values."""
         return {
             "functions": len(self.values.basis),
+            "within": None if self.within is None else self.within.name,
             "r_squared": self.r_squared,
             "agreement": self.agreement,
             "gain": self.gain,
@@ -381,52 +428,51 @@ class RolloutFit:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The regression: z, z − γ^N z_N, D and c for each outcome that is not the first of its state."""
+    """The regression: z, D, c and the state of each outcome that is not the first of its state."""
 
-    here: Floats
-    change: Floats
-    target: Floats
+    changes: Floats
+    targets: Floats
     weights: Floats
-    group: Ints
+    state: Ints
 
-    def part(self, groups: Ints) -> _Rows:
-        kept = np.isin(self.group, groups)
-        return _Rows(self.here[kept], self.change[kept], self.target[kept], self.weights[kept], self.group[kept])
+    def part(self, states: Ints) -> _Rows:
+        """The rows of these states."""
+        kept = np.isin(self.state, states)
+        return _Rows(self.changes[kept], self.targets[kept], self.weights[kept], self.state[kept])
 
     def reweighted(self, w: Floats) -> _Rows:
-        """One over the mean squared error of rows of like size, times how much the action matters."""
-        size, errors = np.abs(self.here @ w), (self.target - self.change @ w) ** 2
-        order = np.array_split(np.argsort(size, kind="stable"), BINS)
-        scale = np.empty(size.size)
-        for rows in order:
-            scale[rows] = max(float(errors[rows].mean()), np.finfo(float).tiny) if rows.size else 1.0
-        return _Rows(self.here, self.change, self.target, self.weights / scale, self.group)
+        """Weights over the mean squared error of rows of like size."""
+        fitted = self.changes @ w
+        errors, scale = (self.targets - fitted) ** 2, np.empty(fitted.size)
+        floor = FLOOR * (float(errors.mean()) or 1.0)  # a fit without error has rows of equal weight
+        for rows in np.array_split(np.argsort(np.abs(fitted), kind="stable"), BINS):
+            scale[rows] = max(float(errors[rows].mean()), floor) if rows.size else 1.0
+        return _Rows(self.changes, self.targets, self.weights / scale, self.state)
 
     def solve(self, ridge: float) -> Floats:
-        scaled = self.here * self.weights[:, None]
-        gram = np.einsum("ij,ij->j", scaled, self.here)
-        used = gram > 0
-        w = np.zeros(gram.size)
-        matrix = scaled[:, used].T @ self.change[:, used] + ridge * np.diag(gram[used])
-        w[used] = np.linalg.lstsq(matrix, scaled[:, used].T @ self.target, rcond=None)[0]
+        """The weights w of a ridge; functions that never change have weight 0."""
+        scaled = self.changes * self.weights[:, None]
+        gram = scaled.T @ self.changes
+        used = np.diag(gram) > 0
+        w = np.zeros(used.size)
+        matrix = gram[np.ix_(used, used)]
+        size = np.sqrt(np.diag(matrix))
+        matrix = matrix / np.outer(size, size) + ridge * np.eye(size.size)
+        w[used] = np.linalg.lstsq(matrix, (scaled.T @ self.targets)[used] / size, rcond=None)[0] / size
         return w
 
     def error(self, w: Floats) -> float:
-        return float(self.weights @ (self.target - self.change @ w) ** 2)
+        """The weighted squares that w leaves."""
+        return float(self.weights @ (self.targets - self.changes @ w) ** 2)
 
 
 def _regression(sample: RolloutSample, basis: Basis) -> _Rows:
-    places, reps = sample.places, sample.repetitions
-    group = np.repeat(np.arange(places.size - 1), np.diff(places))
-    base = places[group]
-    start = basis(np.concatenate([a.outcomes for a in sample.alternatives]))
-    end = basis(sample.copies.ends).reshape(len(start), reps, -1).mean(axis=1)
-    here, there = start - start[base], end - end[base]
+    here = basis(np.concatenate([a.outcomes for a in sample.alternatives]))
+    kept = sample.compared
     weights = np.concatenate([a.spread for a in sample.alternatives])
-    others = np.arange(len(start)) != base
-    change = here - sample.gamma**sample.horizon * there
-    target = sample.copies.totals.mean(axis=1)
-    return _Rows(here[others], change[others], target[others], weights[others], group[others])
+    state = np.repeat(np.arange(sample.places.size - 1), np.diff(sample.places))
+    targets = sample.copies.totals.mean(axis=1)
+    return _Rows((here - here[sample.bases])[kept], targets[kept], weights[kept], state[kept])
 
 
 def fit_values(sample: RolloutSample, basis: Basis) -> RolloutFit:
@@ -436,33 +482,29 @@ def fit_values(sample: RolloutSample, basis: Basis) -> RolloutFit:
     choosing, checking = (max(1, int(share * order.size)) for share in SHARES)
     check, choose, learn = np.split(order, [checking, checking + choosing])
     rows = _regression(sample, basis)
-    rows = rows.reweighted(rows.part(learn).solve(RIDGES[len(RIDGES) // 2]))
+    rows = rows.reweighted(rows.part(learn).solve(FIRST_RIDGE))
     learned, chosen = rows.part(learn), rows.part(choose)
     ridge = min(RIDGES, key=lambda r: chosen.error(learned.solve(r)))
     values = LinearValues(basis, rows.part(np.concatenate([learn, choose])).solve(ridge))
     fresh = rows.part(check)
-    r_squared = 1.0 - fresh.error(values.weights) / max(float(fresh.weights @ fresh.target**2), np.finfo(float).tiny)
+    total = max(float(fresh.weights @ fresh.targets**2), np.finfo(float).tiny)
     agreement, gain, error = _check(sample, values, check)
     return RolloutFit(
-        values, sample.criterion, r_squared, agreement, gain, error, ridge, order.size, sample.met, sample.copies.steps,
-        sample.seconds + time.monotonic() - started, sample.seed,
+        values, sample.criterion, sample.within, 1.0 - fresh.error(values.weights) / total, agreement, gain, error,
+        ridge, order.size, sample.met, sample.copies.steps, sample.seconds + time.monotonic() - started, sample.seed,
     )  # fmt: skip
 
 
-def _check(sample: RolloutSample, values: LinearValues, groups: Ints) -> tuple[float, float, float]:
+def _check(sample: RolloutSample, values: LinearValues, states: Ints) -> tuple[float, float, float]:
     """The agreement of signs and the gain at held-out states."""
     agree, gains = [], []
-    reps, beyond = sample.repetitions, sample.gamma**sample.horizon
-    for g in groups:
-        own = sample.alternatives[g]
-        here = slice(sample.places[g], sample.places[g + 1])
-        ends = values(sample.copies.ends[here.start * reps : here.stop * reps]).reshape(-1, reps).mean(axis=1)
-        fresh = own.qualities(sample.copies.totals[here].mean(axis=1) + beyond * (ends - ends[0]), sample.gamma)
-        fitted = values(own.outcomes)
-        guess = own.qualities(fitted - fitted[0], sample.gamma)
-        best, worst = int(np.argmin(guess)), int(np.argmax(guess))
-        agree.append(0.5 if fresh[best] == fresh[worst] else float(fresh[best] < fresh[worst]))
-        gains.append(float(own.chosen @ fresh - fresh[best]))
+    for k in states:
+        own, here = sample.alternatives[k], slice(sample.places[k], sample.places[k + 1])
+        fresh = own.qualities(sample.copies.totals[here].mean(axis=1), sample.gamma)
+        fitted = own.qualities(values(own.outcomes), sample.gamma)
+        best, worst = int(np.argmin(fitted)), int(np.argmax(fitted))
+        agree.append(0.5 + 0.5 * float(np.sign(fresh[worst] - fresh[best])))
+        gains.append(float(own.chosen @ fresh / own.chosen.sum() - fresh[best]) if own.chosen.sum() > 0 else 0.0)
     error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.nan
     return float(np.mean(agree)), float(np.mean(gains)), error
 
@@ -474,38 +516,100 @@ def rollout_values(
     criterion: Criterion | None = None,
     *,
     states: int = 2_000,
-    repetitions: int = 2,
+    repetitions: int = 1,
     horizon: int = HORIZON,
     others: Sequence[Policy] = (),
+    control: LinearValues | None = None,
     seed: int = 0,
     threads: int | None = None,
 ) -> RolloutFit:
-    """Ψw fitted to differences of the values of a policy; by default quadratic with pieces at empty coordinates."""
+    """Ψw fitted to differences of the values of a policy; by default the first of `default_bases`."""
     sample = rollout_sample(
-        model, policy, criterion, states=states, repetitions=repetitions, horizon=horizon, others=others, seed=seed,
-        threads=threads,
+        model, policy, criterion, states=states, repetitions=repetitions, horizon=horizon, others=others,
+        control=control, seed=seed, threads=threads,
     )  # fmt: skip
     return fit_values(sample, basis or default_bases(model)[0])
 
 
 def default_bases(model: Model) -> list[Basis]:
-    """Bases from small to large: quadratic, with boundary pieces, cubic; the pending event is left out."""
-    hidden = isinstance(model, QueueingNetwork) and model.per_server
-    seen = list(range(model.box.dim - hidden))
+    """Functions of all coordinates but the pending event, the richest first.
+
+    With few coordinates: cubic, with indicators of limits times quadratic functions and pairs of limits; quadratic,
+    with limits times linear functions. With more: quadratic, and sums of squares of single coordinates.
+    """
+    seen = list(range(model.box.dim - _has_event(model)))
     quadratic = monomials(model, 2, coordinates=seen)
-    edged = concat(quadratic, _edges(model, 1, seen))
     if len(seen) > MOST_CUBIC:
-        return [edged, quadratic]
-    return [edged, concat(monomials(model, 3, coordinates=seen), _edges(model, 1, seen)), quadratic]
+        single = [monomials(model, 2, coordinates=[i]) for i in seen]
+        return [quadratic, concat(*single)]
+    limits = _limits(model, 0, seen)
+    rich = concat(monomials(model, 3, coordinates=seen), _limits(model, 2, seen), tensor(limits, limits))
+    return [rich, concat(quadratic, _limits(model, 1, seen))]
 
 
-MOST_CUBIC = 8  # coordinates up to which there are cubic bases
-
-
-def _edges(model: Model, degree: int, seen: Sequence[int]) -> Basis:
+def _limits(model: Model, degree: int, seen: Sequence[int]) -> Basis:
+    """Indicators of limits, of the coordinates that are seen."""
     basis = boundaries(model, degree)
     kept = [k for k, p in enumerate(basis.products) if all(piece.coordinate in seen for piece in p)]
     return Basis(model, tuple(basis.products[k] for k in kept), tuple(basis.labels[k] for k in kept))
+
+
+# -- one step of improvement -------------------------------------------------------------------------------------------
+
+
+def rollout_step(
+    model: Model,
+    incumbent: Policy,
+    criterion: Criterion | None = None,
+    *,
+    budget_steps: int = 20_000_000,
+    horizon: int = HORIZON,
+    bases: Sequence[Basis] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> list[GreedyPolicy]:
+    """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own cost.
+
+    About `budget_steps` steps of copies are simulated. A quarter of them goes to a first fit. It becomes the control
+    variate of the rest if a pilot finds that it cuts the variance by more than `WORTH`, which is about what its steps
+    cost more. If the incumbent is greedy for values itself, the half-way points between these and the fits are
+    candidates too.
+    """
+    _check_counts(budget_steps=budget_steps)
+    tried = default_bases(model) if bases is None else list(bases)
+    common: dict[str, Any] = {"horizon": horizon, "threads": threads}
+    pilot = rollout_sample(model, incumbent, criterion, states=PILOT_STATES, repetitions=2, seed=seed, **common)
+    each = pilot.copies.steps / (2 * len(pilot.alternatives))
+    sizes = [max(FEWEST, int(share * budget_steps / max(each, 1.0))) for share in (PILOT, 1 - PILOT)]
+    first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
+    control = fit_values(first, tried[0]).values
+    again = rollout_sample(
+        model, incumbent, criterion, states=PILOT_STATES, repetitions=2, control=control, seed=seed, **common
+    )
+    useful = again.noise * WORTH < pilot.noise
+    sample = rollout_sample(
+        model, incumbent, criterion, states=sizes[1], control=control if useful else None, seed=seed + 2, **common
+    )
+    return _candidates(incumbent, [fit_values(sample, basis) for basis in tried])
+
+
+def _candidates(incumbent: Policy, fits: Sequence[RolloutFit]) -> list[GreedyPolicy]:
+    found = [fit.policy(f"rollouts, {len(fit.values.basis)} functions") for fit in fits]
+    if isinstance(incumbent, GreedyPolicy) and isinstance(incumbent.values, LinearValues):
+        old = incumbent.values
+        found += [
+            GreedyPolicy(p.model, _between(old, fit.values), p.gamma, name=f"{p.name}, half-way", within=p.within)
+            for p, fit in zip(list(found), fits, strict=True)
+        ]
+    return found
+
+
+def _between(first: LinearValues, second: LinearValues) -> LinearValues:
+    """Half of the one plus half of the other."""
+    a, b = first.basis, second.basis
+    both = Basis(a.model, a.products + b.products, a.labels + b.labels, a.user + b.user)
+    split = [np.split(v.weights, [len(v.basis.products)]) for v in (first, second)]
+    return LinearValues(both, np.concatenate([split[0][0], split[1][0], split[0][1], split[1][1]]) / 2)
 
 
 def _gamma(criterion: Criterion | None) -> float:

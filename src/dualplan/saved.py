@@ -5,7 +5,8 @@ header          JSON: the model's name and fingerprint, the policy's name, kind 
 mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
                 fields of block k of the features; header: their kinds and names, and the fallback policy
 greedy          looks one step ahead with Ψw. weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece;
-                ends: after which piece each function ends; header: γ and the names of the functions
+                ends: after which piece each function ends; header: γ, the names of the functions, and the policy
+                within whose actions it chooses
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name; random: every allowed action equally likely
 rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
@@ -109,13 +110,7 @@ def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
 
 def _mixture_parts(policy: MixturePolicy) -> tuple[Json, Arrays]:
     model, blocks = policy.model, policy.features.blocks
-    fallback = policy.fallback.name
-    if policy.fallback.digest == random_policy(model).digest:
-        fallback = UNIFORM
-    elif fallback not in model.policies or model.policy(fallback).digest != policy.fallback.digest:
-        raise MissingError(
-            f"the fallback policy {fallback!r} is none of the model's heuristics, so it cannot be saved."
-        )
+    fallback = _named(model, policy.fallback, "fallback")
     if any(block.user for block in blocks):
         raise MissingError(
             "features or choices that are functions of yours cannot be saved; save θ, and make them again from it."
@@ -125,6 +120,21 @@ def _mixture_parts(policy: MixturePolicy) -> tuple[Json, Arrays]:
         arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
     named = [{"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room} for b in blocks]
     return {"fallback": fallback, "blocks": named}, arrays
+
+
+def _named(model: Model, policy: Policy, role: str) -> str:
+    """The name under which a policy that another one needs can be made again."""
+    if policy.digest == random_policy(model).digest:
+        return UNIFORM
+    if policy.name not in model.policies or model.policy(policy.name).digest != policy.digest:
+        raise MissingError(
+            f"the {role} policy {policy.name!r} is none of the model's heuristics, so it cannot be saved."
+        )
+    return policy.name
+
+
+def _policy_named(model: Model, name: str) -> Policy:
+    return random_policy(model) if name == UNIFORM else model.policy(name)
 
 
 def _mixture(model: Model, header: Json, arrays: Arrays) -> Policy:
@@ -152,7 +162,8 @@ def _greedy_parts(policy: GreedyPolicy) -> tuple[Json, Arrays]:
         "pieces": np.array(pieces, np.float64).reshape(-1, 5),
         "ends": np.cumsum([len(product) for product in basis.products]),
     }
-    return {"gamma": policy.gamma, "functions": list(basis.labels)}, arrays
+    within = None if policy.within is None else _named(policy.model, policy.within, "restricting")
+    return {"gamma": policy.gamma, "functions": list(basis.labels), "within": within}, arrays
 
 
 def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
@@ -160,7 +171,10 @@ def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
     ends = arrays["ends"].tolist()
     products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
     basis = Basis(model, products, tuple(header["functions"]))
-    return GreedyPolicy(model, LinearValues(basis, arrays["weights"]), header["gamma"], name=header["name"])
+    named = header.get("within")
+    within = None if named is None else _policy_named(model, named)
+    values = LinearValues(basis, arrays["weights"])
+    return GreedyPolicy(model, values, header["gamma"], name=header["name"], within=within)
 
 
 def _table(model: Model, header: Json, arrays: Arrays) -> Policy:

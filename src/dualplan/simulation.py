@@ -89,12 +89,10 @@ class Recorded:
 class Copies:
     """What coupled copies did: differences of losses, a row for each copy and a column for each repetition.
 
-    `met` is in how many repetitions a copy met the first of its group, `ends` where the copies were at the end (copy
-    by copy, a row for each repetition; those that met are where the first one is), `steps` the steps of all copies.
+    `met` is in how many repetitions a copy met the first of its group, `steps` the steps of all copies.
     """
 
     totals: Floats
-    ends: Ints
     met: Floats
     steps: int
 
@@ -214,16 +212,15 @@ class CompiledEngine:
     ) -> Copies:
         """In one compiled call."""
         totals, met, steps = np.empty((len(states), repetitions)), np.zeros(len(states)), np.zeros(1, np.int64)
-        ends = np.empty((len(states) * repetitions, self.model.box.dim), np.int64)
         rng = philox.generator(self.seed, COUPLED, 0)
         where = np.zeros(2 * self.model.box.dim + 1, np.int64)
         none = (coupled_kernels.no_forward, 0, np.empty(0, np.int64), np.empty(0), np.empty(0))
         code = self.model.code
         law = none if control is None else (code.forward, code.max_outcomes, *control)
         self._run(
-            coupled_kernels.coupled, (*law, places, states, first, rng, gamma, horizon, totals, ends, met, steps, where)
+            coupled_kernels.coupled, (*law, places, states, first, rng, gamma, horizon, totals, met, steps, where)
         )
-        return Copies(totals, ends, met, int(steps[0]))
+        return Copies(totals, met, int(steps[0]))
 
     def _run(self, loop: Kernel, arguments: tuple[Any, ...]) -> None:
         """Run a loop; its faults, and whatever the user's functions raise in it, become sentences."""
@@ -368,7 +365,6 @@ class PythonEngine:
                     break
         return totals, lengths
 
-
     def coupled(
         self,
         places: Ints,
@@ -385,7 +381,6 @@ class PythonEngine:
         if control is not None:
             raise PolicyError(f"a control variate needs a compiled policy, and {self.policy.name!r} is not.")
         totals, met, steps = np.zeros((len(states), repetitions)), np.zeros(len(states)), 0
-        ends = np.empty((len(states) * repetitions, self.model.box.dim), np.int64)
         for g, (low, high) in enumerate(pairwise(places.tolist())):
             for r in range(repetitions):
                 copies = _Path(self, states[low:high], (first + g) * repetitions + r, gamma < 1)
@@ -397,9 +392,7 @@ class PythonEngine:
                     factor, t = factor * gamma, t + 1
                 met[low:high] += 1.0
                 met[[low + j for j in copies.live]] -= 1.0
-                for j in range(high - low):
-                    ends[(low + j) * repetitions + r] = copies.end(j)
-        return Copies(totals, ends, met, steps)
+        return Copies(totals, met, steps)
 
 
 class _Path:
@@ -417,11 +410,6 @@ class _Path:
         found = [(j, self._step(j, t) - base) for j in self.live]
         self.live = [j for j in self.live if not self._together(j)]
         return found
-
-    def end(self, j: int) -> Ints:
-        """Where copy j is, or the first one, if they met; the model's start stands for an episode that ended."""
-        x = self.x[j if j in self.live else 0]
-        return self.run.model.start if x is None else x
 
     def _together(self, j: int) -> bool:
         x, y = self.x[0], self.x[j]

@@ -30,10 +30,10 @@ def no_forward(ints, floats, x, a, states, probabilities):
 
 @helper
 def _same(x, y):
-    for i in range(x.size):
-        if x[i] != y[i]:
-            return False
-    return True
+    i = 0
+    while i < x.size and x[i] == y[i]:
+        i += 1
+    return i == x.size
 
 
 @helper
@@ -63,17 +63,16 @@ def _drift(forward, mi, mf, bi, bf, weights, x, a, gamma, after, chances, pieces
 
 
 @kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), INT, INTS, FLOATS, FLOATS,
-            INTS, STATES, INT, RNG, FLOAT, INT, ROWS, STATES, FLOATS, INTS, INTS), allocates=True)  # fmt: skip
+            INTS, STATES, INT, RNG, FLOAT, INT, ROWS, FLOATS, INTS, INTS), allocates=True)  # fmt: skip
 def coupled(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, outcomes, bi, bf, weights, places, states,
-    first, rng, gamma, horizon, totals, ends, met, steps, where,
+    first, rng, gamma, horizon, totals, met, steps, where,
 ):  # fmt: skip
     """Σ_t γ^t (r of a copy − r of the first of its group), until the two meet; a column for each repetition.
 
     r(x, a) = ℓ(x, a) + γ E[g(x')] − g(x), for g = Ψw or 0. Group g is the rows places[g], ..., places[g + 1] − 1 of
     `states`; repetition k of it is the replica of number (first + g)·repetitions + k. `met` counts for each copy the
-    repetitions in which it met the first one, and `ends` has a row for each copy and repetition: where it was when the
-    last of the group had met or the horizon was reached.
+    repetitions in which it met the first one.
     """
     dim, repetitions, widest = lower.size, totals.shape[1], 0
     for g in range(places.size - 1):
@@ -125,9 +124,6 @@ def coupled(
                         i += 1
                 factor *= gamma
                 t += 1
-            for j in range(low, high):
-                copy(ends[j * repetitions + k], x[0])
             for i in range(count):
                 met[low + live[i]] -= 1.0
-                copy(ends[(low + live[i]) * repetitions + k], x[live[i]])
     return FINE

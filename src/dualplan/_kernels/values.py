@@ -13,8 +13,10 @@ and function k is the product of the pieces that are its members (none: the cons
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from dualplan._kernels.compiler import (
     ACT,
@@ -157,17 +159,12 @@ def expected_value(bi, bf, weights, states, probabilities, count, pieces, seen, 
     return total / mass, size / mass, held
 
 
-@made_once
-def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
-    """One look-ahead around the functions of a model, whatever the basis and the weights.
+def _best_of(loss: Kernel, forward: Kernel) -> Any:
+    """The look-ahead around the functions of a model: leaves 1 at the best of the actions with out[a] > 0, else 0."""
+    cost, law = loss.compiled, forward.compiled
 
-    ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
-    floats: γ, the weights, the model's floats, the basis's.
-    """
-    may, cost, law = allowed.compiled, loss.compiled, forward.compiled
-
-    @user_kernel(ACT)
-    def greedy(ints, floats, x, out):
+    @njit(nogil=True, error_model="numpy")
+    def best_of(ints, floats, x, out):
         outcomes, first = ints[0], 3 + ints[1]
         mi, bi = ints[3:first], ints[first:]
         gamma, weights, last = floats[0], floats[1 : 1 + bi[0]], 1 + bi[0] + ints[2]
@@ -179,8 +176,8 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
         note_seen(bi, seen)
         least, action = np.inf, -1
         for a in range(out.size):
-            out[a] = 0.0
-            if may(mi, mf, x, a):
+            if out[a] > 0.0:
+                out[a] = 0.0
                 count = law(mi, mf, x, a, states, probabilities)
                 value, size, held = expected_value(
                     bi, bf, weights, states, probabilities, count, pieces, seen, known, keys, notes, held
@@ -191,4 +188,42 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
         if action >= 0:  # otherwise the row sums to 0, which the loops report
             out[action] = 1.0
 
+    return best_of
+
+
+@made_once
+def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
+    """The best of all allowed actions, whatever the basis and the weights.
+
+    ints: outcomes at most, sizes of the model's two arrays, the model's ints, the basis's;
+    floats: γ, the weights, the model's floats, the basis's.
+    """
+    may, best_of = allowed.compiled, _best_of(loss, forward)
+
+    @user_kernel(ACT)
+    def greedy(ints, floats, x, out):
+        mi, last = ints[3 : 3 + ints[1]], 1 + ints[3 + ints[1]] + ints[2]
+        mf = floats[last - ints[2] : last]
+        for a in range(out.size):
+            out[a] = 1.0 if may(mi, mf, x, a) else 0.0
+        best_of(ints, floats, x, out)
+
     return greedy
+
+
+@made_once
+def greedy_within_rule(act: Kernel, loss: Kernel, forward: Kernel) -> Kernel:
+    """The best of the actions that a policy takes with positive probability.
+
+    ints: the sizes of the policy's two arrays, the policy's ints, those of `greedy_rule`;
+    floats: the policy's, those of `greedy_rule`.
+    """
+    rule, best_of = act.compiled, _best_of(loss, forward)
+
+    @user_kernel(ACT)
+    def greedy_within(ints, floats, x, out):
+        i, f = 2 + ints[0], ints[1]
+        rule(ints[2:i], floats[:f], x, out)
+        best_of(ints[i:], floats[f:], x, out)
+
+    return greedy_within

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data
-from dualplan._kernels.values import NOISE, greedy_rule
+from dualplan._kernels.values import NOISE, greedy_rule, greedy_within_rule
 from dualplan.errors import InputError
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.tables import TablePolicy
 from dualplan.primal.basis import Basis
 from dualplan.surrogate import StateFunction, StateTable, state_function
@@ -43,10 +43,20 @@ class LinearValues(Data):
 
 
 class GreedyPolicy(Policy):
-    """The action of least ℓ + γPV; γ is 1 for the average criterion."""
+    """The action of least ℓ + γPV; γ is 1 for the average criterion.
+
+    With `within`, only actions that this policy takes with positive probability are compared: values that are wrong
+    cannot lead to what it would never do (a server that idles beside waiting customers, say).
+    """
 
     def __init__(
-        self, model: Model, values: LinearValues | StateFunction, gamma: float = 1.0, *, name: str = "greedy"
+        self,
+        model: Model,
+        values: LinearValues | StateFunction,
+        gamma: float = 1.0,
+        *,
+        name: str = "greedy",
+        within: Policy | None = None,
     ) -> None:
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie between 0 and 1, got {gamma!r}.")
@@ -54,12 +64,15 @@ class GreedyPolicy(Policy):
             raise InputError("values are Ψw or a function of states; for an array over all states use `greedy`.")
         if model.code.forward is None:
             model.forward(model.start, 0)  # raises, and says why
-        self.values, self.gamma = values, float(gamma)
+        if within is not None:
+            require_policy_of(model, within)
+        self.values, self.gamma, self.within = values, float(gamma), within
         code = None
         if isinstance(values, LinearValues):
             if values.basis.model is not model and values.basis.model.digest != model.digest:
                 raise InputError(f"the basis belongs to {values.basis.model.name!r}, not to {model.name!r}.")
-            code = _code(model, values, self.gamma) if values.basis.compiled else None
+            known = within is None or within.code is not None
+            code = _code(model, values, self.gamma, within) if values.basis.compiled and known else None
         super().__init__(model, name, code)
 
     def probabilities(self, x: Ints) -> Floats:
@@ -67,6 +80,9 @@ class GreedyPolicy(Policy):
         if self.code is not None:
             return super().probabilities(x)
         states, actions = allowed_pairs(self.model, x[None, :])
+        if self.within is not None:
+            taken = self.within.probabilities(x)[actions] > 0
+            states, actions = states[taken], actions[taken]
         law = transitions(self.model, states, actions)
         costs = law.losses + self.gamma * law.mean(np.asarray(self.values(law.states), np.float64))
         out = np.zeros(len(self.model.actions))
@@ -75,6 +91,9 @@ class GreedyPolicy(Policy):
         return out
 
     def _defining_parts(self) -> tuple[Any, ...]:
+        return (*self._own_parts(), *(() if self.within is None else (self.within.digest,)))
+
+    def _own_parts(self) -> tuple[Any, ...]:
         given = self.values
         if isinstance(given, LinearValues):
             user = [block.function for block in given.basis.user]
@@ -83,13 +102,18 @@ class GreedyPolicy(Policy):
         return (self.model.digest, *table, self.gamma)
 
 
-def _code(model: Model, values: LinearValues, gamma: float) -> PolicyCode:
+def _code(model: Model, values: LinearValues, gamma: float, within: Policy | None) -> PolicyCode:
     code, basis = model.code, values.basis
     assert code.forward is not None
     head = [code.max_outcomes, code.ints.size, code.floats.size]
     ints = np.concatenate([np.array(head, np.int64), code.ints, basis.ints])
     floats = np.concatenate([[gamma], values.weights, code.floats, basis.floats])
-    return PolicyCode(ints, floats, greedy_rule(code.allowed, code.loss, code.forward))
+    if within is None or within.code is None:
+        return PolicyCode(ints, floats, greedy_rule(code.allowed, code.loss, code.forward))
+    rule = within.code
+    ints = np.concatenate([np.array([rule.ints.size, rule.floats.size], np.int64), rule.ints, ints])
+    floats = np.concatenate([rule.floats, floats])
+    return PolicyCode(ints, floats, greedy_within_rule(rule.act, code.loss, code.forward))
 
 
 def greedy(
