@@ -70,7 +70,7 @@ from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 
 HORIZON = 5_000  # steps of a pair of copies at most
 GROUPS = 16  # states whose copies are simulated in one task
-SPACING, WARM_UP = 100, 200  # steps between visits, and visits of each trajectory that are left out
+SPACING, WARM_UP = 20, 1_000  # steps between visits, and visits of each trajectory that are left out
 EXPLORING, NEIGHBOURS = 0.1, 0.25  # random actions of the exploring policy; the share of states one random step away
 LISTED = 128  # states whose outcomes are listed at once
 FEWEST = 20  # states with a choice that a fit needs
