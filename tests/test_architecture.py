@@ -15,7 +15,7 @@ ALLOWED = {
     "limits": {"models"},
     "parallel": set(),
     "runs": set(),
-    "values": {"_kernels"},
+    "values": {"_kernels", "models"},
     "simulation": {"_kernels", "models", "policies", "values"},
     "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
     "features": {"_kernels", "criteria", "exact", "features", "models", "policies", "simulation"},
@@ -40,6 +40,7 @@ ALLOWED = {
     "lattice": {
         "_kernels", "criteria", "exact", "limits", "models", "policies", "primal", "transitions",
     },
+    "rollouts": {"criteria", "models", "policies", "primal", "simulation", "transitions", "values"},
     "test_functions": {"features", "models", "primal"},
     "simulated": {
         "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",

@@ -31,6 +31,7 @@ from dualplan.outcomes import Judge
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
+from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.simulated import SimulatedALP, fitted_potential
@@ -48,6 +49,7 @@ __all__ = [
     "CheckReport",
     "Combined",
     "Comparison",
+    "Differences",
     "Discounted",
     "DualALP",
     "DualplanError",
@@ -74,6 +76,7 @@ __all__ = [
     "PolicyError",
     "QueueClass",
     "QueueingNetwork",
+    "RolloutFit",
     "Run",
     "RunError",
     "SimulatedALP",
@@ -88,6 +91,7 @@ __all__ = [
     "check_model",
     "combine",
     "compare",
+    "coupled_differences",
     "evaluate",
     "evaluate_exact",
     "features",
@@ -101,6 +105,8 @@ __all__ = [
     "measure_violations",
     "policies",
     "primal",
+    "rollout_step",
+    "rollout_values",
     "run_plan",
     "save_policy",
     "solve",

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import joblib
 import numpy as np
 
 from dualplan._kernels import philox
+from dualplan._kernels import rollouts as coupled_kernels
 from dualplan._kernels import simulate as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan.errors import ModelError, PolicyError
@@ -35,6 +37,7 @@ from dualplan.values import ValueCode
 
 REPLICAS = 8
 STREAM = 1  # the stream of simulated trajectories; other uses of randomness take others
+COUPLED = 3  # the stream of coupled copies
 RESTARTS = 2  # the stream that decides where recorded trajectories begin anew
 LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
 
@@ -88,6 +91,18 @@ class Recorded:
     first: Ints
 
 
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """What coupled copies did: differences of losses, a row for each copy and a column for each repetition.
+
+    `met` is in how many repetitions a copy met the first of its group, `steps` the steps of all copies.
+    """
+
+    totals: Floats
+    met: Floats
+    steps: int
+
+
 class Engine(Protocol):
     """Simulates one policy on one model."""
 
@@ -109,6 +124,18 @@ class Engine(Protocol):
 
     def discounted(self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int) -> Any:
         """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
+
+    def coupled(
+        self,
+        places: Ints,
+        states: Ints,
+        first: int,
+        repetitions: int,
+        gamma: float,
+        horizon: int,
+        control: ValueCode | None = None,
+    ) -> Copies:
+        """Groups of copies driven by the same random numbers; see the kernel `coupled`."""
 
 
 Control = Callable[[Ints], Any]  # of states, one a row: a number for each
@@ -192,6 +219,28 @@ class CompiledEngine:
         self._run(kernels.simulate_discounted, (starts, weights, rng, gamma, horizon, first, totals, lengths, where))
         return totals, lengths
 
+    def coupled(
+        self,
+        places: Ints,
+        states: Ints,
+        first: int,
+        repetitions: int,
+        gamma: float,
+        horizon: int,
+        control: ValueCode | None = None,
+    ) -> Copies:
+        """In one compiled call."""
+        totals, met, steps = np.empty((len(states), repetitions)), np.zeros(len(states)), np.zeros(1, np.int64)
+        rng = philox.generator(self.seed, COUPLED, 0)
+        where = np.zeros(2 * self.model.box.dim + 1, np.int64)
+        none = (coupled_kernels.no_forward, coupled_kernels.no_value, np.empty(0, np.int64), np.empty(0), 0, 0)
+        code, h = self.model.code, control
+        law = none if h is None else (code.forward, h.value, h.ints, h.floats, h.room, code.max_outcomes)
+        self._run(
+            coupled_kernels.coupled, (*law, places, states, first, rng, gamma, horizon, totals, met, steps, where)
+        )
+        return Copies(totals, met, int(steps[0]))
+
     def _run(self, loop: Kernel, arguments: tuple[Any, ...]) -> None:
         """Run a loop; its faults, and whatever the user's functions raise in it, become sentences."""
         where: Ints = arguments[-1]
@@ -235,14 +284,16 @@ class PythonEngine:
         """The same stream as in compiled code: the draws of one step of one replica."""
         return np.random.Generator(_bits(self.seed, replica, step, stream))
 
-    def _step(self, session: Session, x: Ints, replica: int, t: int) -> tuple[Ints, float, bool, Generator]:
-        result, _, rng = self._transition(session, x, replica, t)
+    def _step(
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
+    ) -> tuple[Ints, float, bool, Generator]:
+        result, _, rng = self._transition(session, x, replica, t, stream)
         return *result, rng
 
     def _transition(
-        self, session: Session, x: Ints, replica: int, t: int
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
     ) -> tuple[tuple[Ints, float, bool], int, Generator]:
-        rng = self._generator(replica, t)
+        rng = self._generator(replica, t, stream)
         probabilities = self.policy.probabilities(x)
         check_probabilities(self.policy, x, probabilities)
         a = min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), probabilities.size - 1)
@@ -343,6 +394,64 @@ class PythonEngine:
                 if ended:
                     break
         return totals, lengths
+
+    def coupled(
+        self,
+        places: Ints,
+        states: Ints,
+        first: int,
+        repetitions: int,
+        gamma: float,
+        horizon: int,
+        control: ValueCode | None = None,
+    ) -> Copies:
+        """Copy by copy, each against the path of the first of its group; nothing follows the end of an episode."""
+        if not self.resumable:
+            raise ModelError(f"model {self.model.name!r} keeps its state to itself, so it has no coupled copies.")
+        if control is not None:
+            raise PolicyError(f"a control variate needs a compiled policy, and {self.policy.name!r} is not.")
+        totals, met, steps = np.zeros((len(states), repetitions)), np.zeros(len(states)), 0
+        for g, (low, high) in enumerate(pairwise(places.tolist())):
+            for r in range(repetitions):
+                copies = _Path(self, states[low:high], (first + g) * repetitions + r, gamma < 1)
+                factor, t = 1.0, 0
+                while copies.live and t < horizon:
+                    steps += 1 + len(copies.live)
+                    for j, difference in copies.advance(t):
+                        totals[low + j, r] += factor * difference
+                    factor, t = factor * gamma, t + 1
+                met[low:high] += 1.0
+                met[[low + j for j in copies.live]] -= 1.0
+        return Copies(totals, met, steps)
+
+
+class _Path:
+    """Copies of one group, stepped together from Python; `live` are those that differ from the first one."""
+
+    def __init__(self, run: PythonEngine, states: Ints, replica: int, episodes: bool) -> None:
+        self.run, self.replica, self.episodes = run, replica, episodes
+        self.session = run._new_session()
+        self.x: list[Ints | None] = [x.copy() for x in states]  # None: the episode has ended
+        self.live = [j for j in range(1, len(states)) if not np.array_equal(states[j], states[0])]
+
+    def advance(self, t: int) -> list[tuple[int, float]]:
+        """One step of all copies: the difference of losses from the first one, for each that is live."""
+        base = self._step(0, t)
+        found = [(j, self._step(j, t) - base) for j in self.live]
+        self.live = [j for j in self.live if not self._together(j)]
+        return found
+
+    def _together(self, j: int) -> bool:
+        x, y = self.x[0], self.x[j]
+        return x is y if x is None or y is None else np.array_equal(x, y)
+
+    def _step(self, j: int, t: int) -> float:
+        x = self.x[j]
+        if x is None:
+            return 0.0
+        y, loss, ended, rng = self.run._step(self.session, x, self.replica, t, COUPLED)
+        self.x[j] = (None if self.episodes else self.session.reset(rng)) if ended else y
+        return loss
 
 
 class _CompiledSession:

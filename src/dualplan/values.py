@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan.models.contract import Model
 from dualplan.types import Floats, Ints
 
 
@@ -27,6 +28,10 @@ class ValueCode(Data):
 @runtime_checkable
 class CompiledValues(Protocol):
     """A function of states with a compiled form; `code` is None where it has none."""
+
+    @property
+    def model(self) -> Model:
+        """Of which the states are."""
 
     @property
     def code(self) -> ValueCode | None:

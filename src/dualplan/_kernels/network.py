@@ -538,9 +538,9 @@ def expected_counts_bernoulli(ints, floats, x, a, counts):
 def step(ints, floats, x, a, rng, out, counts):
     copy(out, x)
     observe_servers(ints, x, a, counts)
+    u = uniform(rng) - floats[ints[QUIET]] if ints[PER_SERVER] else 0.0  # first: coupled chains see the same event next
     step_one_event(ints, floats, x, a, rng, out, counts)
     if ints[PER_SERVER]:
-        u = uniform(rng) - floats[ints[QUIET]]
         event = 0
         while u >= 0.0 and event < ints[S]:
             u -= floats[ints[PEAK] + event]

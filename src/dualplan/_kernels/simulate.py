@@ -31,7 +31,7 @@ from dualplan._kernels.philox import seek, uniform
 
 FINE, LEFT_BOX, BAD_POLICY, FORBIDDEN, BAD_LAW = range(5)
 _LARGEST = 2**62
-_FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
+FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
 
 
 @helper
@@ -55,7 +55,7 @@ def _draw_action(probabilities, u):
 
 
 @helper
-def _one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
+def one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
     """Draw an action and a next state; the loss and a fault code."""
     seek(rng, t)
     copy(where, x)  # before anything of the user's runs, which may raise
@@ -95,7 +95,7 @@ def _note_cycle(x, anchor, loss, cycle, cycles):
     cycle[:] = 0.0
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
             FLOATS, INTS), allocates=True)  # fmt: skip
 def simulate(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, length, anchor, cycle, rows, cycles, where
@@ -113,7 +113,7 @@ def simulate(
         counts = sums[2 + dim :]
         sums[0] += length
         for _ in range(length):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
             )
             if fault != FINE:
@@ -129,8 +129,8 @@ def simulate(
 
 
 @helper
-def _shaping(forward, value, mi, mf, vi, vf, x, a, states, chances, room):
-    """Σ_y P(y|x,a) h(y) − h(x); not a number where the law does not sum to 1."""
+def shaping(forward, value, mi, mf, vi, vf, x, a, gamma, states, chances, room):
+    """γ Σ_y P(y|x,a) h(y) − h(x); not a number where the law does not sum to 1."""
     count = forward(mi, mf, x, a, states, chances)
     total, mass = 0.0, 0.0
     for k in range(count):
@@ -138,10 +138,10 @@ def _shaping(forward, value, mi, mf, vi, vf, x, a, states, chances, room):
         mass += chances[k]
     if not abs(mass - 1.0) <= 1e-9:
         return np.nan
-    return total / mass - value(vi, vf, x, room)
+    return gamma * total / mass - value(vi, vf, x, room)
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), function_type(VALUE),
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), function_type(VALUE),
             INTS, FLOATS, INT, INT, INTS, RNG, INT, INT, ROWS, INTS), allocates=True)  # fmt: skip
 def simulate_shaped(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, value, vi, vf, room, outcomes, x, rng, t0,
@@ -157,23 +157,23 @@ def simulate_shaped(
         sums = rows[row]
         sums[0] += length
         for _ in range(length):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, sums[2 + dim :], where
             )
             if fault != FINE:
                 return fault
-            shaping = _shaping(forward, value, mi, mf, vi, vf, x, where[dim], states, chances, scratch)
-            if not np.isfinite(shaping):
+            shaped = shaping(forward, value, mi, mf, vi, vf, x, where[dim], 1.0, states, chances, scratch)
+            if not np.isfinite(shaped):
                 return BAD_LAW
             t += 1
-            sums[1] += loss + shaping
+            sums[1] += loss + shaped
             for i in range(dim):
                 sums[2 + i] += x[i]
             copy(x, out)
     return FINE
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
         allocates=True)  # fmt: skip
 def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where):
     """Go on from x, which is updated, and write down where it is after every so many steps."""
@@ -182,7 +182,7 @@ def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0
     t = t0
     for k in range(states.shape[0]):
         for _ in range(every):
-            _, fault = _one_step(
+            _, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:
@@ -203,7 +203,7 @@ def _start(weights, u):
     return k
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
             STATES, INTS, FLOATS, STATES, INTS), allocates=True)  # fmt: skip
 def record(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, chance, gamma, starts, weights,
@@ -218,7 +218,7 @@ def record(
     t = t0
     for k in range(losses.size):
         for j in range(every):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:
@@ -237,7 +237,7 @@ def record(
     return FINE
 
 
-@kernel(INT(*_FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
+@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
             INTS, INTS), allocates=True)  # fmt: skip
 def simulate_discounted(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, starts, weights, rng, gamma, horizon, first, totals,
@@ -260,7 +260,7 @@ def simulate_discounted(
             steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))
         total, factor = 0.0, 1.0
         for t in range(steps):
-            loss, fault = _one_step(
+            loss, fault = one_step(
                 step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
             )
             if fault != FINE:

@@ -195,6 +195,11 @@ class LinearValues(Data):
         return self.basis.combine(self.weights, states)
 
     @property
+    def model(self) -> Model:
+        """The model of the basis."""
+        return self.basis.model
+
+    @property
     def code(self) -> ValueCode | None:
         """For compiled loops; None if a function of the user is among the basis."""
         if not self.basis.compiled:
