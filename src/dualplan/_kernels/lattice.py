@@ -227,7 +227,7 @@ def lattice_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel)
 
     @user_kernel(ACT)
     def greedy(ints, floats, x, out):
-        outcomes, dim, m, f = ints[0], x.size, 4 + ints[1], 1 + ints[3]
+        outcomes, dim, columns, m, f = ints[0], x.size, ints[3], 4 + ints[1], 1 + ints[3]
         mi, li, prices, mf, lf = ints[4:m], ints[m:], floats[1:f], floats[f : f + ints[2]], floats[f + ints[2] :]
         both, near = np.empty((2 * outcomes, dim), np.int64), np.empty(1 << dim, np.int64)
         work = np.zeros(3 * outcomes + dim + prices.size + near.size, np.float64)
@@ -251,7 +251,14 @@ def lattice_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel)
                 if not abs(mass - 1.0) <= 1e-9:
                     return  # the row sums to 0, which the loops report
                 known = count
-                q = priced(cost, count_of, mi, mf, x, a, prices, sums) + floats[0] * value / mass
+                q = cost(mi, mf, x, a) + floats[0] * value / mass
+                if columns > 0:  # here and not in a helper: what counts may allocate
+                    sums[0], sums[1] = 1.0, cost(mi, mf, x, a)
+                    for i in range(dim):
+                        sums[2 + i] = x[i]
+                    count_of(mi, mf, x, a, sums[2 + dim :])
+                    for j in range(columns):
+                        q += prices[j] * sums[j]
                 if q < least - (NOISE * (abs(q) + size) if action >= 0 else 0.0):
                     least, action = q, a
         if action >= 0:  # otherwise the row sums to 0 too
