@@ -57,12 +57,13 @@ from dualplan.types import Floats, Ints, Json
 
 NODES = 40_000
 VISITS, SPACING = 10_000, 20  # simulated states that knots are fitted to, and the steps between two of them
-RARE, REACH = 0.9999, 2.0  # a coordinate goes to so many times this quantile of the visits
+RARE, REACH = 0.9999, 1.5  # a coordinate goes to so many times this quantile of the visits
+NEAR = 3.0  # an upper limit within so many times that is where it goes: good policies may go farther than heuristics
 FEWEST = 8  # the least reach, in values
 FEW = 4  # a coordinate with so many values keeps them all
-POWER = 0.7  # gaps between knots grow like this power of the distance from the ends
+POWER = 1.0  # gaps between knots grow like this power of the distance from the ends
 CORRECTIONS = 3
-STEEP = 20.0  # default penalty, in units of (loss at the last knots)·(1 + their number): see `_penalty`
+STEEP = 40.0  # default penalty, in units of (loss at the last knots)·(1 + their number): see `_penalty`
 ENTRIES = 2**22  # of the chain's matrix, written at once
 
 
@@ -88,7 +89,8 @@ def make_lattice(
     box = model.box
     far = np.quantile(states, RARE, axis=0) - box.lower
     reach = box.lower + np.maximum(np.ceil(REACH * far), FEWEST).astype(np.int64)
-    ends = np.minimum(reach, box.upper)
+    near = box.upper - box.lower <= NEAR * (reach - box.lower)
+    ends = np.where(near, box.upper, np.minimum(reach, box.upper))
     whole = _kept_whole(model)
     ends[whole] = box.upper[whole]
     return Lattice(model, _knots(box.lower, ends, ends == box.upper, whole, nodes, model.name))

@@ -31,7 +31,7 @@ from dualplan._kernels.compiler import (
     helper,
     kernel,
 )
-from dualplan._kernels.look_ahead import priced
+from dualplan._kernels.sweep import sums_of
 
 _ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, FORWARD, COUNTS))
 
@@ -117,6 +117,18 @@ def node_state(li, node, x):
     dim = li[0]
     for i in range(dim):
         x[i] = li[li[1 + 2 * dim + i] + node // li[1 + dim + i] % li[1 + i]]
+
+
+@helper
+def priced(loss, counts, mi, mf, x, a, prices, sums):
+    """ℓ(x,a), and prices on what the step adds to the columns."""
+    if prices.size == 0:
+        return loss(mi, mf, x, a)
+    sums_of(loss, counts, mi, mf, x, a, sums)
+    total = sums[1]
+    for j in range(prices.size):
+        total += prices[j] * sums[j]
+    return total
 
 
 @helper

@@ -21,23 +21,10 @@ import numpy as np
 from numba import njit
 
 from dualplan._kernels.compiler import ACT, Kernel, copy, helper, made_once, user_kernel
-from dualplan._kernels.sweep import sums_of
 
 HEAD = 5
 MEMORY = 64  # outcomes that a look-ahead remembers
 NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more than rounding are ties
-
-
-@helper
-def priced(loss, counts, mi, mf, x, a, prices, sums):
-    """ℓ(x,a), and prices on what the step adds to the columns."""
-    if prices.size == 0:
-        return loss(mi, mf, x, a)
-    sums_of(loss, counts, mi, mf, x, a, sums)
-    total = sums[1]
-    for j in range(prices.size):
-        total += prices[j] * sums[j]
-    return total
 
 
 @helper
@@ -92,7 +79,14 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
                     size += chances[n] * terms[k]
                     mass += chances[n]
                 if abs(mass - 1.0) <= 1e-9:
-                    q = priced(cost, count_of, mi, mf, x, a, prices, sums) + gamma * total / mass
+                    q = cost(mi, mf, x, a) + gamma * total / mass
+                    if prices.size > 0:  # here and not in a helper: what counts may allocate
+                        sums[0], sums[1] = 1.0, cost(mi, mf, x, a)
+                        for i in range(dim):
+                            sums[2 + i] = x[i]
+                        count_of(mi, mf, x, a, sums[2 + dim :])
+                        for j in range(prices.size):
+                            q += prices[j] * sums[j]
                     costs[a], sizes[a] = q, abs(q) + size
 
     return looked
