@@ -80,7 +80,7 @@ MOST_COORDINATES = 16
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What a search found; `policy` is the start's where the gain is not clear.
+    """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last mean's all the same.
 
     `comparison` is (found − start) on fresh random numbers, `trace` the cost of the mean in each generation on that
     generation's random numbers: too noisy to compare generations by.
@@ -89,6 +89,7 @@ class Searched:
     family: Family
     theta: Floats
     policy: Policy
+    proposed: Policy
     improved: bool
     comparison: Comparison
     trace: Floats
@@ -134,7 +135,8 @@ def search(
     )  # fmt: skip
     better = _clearly_better(judged)
     return Searched(
-        family, theta if better else family.start, family.make(theta if better else family.start), better, judged,
+        family, theta if better else family.start, family.make(theta if better else family.start), family.make(theta),
+        better, judged,
         np.array(trace), Status.COMPLETED, trials.steps + judged.first.steps + judged.second.steps,
         time.monotonic() - started, seed,
     )  # fmt: skip

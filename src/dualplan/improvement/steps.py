@@ -1,8 +1,11 @@
 """The steps that propose policies, in the order in which a round takes them.
 
-values      greedy for primal programs over drawn constraints: monomials of degree 2, 3 and 4 (`primal/`)
 lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with limits, for several
             prices on them, and mixtures
+values      greedy for primal programs over drawn constraints: monomials of degree 2, 3 and 4 (`primal/`)
+search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
+dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
+rollouts    greedy for values that are fitted to coupled rollouts (`rollouts.py`)
 """
 
 from __future__ import annotations
@@ -15,14 +18,21 @@ from typing import Any
 import numpy as np
 
 from dualplan import primal
+from dualplan.combine import combine
 from dualplan.criteria import Average, Discounted
 from dualplan.errors import InputError, ModelError
 from dualplan.evaluation import evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, Step, excess
 from dualplan.lattice import make_lattice, solve_lattice
 from dualplan.limits import Limit
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.mixed import Mixed
+from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
+from dualplan.policy_families import ALL, NEXT, Family, greedy_for, indices, mixing
+from dualplan.policy_search import search as parameters
 from dualplan.primal.relevance import Independent, visited
+from dualplan.rollouts import rollout_step
 
 FUNCTIONS = 150  # of a basis at most
 DRAWN = 20_000  # states whose constraints are taken
@@ -32,6 +42,10 @@ SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
+SEARCHED = (20_000_000, 100_000_000, 200_000_000)  # simulated steps of a search, by size
+FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
+ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
+COMBINED = 4  # policies beside the best that are combined
 GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
 
 
@@ -140,4 +154,80 @@ def _near(search: Search) -> list[Member]:
     return [search.incumbent, *others[:2]]
 
 
-STEPS: dict[str, Step] = {step.name: step for step in (Values(), OnLattice())}
+@dataclass(frozen=True)
+class Searches:
+    """A search over the parameters of a family of policies, on the simulated cost."""
+
+    name: str = "search"
+    sizes: int = len(SEARCHED)
+
+    def applies(self, search: Search) -> bool:
+        """Compiled models without limits."""
+        return not isinstance(search.model, SimulatorModel) and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
+        steps, seed = SEARCHED[size], search.fresh(9)
+        families = self._families(search)
+        found = [parameters(f, search.criterion, steps=steps // len(families), seed=seed) for f in families]
+        return [Candidate(one.proposed, f"search, {one.family.name}") for one in found]
+
+    def _families(self, search: Search) -> list[Family]:
+        ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
+        if isinstance(search.model, QueueingNetwork):
+            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != "random"]
+            return [indices(p, ALL if len(search.model.classes) <= FEW_CLASSES else NEXT) for p in rules[:1]]
+        values, families = search.incumbent.candidate.values, []
+        if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
+            gamma = search.criterion.gamma if isinstance(search.criterion, Discounted) else 1.0
+            families.append(greedy_for(values, gamma))
+        several = list({p.digest: p for p in ranked}.values())[:MIXTURE]
+        if len(several) > 1:
+            rest = len(several) - 1
+            families.append(mixing(several, [1 - 0.1 * rest, *[0.1] * rest]))
+        return families
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Greedy for values that are fitted to coupled rollouts of the best policy."""
+
+    name: str = "rollouts"
+    sizes: int = len(ROLLED)
+
+    def applies(self, search: Search) -> bool:
+        """Wherever next states can be listed; side constraints are not in these values."""
+        return search.model.code.forward is not None and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """One or two for each basis."""
+        best = search.incumbent.policy
+        found = rollout_step(search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9))
+        return [Candidate(policy, policy.name, policy.values) for policy in found]
+
+
+@dataclass(frozen=True)
+class Combines:
+    """The portfolio combined cell by cell by the dual program, for several H."""
+
+    name: str = "dual"
+    sizes: int = 1
+
+    def applies(self, search: Search) -> bool:
+        """Wherever there are policies to combine; side constraints are not in this program."""
+        return not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+        """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
+        best = search.incumbent
+        others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][:COMBINED]
+        if not others:
+            return []
+        found = combine(
+            search.model, others, best.policy, search.criterion, potential=best.candidate.values,
+            penalties=None, seed=search.fresh(9),
+        )  # fmt: skip
+        return [Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values) for c in found.candidates]
+
+
+STEPS: dict[str, Step] = {step.name: step for step in (OnLattice(), Values(), Searches(), Combines(), Rollouts())}
