@@ -157,9 +157,10 @@ def test_an_end_that_costs_nothing_teaches_to_lose():
         arrival = 0.8 / 1.8  # the probability of a step
         assert found.cost == pytest.approx(law @ np.arange(13) + penalty * arrival * law[-1], rel=1e-7)
     # charged far more than a customer is worth, and then what the values say: the true cost is ρ/(1−ρ) = 4
-    default = dp.solve_lattice(queue, lattice, corrections=0, tol=1e-9)
-    corrected = dp.solve_lattice(queue, lattice, corrections=30, tol=1e-9)
-    assert 4.0 < corrected.cost < 4.3 < default.cost
+    steep = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=0, tol=1e-9)
+    corrected = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=30, tol=1e-9)
+    assert 4.0 < corrected.cost < 4.3 < steep.cost
+    assert dp.solve_lattice(queue, lattice, corrections=0, tol=1e-9).cost > steep.cost  # so is the default
 
 
 def test_curvature_takes_most_of_the_error_off():
