@@ -96,6 +96,21 @@ def make_lattice(
     return Lattice(model, _knots(box.lower, ends, ends == box.upper, whole, nodes, model.name))
 
 
+def truncation(model: Model, *, nodes: int = NODES) -> Lattice:
+    """All states up to the same distance from the lower limits, as many as the nodes allow."""
+    if not is_whole(nodes) or nodes < 2:
+        raise InputError(f"the number of nodes is a whole number of at least 2, got {nodes!r}.")
+    box, whole = model.box, _kept_whole(model)
+    length = 1
+    while True:
+        ends = np.where(whole, box.upper, np.minimum(box.lower + length + 1, box.upper))
+        if np.log((ends - box.lower + 1).astype(np.float64)).sum() > np.log(nodes) or length > nodes:
+            break
+        length += 1
+    ends = np.where(whole, box.upper, np.minimum(box.lower + length, box.upper))
+    return Lattice(model, tuple(np.arange(a, b + 1) for a, b in zip(box.lower, ends, strict=True)))
+
+
 def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, seed: int) -> Ints:
     if isinstance(given, np.ndarray):
         if given.ndim != 2 or given.shape[1] != model.box.dim or len(given) == 0:
@@ -253,10 +268,11 @@ class LatticeSolution:
         """The discount factor, 1 for the average criterion."""
         return _gamma(self.criterion)
 
-    def policy(self, *, name: str = "lattice") -> GreedyPolicy:
-        """One step ahead with the values, compiled."""
+    def policy(self, *, clip: bool = False, name: str = "lattice") -> GreedyPolicy:
+        """One step ahead with the values, compiled; with `clip`, beyond the last knots what is done at these."""
         prices = self.prices if self.prices.size else None
-        return GreedyPolicy(self.model, self.values, self.gamma, prices=prices, name=name)
+        last = self.lattice.last if clip else None
+        return GreedyPolicy(self.model, self.values, self.gamma, prices=prices, clip=last, name=name)
 
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""

@@ -80,7 +80,7 @@ MOST_COORDINATES = 16
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last mean's all the same.
+    """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last mean's.
 
     `comparison` is (found − start) on fresh random numbers, `trace` the cost of the mean in each generation on that
     generation's random numbers: too noisy to compare generations by.

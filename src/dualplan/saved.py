@@ -4,7 +4,8 @@ header          JSON: the model's name and fingerprint, the policy's name, kind 
 
 mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
                 fields of block k of the features; header: their kinds and names, and the fallback policy
-greedy          looks one step ahead. prices: of the model's columns, or none; header: γ, and the kind of the values:
+greedy          looks one step ahead. prices: of the model's columns, or none; clip: up to which numbers it looks;
+                header: γ, and the kind of the values:
                 linear, Ψw: weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece; ends: after which
                 piece each function ends; header: the names of the functions
                 lattice: knots, ends: the knots of all coordinates, and after which one each coordinate ends; values: at
@@ -193,13 +194,15 @@ def _mixture(model: Model, header: Json, arrays: Arrays) -> Policy:
 def _greedy_parts(policy: GreedyPolicy) -> tuple[Json, Arrays]:
     header, arrays = _value_parts(policy.values)
     inner = _inner([] if policy.within is None else [policy.within])
-    return {"gamma": policy.gamma, **header, **inner[0]}, {"prices": policy.prices, **arrays, **inner[1]}
+    own = {"prices": policy.prices, "clip": policy.clip}
+    return {"gamma": policy.gamma, **header, **inner[0]}, {**own, **arrays, **inner[1]}
 
 
 def _greedy(model: Model, header: Json, arrays: Arrays) -> Policy:
     values, within = _values(model, header, arrays), [*_outer(model, header, arrays), None][0]
     prices = arrays["prices"] if arrays["prices"].size else None
-    return GreedyPolicy(model, values, header["gamma"], prices=prices, within=within, name=header["name"])
+    clip = arrays["clip"]
+    return GreedyPolicy(model, values, header["gamma"], prices=prices, within=within, clip=clip, name=header["name"])
 
 
 def _value_parts(values: Any) -> tuple[Json, Arrays]:

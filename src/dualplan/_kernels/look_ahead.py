@@ -2,10 +2,12 @@
 
     q(x,a) = ℓ(x,a) + Σ_j p_j·(what the step adds to column j) + γ Σ_y P(y|x,a) V(y)
 
-with V any compiled function of states and prices p on the model's columns, if there are any. Data of a look-ahead:
+with V any compiled function of states and prices p on the model's columns, if there are any. States beyond given
+numbers are looked at as if they were there. Data of a look-ahead:
 
     ints     [outcomes at most, sizes of the model's two arrays, number of prices, room of the values,
-              1 or 0 for each coordinate that V sees or not, the model's ints, the values' ints]
+              1 or 0 for each coordinate that V sees or not, the largest number of each at which to look,
+              the model's ints, the values' ints]
     floats   [γ, the prices, the model's floats, the values' floats]
 
 Outcomes of different actions are mostly the same states, so each is valued once: states that V cannot tell apart are
@@ -52,12 +54,16 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
     @njit(nogil=True, error_model="numpy")
     def looked(ints, floats, x, wanted, costs, sizes):
         outcomes, dim, actions = ints[0], x.size, wanted.size
-        seen, last, f = ints[HEAD : HEAD + dim], HEAD + dim + ints[1], 1 + ints[3]
-        mi, vi, gamma, prices = ints[HEAD + dim : last], ints[last:], floats[0], floats[1:f]
+        first = HEAD + 2 * dim
+        seen, last, f = ints[HEAD : HEAD + dim], first + ints[1], 1 + ints[3]
+        mi, vi, gamma, prices = ints[first:last], ints[last:], floats[0], floats[1:f]
         mf, vf = floats[f : f + ints[2]], floats[f + ints[2] :]
         memory = min(MEMORY, outcomes * actions)
-        table = np.empty((outcomes + memory, dim), np.int64)
-        states, known, keys = table[:outcomes], table[outcomes:], np.empty(memory, np.int64)
+        table = np.empty((1 + outcomes + memory, dim), np.int64)
+        states, known, keys = table[1 : 1 + outcomes], table[1 + outcomes :], np.empty(memory, np.int64)
+        here = table[0]
+        for i in range(dim):
+            here[i] = min(x[i], ints[HEAD + dim + i])
         work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
         chances, values, terms = work[:outcomes], work[outcomes:], work[outcomes + memory :]
         sums, room = work[outcomes + 2 * memory :][: prices.size], work[outcomes + 2 * memory + prices.size :]
@@ -65,7 +71,7 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
         for a in range(actions):
             costs[a], sizes[a] = np.inf, 0.0
             if wanted[a] > 0.0:
-                count = law(mi, mf, x, a, states, chances)
+                count = law(mi, mf, here, a, states, chances)
                 total, size, mass = 0.0, 0.0, 0.0
                 for n in range(count):
                     k, key = _remembered(seen, states[n], known, keys, held)
@@ -79,12 +85,12 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
                     size += chances[n] * terms[k]
                     mass += chances[n]
                 if abs(mass - 1.0) <= 1e-9:
-                    q = cost(mi, mf, x, a) + gamma * total / mass
+                    q = cost(mi, mf, here, a) + gamma * total / mass
                     if prices.size > 0:  # here and not in a helper: what counts may allocate
-                        sums[0], sums[1] = 1.0, cost(mi, mf, x, a)
+                        sums[0], sums[1] = 1.0, cost(mi, mf, here, a)
                         for i in range(dim):
-                            sums[2 + i] = x[i]
-                        count_of(mi, mf, x, a, sums[2 + dim :])
+                            sums[2 + i] = here[i]
+                        count_of(mi, mf, here, a, sums[2 + dim :])
                         for j in range(prices.size):
                             q += prices[j] * sums[j]
                     costs[a], sizes[a] = q, abs(q) + size
@@ -99,7 +105,7 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, 
 
     @user_kernel(ACT)
     def greedy(ints, floats, x, out):
-        first, f = HEAD + x.size, 1 + ints[3]
+        first, f = HEAD + 2 * x.size, 1 + ints[3]
         mi, mf = ints[first : first + ints[1]], floats[f : f + ints[2]]
         for a in range(out.size):
             out[a] = 1.0 if may(mi, mf, x, a) else 0.0
@@ -140,7 +146,7 @@ def among_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, v
     @user_kernel(ACT)
     def among(ints, floats, x, out):
         own, bank, numbers = ints[2 : 2 + ints[0]], ints[2 + ints[0] :], floats[: ints[1]]
-        first, f = HEAD + x.size, 1 + own[3]
+        first, f = HEAD + 2 * x.size, 1 + own[3]
         mi, mf = own[first : first + own[1]], numbers[f : f + own[2]]
         for a in range(out.size):
             out[a] = 1.0 if may(mi, mf, x, a) else 0.0

@@ -23,7 +23,7 @@ from dualplan.criteria import Average, Discounted
 from dualplan.errors import InputError, ModelError
 from dualplan.evaluation import evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, Step, excess
-from dualplan.lattice import make_lattice, solve_lattice
+from dualplan.lattice import make_lattice, solve_lattice, truncation
 from dualplan.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -110,8 +110,20 @@ class OnLattice:
         """One without prices; with limits, several prices, and mixtures of two that lie on both sides of them."""
         if search.limits:
             return self._priced(search, size)
-        found = self._solved(search, NODES[size], ())
-        return [] if found is None else [found]
+        found = [self._solved(search, NODES[size], ())]
+        if not search.model.box.bounded:
+            found.append(self._truncated(search, NODES[size]))
+        return [candidate for candidate in found if candidate is not None]
+
+    def _truncated(self, search: Search, nodes: int) -> Candidate | None:
+        """All states near the lower limits; beyond, what is done where they end."""
+        try:
+            lattice = truncation(search.model, nodes=nodes)
+            found = solve_lattice(search.model, lattice, search.criterion, corrections=0)
+        except (InputError, ModelError):  # too many coordinates for so few nodes
+            return None
+        name = f"truncation, {lattice.nodes:,} nodes"
+        return Candidate(found.policy(clip=True, name=name), name)
 
     def _solved(self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]) -> Candidate | None:
         seen = np.concatenate([visited(search.model, m.policy, SEEN, search.fresh(8), SPACING) for m in _near(search)])

@@ -30,7 +30,9 @@ class GreedyPolicy(Policy):
     """The action of least ℓ + γPV; γ is 1 for the average criterion.
 
     With `within`, only actions that this policy takes with positive probability are compared: values that are wrong
-    cannot lead to what it would never do (a server that idles beside waiting customers, say).
+    cannot lead to what it would never do (a server that idles beside waiting customers, say). With `clip`, numbers
+    for the coordinates, the action in a state x beyond them is that in min(x, clip), which must allow the same actions:
+    for values that are good up to there and mean little beyond.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class GreedyPolicy(Policy):
         *,
         prices: Floats | None = None,
         within: Policy | None = None,
+        clip: Ints | None = None,
         name: str = "greedy",
     ) -> None:
         if not 0 <= gamma <= 1:
@@ -52,19 +55,21 @@ class GreedyPolicy(Policy):
         if within is not None:
             require_policy_of(model, within)
         self.values, self.gamma, self.within = values, float(gamma), within
-        self.prices = _column_prices(model, prices)
+        self.prices, self.clip = _column_prices(model, prices), _clip(model, clip)
         valued = _compiled(model, values)
         if self.prices.size and valued is None:
             raise InputError("prices on columns are for compiled values: Ψw, or values on a lattice.")
         known = within is None or within.code is not None
-        code = _code(model, valued, self.gamma, self.prices, within) if valued is not None and known else None
+        code = None
+        if valued is not None and known:
+            code = _code(model, valued, self.gamma, self.prices, self.clip, within)
         super().__init__(model, name, code)
 
     def probabilities(self, x: Ints) -> Floats:
         """1 for the greedy action, by compiled code or by asking the values."""
         if self.code is not None:
             return super().probabilities(x)
-        actions, costs = looked_ahead(self.model, self.values, self.gamma, x)
+        actions, costs = looked_ahead(self.model, self.values, self.gamma, np.minimum(x, self.clip))
         if self.within is not None:
             taken = self.within.probabilities(x)[actions] > 0
             actions, costs = actions[taken], costs[taken]
@@ -85,7 +90,8 @@ class GreedyPolicy(Policy):
             parts = (given.lattice.ints, given.floats, self.gamma)
         else:
             parts = (given.values if isinstance(given, StateTable) else given, self.gamma)
-        return (self.model.digest, *parts, *((self.prices,) if self.prices.size else ()))
+        clip = (self.clip,) if (self.clip < self.model.box.upper).any() else ()
+        return (self.model.digest, *parts, *((self.prices,) if self.prices.size else ()), *clip)
 
 
 def looked_ahead(model: Model, values: StateFunction, gamma: float, x: Ints) -> tuple[Ints, Floats]:
@@ -119,11 +125,23 @@ def _column_prices(model: Model, given: Floats | None) -> Floats:
     return prices if prices.any() else np.zeros(0)
 
 
-def _code(model: Model, values: ValueCode, gamma: float, prices: Floats, within: Policy | None) -> PolicyCode:
+def _clip(model: Model, given: Ints | None) -> Ints:
+    """Up to where states are looked at; the ends of the box if nothing is given."""
+    if given is None:
+        return model.box.upper.copy()
+    clip = np.array(given, np.int64)
+    if clip.shape != (model.box.dim,) or (clip < model.box.lower).any():
+        raise InputError(f"a clip of {model.name!r} is a number for each of its {model.box.dim} coordinates.")
+    return np.minimum(clip, model.box.upper)
+
+
+def _code(
+    model: Model, values: ValueCode, gamma: float, prices: Floats, clip: Ints, within: Policy | None
+) -> PolicyCode:
     code = model.code
     assert code.forward is not None
     head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size, values.room]
-    ints = np.concatenate([np.array(head, np.int64), values.seen, code.ints, values.ints])
+    ints = np.concatenate([np.array(head, np.int64), values.seen, clip, code.ints, values.ints])
     floats = np.concatenate([[gamma], prices, code.floats, values.floats])
     counts = expected_counts(model) if prices.size else no_counts
     if within is None or within.code is None:
