@@ -31,7 +31,7 @@ CASES = {
     "criss-cross": Case("criss-cross", {}, (), 0.67771, "optimum .671, PPO .671"),
     "criss-cross-balanced": Case("criss-cross", {"balanced": True}, (), 0.85143, "optimum .843, PPO .844"),
     "six-class": Case("six-class", {}, (), 13.95, "PPO 14.130 ± .208"),
-    "twelve-class": Case("six-class", {"stations": 4}, (), 32.171, "PPO 32.171 ± .556"),
+    "twelve-class": Case("six-class", {"stations": 4, "decisions": "per-server"}, (), 32.171, "PPO 32.171 ± .556"),
     "lost-sales": Case("lost-sales", {}, (), 4.78, "optimum 4.73, better vector base-stock 4.80"),
     "eight-queue": Case("eight-queue", {}, (), 19.14, "primal mixture 19.14"),
 }
@@ -55,6 +55,11 @@ def solved(name: str, time: str, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def number(value: float | None) -> float:
+    """JSON has None for a number that is infinite or unknown."""
+    return float("nan") if value is None else value
+
+
 def main() -> None:
     """Print a row for each network as it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -76,8 +81,10 @@ def main() -> None:
             flush=True,
         )
         for a in row["attempts"]:
-            gain = a["gain"] or {"value": float("nan"), "lower": float("nan"), "upper": float("nan")}
-            cost = float("nan") if a["cost"] is None else a["cost"]
+            gain = {
+                key: number(value) for key, value in (a["gain"] or dict.fromkeys(("value", "lower", "upper"))).items()
+            }
+            cost = number(a["cost"])
             print(
                 f"    {a['step']:10s} {a['size']} {a['candidates']:3d} {a['policy'][:50]:50s} {cost:8.4f} "
                 f"{gain['value']:8.4f} [{gain['lower']:8.4f}, {gain['upper']:8.4f}] {'*' if a['accepted'] else ' '} "

@@ -1,13 +1,14 @@
 """The loop: propose, judge, keep what is better; at any time there is a best policy, and it never gets worse.
 
-Begin with a portfolio: the policies given, or the model's heuristics. Then rounds of steps (`steps.py`). Each proposes
+Begin with a portfolio: the policies given, or the model's heuristics. Then steps in turn (`steps.py`). Each proposes
 candidates; they are screened, and the best of them meets the best policy so far in a duel (`duels.py`). It takes its
 place only if the paired interval of the difference says so. Candidates that did not win stay in the portfolio if they
-come near, since other steps combine its policies. A step grows in size each time a round comes back to it.
+come near, since other steps combine its policies. A step that gains is taken again at once, in its next size, and all
+are taken again, in theirs, once the best policy is another one.
 
-It ends when the gap that was asked for is proved, when a round brought no gain and no step can grow, or when the time
-is spent. Time decides only which steps are still taken: each of them does the same work whatever the clock says, with
-random numbers keyed by its number, so that a run with as many attempts has the same answer.
+It ends when the gap that was asked for is proved, when no step in its largest size gains, or when the time is spent.
+Time decides only which steps are still taken: each of them does the same work whatever the clock says, with random
+numbers keyed by its number, so that a run with as many attempts has the same answer.
 
 In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where states are few), and
 what time is left goes into a lower bound on what any policy costs (`bounds.py`).
@@ -28,7 +29,7 @@ from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.experiments import notes_on
 from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step
-from dualplan.improvement.duels import duel, screen
+from dualplan.improvement.duels import BEGINNING, duel, screen
 from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
 from dualplan.limits import Limit
@@ -45,8 +46,8 @@ TIME = "2m"
 EXACTLY = 20_000  # states up to which the last evaluation is exact
 PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
-LAST, RELATIVE = 40_000_000, 0.002  # steps of the last evaluation, and the half-width at which it stops
-FOR_JUDGING, FOR_BOUND = 0.15, 0.25  # shares of the time that are kept for the last evaluation and the bound
+LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
+FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
 SLOWER = 3.0  # a step takes at most so many times as long when it grows
 
 Progress = Callable[[int, int, str], None]
@@ -141,7 +142,8 @@ class _Loop:
         ]
         saved = self._saved()
         self.tell("simulating the policies to begin with")
-        self.start = tuple(screen(search, [*saved, *(given or [Candidate(random_policy(search.model), "random")])]))
+        begin = [*saved, *(given or [Candidate(random_policy(search.model), "random")])]
+        self.start = tuple(screen(search, begin, BEGINNING))
         if not self.start:
             raise InputError(f"none of the policies to begin with can be simulated on model {search.model.name!r}.")
         search.members, search.best = list(self.start), self.start[0]
@@ -176,21 +178,38 @@ class _Loop:
         return self.clock.left - (FOR_JUDGING + FOR_BOUND) * self.clock.allowed
 
     def rounds(self, steps: list[Step]) -> Status:
-        """Rounds of steps, until one ends the search."""
+        """Steps in turn, each as long as it gains and can grow, until none is worth another attempt."""
         usable = [step for step in steps if step.applies(self.search)]
-        size, gained = 0, False
-        while active := [step for step in usable if size < step.sizes or gained]:
-            gained, taken = False, 0
-            for step in active:
-                if self.reached():
-                    return Status.GAP
-                if SLOWER * self.lasted.get(step.name, 0.0) <= self.left:
-                    gained |= self.attempt(step, min(size, step.sizes - 1))
+        size = {step.name: 0 for step in usable}
+        tried: dict[str, tuple[int, int]] = {}  # the last size, and how many gains there had been before
+
+        def worth(step: Step) -> bool:
+            return tried.get(step.name) != (size[step.name], self.gains)
+
+        while any(map(worth, usable)):
+            taken = 0
+            for step in usable:
+                while worth(step) and self.affordable(step):
+                    if self.reached():
+                        return Status.GAP
+                    tried[step.name] = (size[step.name], self.gains)
+                    gained = self.attempt(step, size[step.name])
+                    size[step.name] = min(size[step.name] + 1, step.sizes - 1)
                     taken += 1
+                    if not gained:
+                        break
             if not taken:
                 return Status.TIME
-            size += 1
         return Status.SETTLED
+
+    @property
+    def gains(self) -> int:
+        """How often there was a new best policy."""
+        return sum(attempt.accepted for attempt in self.search.attempts)
+
+    def affordable(self, step: Step) -> bool:
+        """Whether there is time for the step, as far as its last attempt tells."""
+        return SLOWER * self.lasted.get(step.name, 0.0) <= self.left
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""

@@ -2,7 +2,7 @@
 
 lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with limits, for several
             prices on them, and mixtures
-values      greedy for primal programs over drawn constraints: monomials of degree 2, 3 and 4 (`primal/`)
+values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
 search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
 dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts.py`)
@@ -42,10 +42,11 @@ SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
-SEARCHED = (20_000_000, 100_000_000, 200_000_000)  # simulated steps of a search, by size
+SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
 FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
 ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
-COMBINED = 4  # policies beside the best that are combined
+COMBINED = 3  # policies beside the best that are combined
+PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
 GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
 
 
@@ -71,7 +72,7 @@ class Values:
     def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
         """One for each degree, as long as the functions are few."""
         law, seed, found = _law(search), search.fresh(9), []
-        for degree in (2, 3, 4):
+        for degree in (2, 4):
             basis = primal.monomials(search.model, degree)
             if len(basis) > FUNCTIONS:
                 break
@@ -237,9 +238,9 @@ class Combines:
             return []
         found = combine(
             search.model, others, best.policy, search.criterion, potential=best.candidate.values,
-            penalties=None, seed=search.fresh(9),
+            penalties=[factor * abs(best.run.cost) for factor in PENALTIES], seed=search.fresh(9),
         )  # fmt: skip
         return [Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values) for c in found.candidates]
 
 
-STEPS: dict[str, Step] = {step.name: step for step in (OnLattice(), Values(), Searches(), Combines(), Rollouts())}
+STEPS: dict[str, Step] = {step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())}
