@@ -12,6 +12,7 @@ proved, and so is the largest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,6 +58,10 @@ def best_bound(
 ) -> LowerBound:
     """The largest lower bound of all families that are tried; `functions` of it says what it came from."""
     clock, criterion = Clock(seconds), Average() if criterion is None else criterion
+    if model.code.forward is None:
+        return LowerBound(
+            -math.inf, PROVED, criterion.describe()["criterion"], (), functions="a simulator proves nothing"
+        )
     best, last = lower_bound(model, None, criterion, seed=seed) if not _listable(model) else None, 0.0
     for name, prove in _families(model, criterion, potentials, sweeps, seconds):
         if best is not None and GROWTH * last > clock.left:

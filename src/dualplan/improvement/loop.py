@@ -24,7 +24,7 @@ from typing import Any
 from dualplan.bounds import best_bound
 from dualplan.budgets import Clock, seconds, share
 from dualplan.criteria import Average, Criterion
-from dualplan.errors import InputError, MissingError, unknown
+from dualplan.errors import DualplanError, InputError, MissingError, unknown
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.experiments import notes_on
@@ -225,10 +225,14 @@ class _Loop:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
         search, started = self.search, timer.monotonic()
         self.tell(step.name)
-        candidates = step.propose(search, size)
+        note = ""
+        try:
+            candidates = step.propose(search, size)
+        except DualplanError as error:  # it is not for this model after all, and the others go on
+            candidates, note = [], str(error)
         self.tell(f"{step.name}: judging {len(candidates)} policies")
         members = screen(search, candidates)
-        found = Attempt(step.name, size, len(candidates))
+        found = Attempt(step.name, size, len(candidates), note=note)
         if members:
             found = self._judge(members[0], found)
             self._remember(members)

@@ -1,9 +1,9 @@
-"""The steps that propose policies, in the order in which a round takes them.
+"""The steps that propose policies, in the order in which they are taken; a larger size asks for more work.
 
 lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with limits, for several
             prices on them, and mixtures
-values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
 search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
+values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
 dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts.py`)
 """
@@ -20,7 +20,7 @@ import numpy as np
 from dualplan import primal
 from dualplan.combine import combine
 from dualplan.criteria import Average, Discounted
-from dualplan.errors import InputError, ModelError
+from dualplan.errors import InputError
 from dualplan.evaluation import evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, Step, excess
 from dualplan.lattice import make_lattice, solve_lattice, truncation
@@ -78,7 +78,7 @@ class Values:
                 break
             try:
                 found += self._solved(search, basis, law, seed)
-            except InputError:  # the constraints that were drawn do not bound the program
+            except InputError:  # the constraints that were drawn do not bound the program; another degree may do
                 continue
         return found
 
@@ -116,13 +116,10 @@ class OnLattice:
             found.append(self._truncated(search, NODES[size]))
         return [candidate for candidate in found if candidate is not None]
 
-    def _truncated(self, search: Search, nodes: int) -> Candidate | None:
+    def _truncated(self, search: Search, nodes: int) -> Candidate:
         """All states near the lower limits; beyond, what is done where they end."""
-        try:
-            lattice = truncation(search.model, nodes=nodes)
-            found = solve_lattice(search.model, lattice, search.criterion, corrections=0)
-        except (InputError, ModelError):  # too many coordinates for so few nodes
-            return None
+        lattice = truncation(search.model, nodes=nodes)
+        found = solve_lattice(search.model, lattice, search.criterion, corrections=0)
         name = f"truncation, {lattice.nodes:,} nodes"
         return Candidate(found.policy(clip=True, name=name), name)
 
@@ -130,9 +127,9 @@ class OnLattice:
         seen = np.concatenate([visited(search.model, m.policy, SEEN, search.fresh(8), SPACING) for m in _near(search)])
         try:
             lattice = make_lattice(search.model, seen, nodes=nodes, seed=search.fresh(9))
-            found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
-        except (InputError, ModelError):  # too many coordinates for so few nodes
+        except InputError:  # too many coordinates for so few nodes
             return None
+        found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
         name = f"lattice, {lattice.nodes:,} nodes"
         # with prices, values are of another loss: no control variates for this one
         return Candidate(found.policy(name=name), name, None if prices else found.values)
