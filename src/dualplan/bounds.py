@@ -27,6 +27,7 @@ from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.models.contract import Model
 from dualplan.models.factored import FactoredModel
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
 from dualplan.surrogate import StateFunction
 
 LISTABLE = 2_000_000  # states up to which all are swept
@@ -58,10 +59,8 @@ def best_bound(
 ) -> LowerBound:
     """The largest lower bound of all families that are tried; `functions` of it says what it came from."""
     clock, criterion = Clock(seconds), Average() if criterion is None else criterion
-    if model.code.forward is None:
-        return LowerBound(
-            -math.inf, PROVED, criterion.describe()["criterion"], (), functions="a simulator proves nothing"
-        )
+    if isinstance(model, SimulatorModel) or not model.has_forward:
+        return LowerBound(-math.inf, PROVED, "", (), functions="nothing: the model does not list its next states")
     best, last = lower_bound(model, None, criterion, seed=seed) if not _listable(model) else None, 0.0
     for name, prove in _families(model, criterion, potentials, sweeps, seconds):
         if best is not None and GROWTH * last > clock.left:

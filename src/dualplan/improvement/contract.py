@@ -14,6 +14,7 @@ from dualplan.intervals import Interval, finite
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, largest_gap
 from dualplan.models.contract import Model
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation
 from dualplan.status import Status
@@ -107,6 +108,11 @@ class Search:
         """The best policy so far."""
         assert self.best is not None, "the search begins with a policy"
         return self.best
+
+    @property
+    def listed(self) -> bool:
+        """Whether the model lists its next states; simulators do not."""
+        return not isinstance(self.model, SimulatorModel) and self.model.has_forward
 
     def fresh(self, place: int) -> int:
         """A seed of its own for each attempt, and each place in it."""

@@ -26,6 +26,7 @@ from dualplan.errors import ModelError
 from dualplan.evaluation import compare, evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, excess
 from dualplan.intervals import Interval
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
 from dualplan.policies.tables import TablePolicy
 from dualplan.results import Comparison, Evaluation
@@ -69,14 +70,14 @@ def _run(search: Search, candidate: Candidate, control: StateFunction | None, st
 
 def pace(search: Search, candidate: Candidate) -> float:
     """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind."""
-    if candidate.policy.code is None or search.model.code.step is None:
+    if candidate.policy.code is None or isinstance(search.model, SimulatorModel):
         return SLOW
     return QUICK if isinstance(candidate.policy, NetworkPolicy | LinearIndexPolicy | TablePolicy) else 1.0
 
 
 def controllable(search: Search) -> bool:
     """Whether losses can be shaped: the average criterion, and a model that lists its next states."""
-    return isinstance(search.criterion, Average) and search.model.code.forward is not None
+    return isinstance(search.criterion, Average) and search.listed
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ class Values:
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these programs."""
-        return search.model.code.forward is not None and not search.limits
+        return search.listed and not search.limits
 
     def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
         """One for each degree, as long as the functions are few."""
@@ -105,7 +105,7 @@ class OnLattice:
         """Where a lattice has room for three knots a coordinate."""
         model = search.model
         few = np.minimum(model.box.upper - model.box.lower, 2).astype(np.float64) + 1
-        return model.code.forward is not None and bool(np.log(few).sum() <= math.log(NODES[-1]))
+        return search.listed and bool(np.log(few).sum() <= math.log(NODES[-1]))
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """One without prices; with limits, several prices, and mixtures of two that lie on both sides of them."""
@@ -207,7 +207,7 @@ class Rollouts:
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these values."""
-        return search.model.code.forward is not None and not search.limits
+        return search.listed and not search.limits
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """One or two for each basis."""
