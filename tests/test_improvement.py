@@ -9,7 +9,7 @@ import dualplan as dp
 from dualplan import budgets, policies, primal
 from dualplan.bounds import best_bound
 from dualplan.budgets import Clock
-from dualplan.improvement import duels
+from dualplan.improvement import duels, loop, steps
 from dualplan.improvement.contract import Candidate, Search, excess
 from dualplan.limits import Limit
 
@@ -79,10 +79,10 @@ def member(model, name):
 
 
 def test_the_dearer_policy_never_wins_a_duel():
-    """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 20 duels either way all must end as they should."""
+    """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 10 duels either way all must end as they should."""
     model = dp.load("four-queue", buffers=9)
     cheap, dear = member(model, "c-mu"), member(model, "lbfs")
-    for seed in range(20):
+    for seed in range(10):
         search = Search(model, dp.Average(), (), seed, [cheap], cheap)
         assert not duels.duel(search, dear, Clock(100.0)).won
         search = Search(model, dp.Average(), (), seed, [dear], dear)
@@ -155,16 +155,26 @@ def test_what_keeps_the_limits_wins_whatever_it_costs():
 # -- the loop ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _shorter(monkeypatch):
-    """Duels as they are, but for the last look, which is for gains of a tenth of a percent."""
-    monkeypatch.setattr(duels, "LOOKS", duels.LOOKS[:2])
+@pytest.fixture(autouse=True, scope="module")
+def _smaller():
+    """The same work in smaller pieces, so that tests take seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duels, "SCREENING", 20_000)
+        patch.setattr(duels, "LOOKS", (200_000, 800_000))
+        patch.setattr(duels, "BEGINNING", 2.0)
+        patch.setattr(loop, "BEGINNING", 2.0)
+        patch.setattr(loop, "LAST", 2_000_000)
+        patch.setattr(steps, "NODES", (300, 1_000, 2_500))
+        patch.setattr(steps, "SEARCHED", (2_000_000, 4_000_000, 8_000_000))
+        patch.setattr(steps, "ROLLED", (200_000, 400_000))
+        patch.setattr(steps, "DRAWN", 2_000)
+        yield
 
 
 @pytest.fixture(scope="module")
-def improved():
+def improved(_smaller):
     model = dp.load("four-queue", buffers=4)
-    return dp.improve(model, [model.policy("lbfs"), model.policy("longer")], time="60s")
+    return dp.improve(model, [model.policy("lbfs"), model.policy("longer")], time="60s", steps=["lattice", "values"])
 
 
 def test_near_the_optimum_with_a_proved_gap(improved):
@@ -190,14 +200,14 @@ def test_the_result_is_plain_and_says_what_is_proved(improved):
     found = json.loads(json.dumps(improved.to_json(), allow_nan=False))
     assert found["lower_bound_kind"] == "proved"
     assert found["cost_lower"] <= found["cost"] <= found["cost_upper"]
-    assert {a["step"] for a in found["attempts"]} >= {"values"}
+    assert {a["step"] for a in found["attempts"]} == {"lattice", "values"}
     assert found["gap_reached"] is None
     assert any("loses" in note for note in found["notes"])  # bounded buffers reward losing customers
 
 
 def test_same_seed_same_attempts():
     model = dp.load("four-queue", buffers=2)
-    first, second = (dp.improve(model, time="100s", steps=["values"], seed=3) for _ in range(2))
+    first, second = (dp.improve(model, time="100s", steps=["lattice"], seed=3) for _ in range(2))
     assert first.policy.digest == second.policy.digest
     assert [a.gain for a in first.attempts] == [a.gain for a in second.attempts]
 
@@ -205,7 +215,7 @@ def test_same_seed_same_attempts():
 def test_a_policy_in_python_enters_the_portfolio_and_is_improved():
     model = dp.load("four-queue", buffers=2)
     poor = policies.FunctionPolicy(model, lambda x: [0.25] * 4, name="any")
-    found = dp.improve(model, [poor], time="60s", steps=["values"])
+    found = dp.improve(model, [poor], time="60s", steps=["lattice"])
     assert found.start[0].policy is poor
     assert found.cost < dp.evaluate_exact(model, poor).cost
 
@@ -222,20 +232,20 @@ def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
 
 def test_a_run_goes_on_from_its_best_policy(tmp_path):
     model, folder = dp.load("four-queue", buffers=2), str(tmp_path / "run")
-    first = dp.improve(model, time="100s", steps=["values"], folder=folder)
-    again = dp.improve(model, time="100s", steps=["values"], folder=folder, resume=True)
+    first = dp.improve(model, time="100s", steps=["lattice"], folder=folder)
+    again = dp.improve(model, time="100s", steps=["lattice"], folder=folder, resume=True)
     assert again.cost <= first.cost + 1e-9
     assert first.policy.digest in {m.policy.digest for m in again.start}
     with pytest.raises(dp.RunError, match="already holds a run"):
         dp.improve(model, time="100s", folder=folder)
     with pytest.raises(dp.RunError, match="another 'seed'"):
-        dp.improve(model, time="100s", steps=["values"], folder=folder, resume=True, seed=9)
+        dp.improve(model, time="100s", steps=["lattice"], folder=folder, resume=True, seed=9)
 
 
 def test_discounted_searches():
     model = dp.load("four-queue", buffers=2)
     criterion = dp.Discounted(0.95)
-    found = dp.improve(model, [model.policy("random")], criterion, time="60s", steps=["values"])
+    found = dp.improve(model, [model.policy("random")], criterion, time="60s", steps=["lattice"])
     optimum = dp.solve_exact(model, criterion)
     assert found.bound.value <= optimum.upper <= found.upper + 1e-9
     assert found.cost < 1.02 * optimum.value
@@ -255,6 +265,49 @@ def test_discounted_searches():
 def test_bad_input_is_one_sentence(options, words):
     with pytest.raises(dp.DualplanError, match=words):
         dp.improve(dp.load("four-queue", buffers=2), **options)
+
+
+@pytest.mark.parametrize("name", ["search", "dual", "rollouts"])
+def test_every_step_proposes_policies_that_are_judged(name):
+    """From a poor policy each of them finds a better one, and what was kept costs less exactly."""
+    model = dp.load("four-queue", buffers=3)
+    begin = [model.policy("fbfs"), model.policy("longer")]
+    found = dp.improve(model, begin, time="100s", steps=[name])
+    assert {a.step for a in found.attempts} == {name}
+    assert found.attempts[0].made > 0
+    best = min(dp.evaluate_exact(model, policy).cost for policy in begin)
+    exact = dp.evaluate_exact(model, found.policy).cost
+    assert exact < best if any(a.accepted for a in found.attempts) else exact == best
+    assert found.status is dp.Status.SETTLED
+
+
+def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
+    model = dp.load("four-queue", buffers=3)
+    limit = "lost fraction <= 0.17"
+    exact = dp.solve_lp(model, limits=[Limit.parse(limit)])
+    found = dp.improve(model, limits=[limit], time="100s", steps=["lattice"])
+    assert found.kept
+    assert dp.evaluate_exact(model, found.policy).measures["lost fraction"] <= 0.17 + 1e-9
+    assert exact.value - 1e-6 <= found.cost <= 1.1 * exact.value
+    assert found.to_json()["limits"][0]["kept"]
+
+
+def test_a_simulator_alone_is_searched_too():
+    """Only the dual step is for simulators; nothing is proved of them."""
+    inner = dp.load("four-queue", buffers=1)
+
+    def step(x, a, rng):
+        law = inner.forward(x, a)
+        k = rng.choice(len(law.probabilities), p=law.probabilities)
+        return law.states[k], inner.loss(x, a), False
+
+    model = dp.SimulatorModel(step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4)
+    begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
+    found = dp.improve(model, begin, time="15s", steps=["dual", "lattice"])
+    assert {a.step for a in found.attempts} <= {"dual"}
+    assert found.cost <= min(m.run.cost for m in found.start) + 0.1
+    assert found.gap == np.inf
+    assert found.to_json()["gap"] is None
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

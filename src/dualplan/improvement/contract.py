@@ -131,6 +131,10 @@ class Step(Protocol):
     def sizes(self) -> int:
         """How many sizes there are."""
 
+    @property
+    def first(self) -> bool:
+        """Whether it is taken before the others."""
+
     def applies(self, search: Search) -> bool:
         """Whether it is for this model and this criterion."""
 

@@ -28,11 +28,12 @@ from dualplan.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.mixed import Mixed
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
+from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy, linear_index
 from dualplan.policy_families import ALL, NEXT, Family, greedy_for, indices, mixing
 from dualplan.policy_search import search as parameters
 from dualplan.primal.relevance import Independent, visited
 from dualplan.rollouts import rollout_step
+from dualplan.types import Floats
 
 FUNCTIONS = 150  # of a basis at most
 DRAWN = 20_000  # states whose constraints are taken
@@ -40,6 +41,7 @@ SEEN = 20_000  # visits by which the laws of drawn states are fitted
 WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
 SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
+TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
@@ -63,6 +65,7 @@ class Values:
     """Greedy for values of linear programs with few functions."""
 
     name: str = "values"
+    first: bool = False
     sizes: int = 1
 
     def applies(self, search: Search) -> bool:
@@ -99,6 +102,7 @@ class OnLattice:
     """Greedy for the values of a small problem on a lattice, fitted to where the best policies go."""
 
     name: str = "lattice"
+    first: bool = True
     sizes: int = len(NODES)
 
     def applies(self, search: Search) -> bool:
@@ -113,7 +117,7 @@ class OnLattice:
             return self._priced(search, size)
         found = [self._solved(search, NODES[size], ())]
         if not search.model.box.bounded:
-            found.append(self._truncated(search, NODES[size]))
+            found.append(self._truncated(search, TRUNCATED[size]))
         return [candidate for candidate in found if candidate is not None]
 
     def _truncated(self, search: Search, nodes: int) -> Candidate:
@@ -169,6 +173,7 @@ class Searches:
     """A search over the parameters of a family of policies, on the simulated cost."""
 
     name: str = "search"
+    first: bool = True
     sizes: int = len(SEARCHED)
 
     def applies(self, search: Search) -> bool:
@@ -186,7 +191,9 @@ class Searches:
         ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
         if isinstance(search.model, QueueingNetwork):
             rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != "random"]
-            return [indices(p, ALL if len(search.model.classes) <= FEW_CLASSES else NEXT) for p in rules[:1]]
+            sloped = [p for p in rules if _slopes(p).any()]  # from constants alone, slopes are far
+            reach = ALL if len(search.model.classes) <= FEW_CLASSES else NEXT
+            return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
         values, families = search.incumbent.candidate.values, []
         if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
             gamma = search.criterion.gamma if isinstance(search.criterion, Discounted) else 1.0
@@ -198,11 +205,16 @@ class Searches:
         return families
 
 
+def _slopes(policy: NetworkPolicy | LinearIndexPolicy) -> Floats:
+    return (policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)).slopes
+
+
 @dataclass(frozen=True)
 class Rollouts:
     """Greedy for values that are fitted to coupled rollouts of the best policy."""
 
     name: str = "rollouts"
+    first: bool = False
     sizes: int = len(ROLLED)
 
     def applies(self, search: Search) -> bool:
@@ -221,6 +233,7 @@ class Combines:
     """The portfolio combined cell by cell by the dual program, for several H."""
 
     name: str = "dual"
+    first: bool = False
     sizes: int = 1
 
     def applies(self, search: Search) -> bool:
