@@ -122,10 +122,11 @@ def test_screening_ranks_and_takes_the_control_that_helps():
 
 def test_unstable_candidates_come_last():
     model = dp.load("four-queue", buffers=None)
-    never = policies.priority(model, ["1", "3"], name="starve")  # the Rybko–Stolyar network is unstable under it
+    never = policies.FunctionPolicy(model, lambda x: 2, name="starve")  # classes 1 and 3 are never served
     search = Search(model, dp.Average(), (), 0)
-    found = duels.screen(search, [Candidate(never, "starve"), Candidate(model.policy("longer"), "longer")])
-    assert found[0].candidate.source == "longer"
+    found = duels.screen(search, [Candidate(never, "starve"), Candidate(model.policy("longer"), "longer")], 10.0)
+    assert [m.candidate.source for m in found] == ["longer", "starve"]
+    assert found[1].run.status is dp.Status.UNSTABLE
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -247,7 +248,8 @@ def test_discounted_searches():
     criterion = dp.Discounted(0.95)
     found = dp.improve(model, [model.policy("random")], criterion, time="60s", steps=["lattice"])
     optimum = dp.solve_exact(model, criterion)
-    assert found.bound.value <= optimum.upper <= found.upper + 1e-9
+    assert found.bound.value <= optimum.upper
+    assert optimum.lower <= found.upper + 1e-9
     assert found.cost < 1.02 * optimum.value
 
 
@@ -278,7 +280,6 @@ def test_every_step_proposes_policies_that_are_judged(name):
     best = min(dp.evaluate_exact(model, policy).cost for policy in begin)
     exact = dp.evaluate_exact(model, found.policy).cost
     assert exact < best if any(a.accepted for a in found.attempts) else exact == best
-    assert found.status is dp.Status.SETTLED
 
 
 def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
@@ -316,7 +317,7 @@ def test_a_simulator_alone_is_searched_too():
 def test_solve_improves_by_default(run, tmp_path):
     folder = tmp_path / "run"
     status, out, _ = run(
-        "solve", "four-queue", "--set", "buffers=2", "--time", "30s", "--gap", "0.1%", "--out", folder, "--json"
+        "solve", "four-queue", "--set", "buffers=2", "--time", "10s", "--gap", "0.1%", "--out", folder, "--json"
     )
     found = json.loads(out)
     assert status == 0
@@ -334,7 +335,7 @@ def test_solve_improves_by_default(run, tmp_path):
 
 def test_a_plan_without_keys_of_the_dual_program_improves(run, tmp_path):
     plan = tmp_path / "plan.toml"
-    plan.write_text('model = "four-queue"\ntime = "30s"\npolicies = ["lbfs"]\n[set]\nbuffers = 2\n')
+    plan.write_text('model = "four-queue"\ntime = "5s"\npolicies = ["lbfs"]\n[set]\nbuffers = 2\n')
     found = json.loads(run("solve", plan, "--json")[1])
     assert [row["policy"] for row in found["start"]] == ["lbfs"]
     plan.write_text('model = "four-queue"\ntime = "30s"\npenalty = 3.0\n')

@@ -8,8 +8,8 @@ Policies to begin with are simulated ten times as long, index rules and tables, 
 runs in Python a twentieth.
 
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
-chosen by. It is looked at up to three times, each look four times as long as the one before, at a confidence of
-1 − .05/3 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
+chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
+1 − .05/4 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
 candidate wins if the interval of the difference lies below 0; the duel ends early if it lies above −.1% of the cost.
 With limits, a candidate must keep them with its whole intervals, and wins at once if the best so far does not.
 """
@@ -37,7 +37,8 @@ SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much l
 SLOW, QUICK = 0.05, 4.0  # so many times as many steps: of what is not compiled, and of rules and tables
 BEGINNING = 10.0  # and of the policies to begin with, since all that follows rests on the best of them
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
-LEVEL = 1 - 0.05 / len(LOOKS)
+LAST_LOOK = 25_600_000  # one more where both policies are quick
+LEVEL = 1 - 0.05 / 4
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
@@ -92,7 +93,8 @@ class Verdict:
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     """The challenger against the best policy so far."""
     best = search.incumbent
-    looks = [int(n * min(pace(search, challenger.candidate), pace(search, best.candidate))) for n in LOOKS]
+    slower = min(pace(search, challenger.candidate), pace(search, best.candidate))
+    looks = [int(n * slower) for n in (LOOKS if slower < QUICK else (*LOOKS, LAST_LOOK))]
     control = challenger.control or best.control
     for k, steps in enumerate(looks):
         found = compare(
