@@ -41,6 +41,7 @@ SEEN = 20_000  # visits by which the laws of drawn states are fitted
 WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
 SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
+FEWER = 4  # so many times fewer nodes than states, at least
 TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
@@ -115,7 +116,7 @@ class OnLattice:
         """One without prices; with limits, several prices, and mixtures of two that lie on both sides of them."""
         if search.limits:
             return self._priced(search, size)
-        found = [self._solved(search, NODES[size], ())]
+        found = [self._solved(search, _nodes(search, size), ())]
         if not search.model.box.bounded:
             found.append(self._truncated(search, TRUNCATED[size]))
         return [candidate for candidate in found if candidate is not None]
@@ -143,7 +144,7 @@ class OnLattice:
         found, low, high = [], 0.0, math.inf
         price = max(1.0, abs(search.incumbent.run.cost))
         for _ in range(PRICES):
-            one = self._solved(search, NODES[min(size, 1)], [(limit, price) for limit in search.limits])
+            one = self._solved(search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits])
             if one is None:
                 break
             one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
@@ -159,6 +160,12 @@ class OnLattice:
                 for w in MIXED
             ]
         return made
+
+
+def _nodes(search: Search, size: int) -> int:
+    """Of a lattice: always far fewer than the model has states, which are not for a search to list."""
+    count = search.model.box.count
+    return NODES[size] if count is None else max(2, min(NODES[size], count // FEWER))
 
 
 def _near(search: Search) -> list[Member]:
