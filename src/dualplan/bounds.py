@@ -32,8 +32,7 @@ from dualplan.surrogate import StateFunction
 
 LISTABLE = 2_000_000  # states up to which all are swept
 SWEEPS, PACE = 1_000, 1.5e7  # of value iteration: at most so many; outcomes a second where they are not compiled
-MOST_CELLS, PATIENCE = 4_096, 120.0  # of squares, which need 2^classes cells; the most only in so many seconds
-FEW_CELLS = 256
+MOST_CELLS, FEW_CELLS = 4_096, 256  # squares need 2^classes cells; where these are many, the tolerance is larger
 CAPS = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer
 GROWTH = 4.0  # the next family takes about so many times as long as the last
 
@@ -95,7 +94,7 @@ def _families(
             name = f"{count:,} sweeps of value iteration from " + ("0" if h is None else "the policy's values")
             yield name, partial(lower_bound, model, h, criterion, sweeps=count)
     elif primal.has_cells(model):
-        for name, basis in _on_cells(model, MOST_CELLS if seconds >= PATIENCE else FEW_CELLS):
+        for name, basis in _on_cells(model):
             yield f"{name}, {len(basis)} functions on cells", partial(_orthant, model, basis, criterion)
     elif isinstance(model, FactoredModel) and isinstance(criterion, Average):
         local = {"single variables": primal.single_indicators(model), "pairs": primal.pair_indicators(model)}
@@ -103,11 +102,15 @@ def _families(
             yield f"indicators of {name}, {len(functions)} functions", partial(_factored, model, functions)
 
 
-def _on_cells(model: QueueingNetwork, most: int) -> Iterator[tuple[str, primal.Basis]]:
+def _on_cells(model: QueueingNetwork) -> Iterator[tuple[str, primal.Basis]]:
     """Functions of the queue lengths; families with more cuts are for networks of few classes."""
     classes = range(len(model.classes))
     squares, cells = primal.monomials(model, 2, coordinates=classes), 2 ** len(classes)
-    if cells <= most:
+    if FEW_CELLS < cells <= MOST_CELLS:
+        apart = [[i for i in classes if model.classes[i].server == server] for server in model.servers]
+        own = [primal.monomials(model, 2, coordinates=one) for one in apart]
+        yield "squares within stations", primal.concat(*own)
+    if cells <= MOST_CELLS:
         yield "squares", squares
     if cells <= FEW_CELLS and not model.per_server:  # such indicators are of all coordinates, the event too
         empty = primal.boundaries(model, 1 if cells <= 64 else 0)
@@ -118,7 +121,8 @@ def _on_cells(model: QueueingNetwork, most: int) -> Iterator[tuple[str, primal.B
 
 
 def _orthant(model: Model, basis: primal.Basis, criterion: Criterion) -> LowerBound:
-    return primal.orthant_bound(model, basis, criterion, tol=1e-3).lower_bound
+    many = primal.has_cells(model) and 2 ** len(model.classes) > FEW_CELLS
+    return primal.orthant_bound(model, basis, criterion, tol=1e-2 if many else 1e-3).lower_bound
 
 
 def _factored(model: FactoredModel, basis: primal.LocalBasis) -> LowerBound:
