@@ -4,8 +4,8 @@
 values, once more with these as control variate (`simulation.py`); the narrower of the two intervals counts. The best
 three are then simulated four times as long.
 
-Policies to begin with are simulated ten times as long, index rules and tables, which are quick, four times, and what
-runs in Python a twentieth.
+Policies to begin with are simulated ten times as long, index rules and tables, which are quick, four times, what runs
+in Python a twentieth, and policies that look ahead at many outcomes less in proportion.
 
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
 chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
@@ -35,6 +35,7 @@ from dualplan.surrogate import StateFunction
 
 SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much longer the best few are looked at
 SLOW, QUICK = 0.05, 4.0  # so many times as many steps: of what is not compiled, and of rules and tables
+LOOKED_AT = 60  # outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are taken
 BEGINNING = 10.0  # and of the policies to begin with, since all that follows rests on the best of them
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK = 25_600_000  # one more where both policies are quick
@@ -73,7 +74,9 @@ def pace(search: Search, candidate: Candidate) -> float:
     """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind."""
     if candidate.policy.code is None or isinstance(search.model, SimulatorModel):
         return SLOW
-    return QUICK if isinstance(candidate.policy, NetworkPolicy | LinearIndexPolicy | TablePolicy) else 1.0
+    if isinstance(candidate.policy, NetworkPolicy | LinearIndexPolicy | TablePolicy):
+        return QUICK
+    return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
 
 
 def controllable(search: Search) -> bool:

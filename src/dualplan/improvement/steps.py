@@ -23,6 +23,7 @@ from dualplan.criteria import Average, Discounted
 from dualplan.errors import InputError
 from dualplan.evaluation import evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, Step, excess
+from dualplan.improvement.duels import pace
 from dualplan.lattice import make_lattice, solve_lattice, truncation
 from dualplan.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
@@ -46,6 +47,7 @@ TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
+LONGER = 40  # so many times fewer of them for policies that look ahead
 FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
 ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
 COMBINED = 3  # policies beside the best that are combined
@@ -189,9 +191,11 @@ class Searches:
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
-        steps, seed = SEARCHED[size], search.fresh(9)
-        families = self._families(search)
-        found = [parameters(f, search.criterion, steps=steps // len(families), seed=seed) for f in families]
+        families, seed = self._families(search), search.fresh(9)
+        each = SEARCHED[size] // max(1, len(families))
+        if not isinstance(search.model, QueueingNetwork):  # where indices are not the policies, steps take longer
+            each = max(1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER))
+        found = [parameters(family, search.criterion, steps=each, seed=seed) for family in families]
         return [Candidate(one.proposed, f"search, {one.family.name}") for one in found]
 
     def _families(self, search: Search) -> list[Family]:
