@@ -65,10 +65,13 @@ ALLOWED = {
         "surrogate", "theorems", "violations",
     },
     "budgets": set(),
-    "bounds": {"budgets", "criteria", "exact", "lower_bounds", "models", "primal", "surrogate"},
+    "bounds": {
+        "budgets", "criteria", "exact", "lower_bounds", "models", "primal", "surrogate",
+    },
     "improvement": {
-        "bounds", "budgets", "criteria", "evaluation", "exact", "experiments", "improvement", "intervals", "lattice",
-        "limits", "lower_bounds", "models", "policies", "primal", "results", "runs", "saved", "surrogate",
+        "_kernels", "bounds", "budgets", "combine", "criteria", "evaluation", "exact", "experiments", "improvement",
+        "intervals", "lattice", "limits", "lower_bounds", "models", "policies", "policy_families", "policy_search",
+        "primal", "results", "rollouts", "runs", "saved", "surrogate",
     },
     "plans": {
         "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "improvement", "intervals",

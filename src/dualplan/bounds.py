@@ -6,8 +6,8 @@ hold at every state (`primal/orthant.py`), in families that grow: squares of the
 empty queues; products of capped lengths, of rising degree. In factored models the program with all constraints, by
 variable elimination. Elsewhere the least loss that the model declares, which is proved and mostly 0.
 
-Families are taken in turn as long as the last one took less than a fraction of the time that is left. All bounds are
-proved, and so is the largest.
+Families are taken in turn as long as the last one took less than a fraction of the time that is left. All of these
+bounds are proved, and so is the largest. Where not even the least loss is known, the bound is statistical.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def best_bound(
     clock, criterion = Clock(seconds), Average() if criterion is None else criterion
     if isinstance(model, SimulatorModel) or not model.has_forward:
         return LowerBound(-math.inf, PROVED, "", (), functions="nothing: the model does not list its next states")
-    best, last = lower_bound(model, None, criterion, seed=seed) if not _listable(model) else None, 0.0
+    least = None if _listable(model) else lower_bound(model, None, criterion, seed=seed)
+    best, last = least if least is not None and least.kind == PROVED else None, 0.0
     for name, prove in _families(model, criterion, potentials, sweeps, seconds):
         if best is not None and GROWTH * last > clock.left:
             break
@@ -72,7 +73,9 @@ def best_bound(
         last = clock.spent - before
         if found.kind == PROVED and not found.assumed and (best is None or found.value > best.value):
             best = replace(found, functions=name)
-    return lower_bound(model, None, criterion, seed=seed) if best is None else best
+    if best is None:  # nothing is proved: what drawn states say, labelled as such
+        best = lower_bound(model, None, criterion, seed=seed) if least is None else least
+    return best
 
 
 def _listable(model: Model) -> bool:

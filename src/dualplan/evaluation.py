@@ -119,6 +119,9 @@ def _check_control(
 ) -> None:
     if control is None:
         return
+    other = getattr(control, "model", model)
+    if other is not model and other.digest != model.digest:
+        raise InputError(f"the control belongs to {other.name!r}, not to {model.name!r}.")
     if isinstance(criterion, Discounted) or wanted.method != "batch-means":
         raise InputError("a control is for the average criterion with method 'batch-means'; leave it out.")
     if model.code.forward is None:

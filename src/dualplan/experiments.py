@@ -61,6 +61,7 @@ class LongRun:
             engine(model, p, wanted.seed, regenerate=regenerate, control=control) for p in policies
         ]
         self.method = str(wanted.method) + ("" if control is None else ", control variate")
+        self.raw = 1 if control is None else len(model.columns)  # the column of the losses as they were
         self.resumable = all(e.resumable for e in self.engines)
         per_replica = max(1, wanted.steps // (REPLICAS * len(policies)))
         self.chunk = max(1, min(CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK, per_replica // FIRST_LOOK))
@@ -110,7 +111,7 @@ class LongRun:
         )
 
     def _dropped(self, rows: Floats) -> int:
-        return warm_up(rows[:, :, 1].mean(axis=0))
+        return warm_up(rows[:, :, self.raw].mean(axis=0))
 
     def interval(self) -> Interval:
         """The interval of the cost, or of the difference of two costs."""
@@ -158,6 +159,8 @@ class LongRun:
         cost = ratio_interval(batches[:, 1], batches[:, 0], level)
         if self.wanted.method == "regenerative":
             cost, dropped = cycle_interval(self.cycles[i], level), 0
+        if self.raw != 1:  # measures vary as losses do, not as shaped ones
+            batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
         measures = {
             m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level) for m in self.model.measures
         }

@@ -130,17 +130,19 @@ class Plan:
     time: str | float | None = None
     gap: str | float | None = None
     policies: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()  # the keys that were written down, even with their default values
 
     @property
     def dual(self) -> bool:
         """Whether a key of the dual program is there."""
-        return any(getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL)
+        changed = any(getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL)
+        return changed or bool(self.given & DUAL)
 
     @staticmethod
     def read(path: str | Path) -> Plan:
         """From a TOML file."""
         data = read_toml(Path(path))
-        known = [f.name for f in fields(Plan)]
+        known = [f.name for f in fields(Plan) if f.name != "given"]
         for key in data:
             if key not in known:
                 raise unknown(f"key of {str(path)!r}", key, known)
@@ -149,7 +151,7 @@ class Plan:
         for key in ("limits", "policies"):
             if isinstance(data.get(key), list):
                 data[key] = tuple(data[key])
-        return Plan(**data)
+        return Plan(**data, given=frozenset(data))
 
     def __post_init__(self) -> None:
         """Every value is of the kind that its key asks for."""
@@ -162,7 +164,7 @@ class Plan:
 # keys of the dual program; the others are for both
 DUAL = {
     "features", "base", "potential", "sampling", "radius", "penalty", "penalty_negative", "solver", "options", "budget",
-    "fallback", "evaluation", "steps", "span", "sweeps", "grid", "epsilon", "beta", "choice",
+    "fallback", "evaluation", "steps", "confidence", "span", "sweeps", "grid", "epsilon", "delta", "beta", "choice",
 }  # fmt: skip
 
 
@@ -524,7 +526,7 @@ def _both(plan: Plan, penalty: float) -> tuple[float, float]:
 def _open(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run | None:
     if folder is None:
         return None
-    settings = {f.name: getattr(plan, f.name) for f in fields(plan)} | {"digest": model.digest}
+    settings = {f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "given"} | {"digest": model.digest}
     settings["constraints"] = settings.pop("budget")  # unlike a simulation's, it cannot be raised when going on
     return Run(folder, plain(settings), resume=resume)
 
@@ -573,4 +575,5 @@ def read_plan(spec: str) -> Plan:
 
 def override(plan: Plan, **changes: Any) -> Plan:
     """The plan with whatever was given on the command line."""
-    return replace(plan, **{key: value for key, value in changes.items() if value is not None})
+    made = {key: value for key, value in changes.items() if value is not None}
+    return replace(plan, **made, given=plan.given | frozenset(made))

@@ -70,6 +70,12 @@ class Run:
         with (self.folder / TRACE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(plain(line), allow_nan=False) + "\n")
 
+    @property
+    def traced(self) -> int:
+        """The number of lines in the trace."""
+        path = self.folder / TRACE
+        return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
     def save_result(self, result: Json) -> None:
         """Write what came out."""
         write_json(self.folder / RESULT, result)

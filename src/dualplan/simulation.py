@@ -8,7 +8,8 @@ With a control h, a function of states, every step's loss is replaced by ℓ(x,a
 stationary law with E|h| finite the two have the same mean, since E[Ph] = E[h]; the nearer h is to the bias of the
 policy, the less the second varies (with the bias itself, not at all: Poisson's equation). This is the approximating
 martingale of Henderson & Glynn (2002), and it also takes away what the start leaves: the sum over n steps differs from
-that of ℓ by a martingale and h(x_n) − h(x_0).
+that of ℓ by a martingale and h(x_n) − h(x_0). The losses themselves are in one more column, by which warm-up and the
+intervals of other measures are judged.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class CompiledEngine:
         if policy.code is None:
             raise PolicyError(f"policy {policy.name!r} is not compiled.")
         self.model, self.policy, self.seed = model, policy, seed
-        self.columns, self.control = len(model.columns), control
+        self.columns, self.control = len(model.columns) + (control is not None), control
         self.anchor = model.start.copy() if regenerate else np.empty(0, np.int64)
         code, rule, box = model.code, policy.code, model.box
         self._head = (code.step, code.allowed, rule.act, code.ints, code.floats, rule.ints, rule.floats, box.lower,
@@ -267,7 +268,7 @@ class PythonEngine:
     ) -> None:
         self.model, self.policy, self.seed, self.regenerate = model, policy, seed, regenerate
         self.control = control
-        self.columns = len(model.columns)
+        self.columns = len(model.columns) + (control is not None)
         self.resumable = not isinstance(model, SimulatorModel) or model.resumable
         self._sessions: dict[int, Session] = {}
 
@@ -317,9 +318,11 @@ class PythonEngine:
                 (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
                 row[0] += 1
                 row[1] += loss + self._shaping(x, a)
+                if self.control is not None:
+                    row[-1] += loss
                 row[2 : 2 + dim] += x
                 if isinstance(session, _CompiledSession):
-                    row[2 + dim :] += session.counts
+                    row[2 + dim : 2 + dim + session.counts.size] += session.counts
                 x = session.reset(rng) if ended else y
                 t += 1
                 if self.regenerate:

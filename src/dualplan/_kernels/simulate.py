@@ -147,7 +147,7 @@ def simulate_shaped(
     step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, value, vi, vf, room, outcomes, x, rng, t0,
     length, rows, where
 ):  # fmt: skip
-    """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses."""
+    """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses, and these in a last column."""
     dim = x.size
     probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
     states, chances = np.empty((outcomes, dim), np.int64), np.empty(outcomes, np.float64)
@@ -155,10 +155,11 @@ def simulate_shaped(
     t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
+        counts, last = sums[2 + dim : sums.size - 1], sums.size - 1
         sums[0] += length
         for _ in range(length):
             loss, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, sums[2 + dim :], where
+                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
             )
             if fault != FINE:
                 return fault
@@ -167,6 +168,7 @@ def simulate_shaped(
                 return BAD_LAW
             t += 1
             sums[1] += loss + shaped
+            sums[last] += loss
             for i in range(dim):
                 sums[2 + i] += x[i]
             copy(x, out)

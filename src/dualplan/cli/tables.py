@@ -74,6 +74,11 @@ def print_improved(result: dict[str, Any]) -> None:
     out.print(table)
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
     out.print(f"best: {result['source']}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
+    if (status := Status(result["cost_status"])) not in (Status.SOLVED, Status.REACHED, Status.COMPLETED):
+        out.print(f"{status}: {status.advice}.", highlight=False)
+    for row in result["attempts"]:
+        if row["note"]:
+            out.print(f"step {row['step']}: {row['note']}", highlight=False)
     for limit in result["limits"]:
         kept = "kept" if limit["kept"] else "not kept; no policy that was found keeps it for sure"
         out.print(f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – {number(limit['upper'])}), "
@@ -92,6 +97,8 @@ def _print_gap(result: dict[str, Any]) -> None:
     bound, kind = number(result["lower_bound"], 6), result["lower_bound_kind"]
     how = f", by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
     words = f"no policy costs less than {bound} (proved{how})"
+    if result["lower_bound"] is None:
+        words = "no lower bound is known"
     if kind != PROVED:
         words = f"{bound} is a lower bound by the states that were looked at ({kind}, not a proof)"
     out_console().print(f"{words}; the gap is {gap}.", highlight=False)

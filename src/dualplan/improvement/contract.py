@@ -11,6 +11,7 @@ import numpy as np
 
 from dualplan.criteria import Criterion
 from dualplan.intervals import Interval, finite
+from dualplan.known import PROVED
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, largest_gap
 from dualplan.models.contract import Model
@@ -22,6 +23,7 @@ from dualplan.surrogate import StateFunction
 from dualplan.types import Json
 
 NEGLIGIBLE = 1e-9  # excess over a limit
+UNKNOWN = Interval(math.nan, -math.inf, math.inf, 1.0)  # of a measure under a policy that is unstable
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,11 @@ def excess(run: Evaluation, limits: Sequence[Limit]) -> float:
     over = [run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
             for limit in limits]  # fmt: skip
     return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
+
+
+def broken(run: Evaluation, limits: Sequence[Limit]) -> bool:
+    """Whether a policy breaks a limit with the whole interval of the measure."""
+    return any(limit.name in run.measures and run.measures[limit.name].lower > limit.at_most for limit in limits)
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class Search:
     members: list[Member] = field(default_factory=list)
     best: Member | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    before: int = 0  # attempts of a run that goes on
 
     @property
     def incumbent(self) -> Member:
@@ -116,7 +124,9 @@ class Search:
 
     def fresh(self, place: int) -> int:
         """A seed of its own for each attempt, and each place in it."""
-        words = np.random.SeedSequence([self.seed, len(self.attempts), place]).generate_state(1, np.uint64)
+        words = np.random.SeedSequence([self.seed, self.before + len(self.attempts), place]).generate_state(
+            1, np.uint64
+        )
         return int(words[0]) >> 1
 
 
@@ -175,12 +185,17 @@ class Improved:
     @property
     def gap_reached(self) -> bool | None:
         """Whether the gap that was asked for was reached; None if none was."""
-        return None if self.wanted_gap is None else bool(self.gap <= self.wanted_gap)
+        if self.wanted_gap is None:
+            return None
+        return bool(self.gap <= self.wanted_gap and self.bound.kind == PROVED and self.kept)
 
     @property
     def kept(self) -> bool:
         """Whether all limits are kept, with their whole intervals."""
-        return all(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE for limit in self.limits)
+        return all(self._keeps(limit) for limit in self.limits)
+
+    def _keeps(self, limit: Limit) -> bool:
+        return limit.name in self.measures and bool(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE)
 
     def to_json(self) -> Json:
         """Everything as plain values; the policy itself is saved apart."""
@@ -209,8 +224,8 @@ class Improved:
                 {
                     "measure": limit.name,
                     "at_most": limit.at_most,
-                    **self.measures[limit.name].to_json(),
-                    "kept": bool(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE),
+                    **self.measures.get(limit.name, UNKNOWN).to_json(),
+                    "kept": self._keeps(limit),
                 }
                 for limit in self.limits
             ],

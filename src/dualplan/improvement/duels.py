@@ -10,8 +10,9 @@ in Python a twentieth, and policies that look ahead at many outcomes less in pro
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
 chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
 1 − .05/4 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
-candidate wins if the interval of the difference lies below 0; the duel ends early if it lies above −.1% of the cost.
-With limits, a candidate must keep them with its whole intervals, and wins at once if the best so far does not.
+candidate wins if the interval of the difference lies below 0; the duel ends early if it lies above −.1% of the cost. A
+look that is too short to forget the start counts only if it is the last. With limits, a candidate must keep them with
+its whole intervals, and wins at once if the best so far breaks one with its whole interval.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dualplan._kernels.linear_index import linear_index_rule
+from dualplan._kernels.policies import network_rule
 from dualplan.budgets import Clock
-from dualplan.criteria import Average
-from dualplan.errors import ModelError
+from dualplan.criteria import Average, Discounted
+from dualplan.errors import ModelError, PolicyError
 from dualplan.evaluation import compare, evaluate
-from dualplan.improvement.contract import Candidate, Member, Search, excess
+from dualplan.improvement.contract import Candidate, Member, Search, broken, excess
 from dualplan.intervals import Interval
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
 from dualplan.policies.tables import TablePolicy
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
@@ -36,6 +38,7 @@ from dualplan.surrogate import StateFunction
 SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much longer the best few are looked at
 SLOW, QUICK = 0.05, 4.0  # so many times as many steps: of what is not compiled, and of rules and tables
 LOOKED_AT = 60  # outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are taken
+RUNS = 20  # of the discounted criterion, at least
 BEGINNING = 10.0  # and of the policies to begin with, since all that follows rests on the best of them
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK = 25_600_000  # one more where both policies are quick
@@ -43,9 +46,9 @@ LEVEL = 1 - 0.05 / 4
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
-def screen(search: Search, candidates: Sequence[Candidate], times: float = 1.0) -> list[Member]:
+def screen(search: Search, candidates: Sequence[Candidate], times: float = 1.0, place: int = 0) -> list[Member]:
     """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
-    seed, steps = search.fresh(0), int(times * SCREENING)
+    seed, steps = search.fresh(place), int(times * SCREENING)
     looked = [m for c in candidates if (m := _screened(search, c, steps, seed)) is not None]
     looked.sort(key=lambda m: m.rank(search.limits))
     again = [_run(search, m.candidate, m.control, LONGER * steps, seed) for m in looked[:FINALISTS]]
@@ -59,7 +62,7 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
         controls.append(candidate.values)
     try:
         runs = [_run(search, candidate, h, steps, seed) for h in controls]
-    except ModelError:  # a policy that leads where the model has no law, say
+    except (ModelError, PolicyError):  # a policy that leads where the model has no law, or does what is not allowed
         return None
     k = min(range(len(runs)), key=lambda i: (runs[i].upper - runs[i].lower, i))
     return Member(candidate, runs[k], controls[k])
@@ -67,14 +70,30 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
 
 def _run(search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int) -> Evaluation:
     many = max(1, int(steps * pace(search, candidate)))
-    return evaluate(search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed)
+    many = max(many, least_steps(search))
+    run = evaluate(search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed)
+    _go_on(run)
+    return run
+
+
+def _go_on(*runs: Evaluation) -> None:
+    """An interruption during a run ends the search too; what was simulated till then says too little."""
+    if any(run.status is Status.INTERRUPTED for run in runs):
+        raise KeyboardInterrupt
+
+
+def least_steps(search: Search) -> int:
+    """Steps below which the discounted criterion has too few runs."""
+    if not isinstance(search.criterion, Discounted):
+        return 1
+    return math.ceil(RUNS * math.log(1e-6) / math.log(search.criterion.gamma))
 
 
 def pace(search: Search, candidate: Candidate) -> float:
     """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind."""
     if candidate.policy.code is None or isinstance(search.model, SimulatorModel):
         return SLOW
-    if isinstance(candidate.policy, NetworkPolicy | LinearIndexPolicy | TablePolicy):
+    if isinstance(candidate.policy, TablePolicy) or candidate.policy.code.act in (network_rule, linear_index_rule):
         return QUICK
     return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
 
@@ -101,22 +120,28 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     control = challenger.control or best.control
     for k, steps in enumerate(looks):
         found = compare(
-            search.model, challenger.policy, best.policy, search.criterion, steps=steps, seed=search.fresh(1 + k),
+            search.model, challenger.policy, best.policy, search.criterion, steps=max(steps, 2 * least_steps(search)),
+            seed=search.fresh(1 + k),
             confidence=LEVEL, control=control,
         )  # fmt: skip
-        verdict = _verdict(search, found)
-        settled = verdict.won or found.difference.lower > -WORTH * abs(found.second.cost)
-        if settled or found.status is Status.UNSTABLE or clock.left == 0:
+        _go_on(found.first, found.second)
+        verdict = _verdict(search, found, k == len(looks) - 1)
+        hopeless = found.difference.lower > -WORTH * abs(found.second.cost) and not search.limits
+        if verdict.won or hopeless or found.status is Status.UNSTABLE or clock.left == 0:
             break
     return verdict
 
 
-def _verdict(search: Search, found: Comparison) -> Verdict:
+def _verdict(search: Search, found: Comparison, last: bool) -> Verdict:
+    """The challenger wins by its cost, or because it keeps limits that the other one breaks for sure.
+
+    A look that is too short to forget the start cannot make it win, unless there is no longer one.
+    """
     d = found.difference
     gain = Interval(-d.value, -d.upper, -d.lower, d.confidence)
-    over, before = excess(found.first, search.limits), excess(found.second, search.limits)
-    if not math.isfinite(found.first.cost):
+    if not math.isfinite(found.first.cost) or (found.status is Status.TOO_SHORT and not last):
         return Verdict(False, gain, found.first)
-    if not math.isfinite(found.second.cost):
-        return Verdict(over <= before, gain, found.first)
-    return Verdict(over < before if before > 0 else over == 0 and d.upper < 0, gain, found.first)
+    keeps = excess(found.first, search.limits) == 0
+    if not math.isfinite(found.second.cost) or broken(found.second, search.limits):
+        return Verdict(keeps, gain, found.first)
+    return Verdict(bool(keeps and d.upper < 0), gain, found.first)

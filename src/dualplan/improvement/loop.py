@@ -17,6 +17,7 @@ what time is left goes into a lower bound on what any policy costs (`bounds.py`)
 
 from __future__ import annotations
 
+import math
 import time as timer
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,26 +25,29 @@ from typing import Any
 
 from dualplan.bounds import best_bound
 from dualplan.budgets import Clock, seconds, share
-from dualplan.criteria import Average, Criterion
-from dualplan.errors import DualplanError, InputError, MissingError, unknown
+from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.errors import DualplanError, InputError, MissingError, ModelError, unknown
 from dualplan.evaluation import evaluate
-from dualplan.exact.policy import evaluate_exact
+from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.experiments import notes_on
-from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step
+from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step, excess
 from dualplan.improvement.duels import BEGINNING, duel, screen
 from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
+from dualplan.known import PROVED
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, largest_gap
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
+from dualplan.primal.greedy import GreedyPolicy
 from dualplan.results import Evaluation
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.status import Status
 
 TIME = "2m"
+SAVED = "saved"  # the source of the best policy of a run that goes on
 EXACTLY = 20_000  # states up to which the last evaluation is exact
 PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
@@ -76,11 +80,16 @@ def improve(
     """
     clock, wanted = Clock(seconds(time)), None if gap is None else share(gap)
     criterion = Average() if criterion is None else criterion
+    if limits and isinstance(criterion, Discounted):
+        raise InputError(
+            "limits are judged by simulated measures, which the discounted criterion has not; use solve_lp."
+        )
     search = Search(model, criterion, _limits(model, limits), seed)
     chosen = _steps(steps)
     for policy in policies:
         require_policy_of(model, policy)
     run = _open(search, policies, list(chosen), folder, resume)
+    search.before = 0 if run is None else run.traced
     loop = _Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
@@ -144,10 +153,12 @@ class _Loop:
         saved = self._saved()
         self.tell("simulating the policies to begin with")
         begin = [*saved, *(given or [Candidate(random_policy(search.model), "random")])]
-        self.start = tuple(screen(search, begin, BEGINNING))
+        self.start = tuple(screen(search, begin, BEGINNING, place=6))
         if not self.start:
             raise InputError(f"none of the policies to begin with can be simulated on model {search.model.name!r}.")
-        search.members, search.best = list(self.start), self.start[0]
+        # the best policy of a run that goes on stays the best until another one beats it in a duel
+        before = [m for m in self.start if m.candidate.source == SAVED and math.isfinite(m.run.cost)]
+        search.members, search.best = list(self.start), [*before, self.start[0]][0]
         self.keep()
 
     def _saved(self) -> list[Candidate]:
@@ -155,14 +166,17 @@ class _Loop:
         path = None if self.run is None else self.run.folder / "policy.npz"
         if path is None or not path.exists():
             return []
-        return [Candidate(load_policy(path, self.search.model), "saved")]
+        policy = load_policy(path, self.search.model)
+        return [Candidate(policy, SAVED, policy.values if isinstance(policy, GreedyPolicy) else None)]
 
     def keep(self) -> None:
         """Save the best policy, if there is a folder and the policy is no function of the user."""
         if self.run is not None:
+            path = self.run.folder / "policy.npz"
             try:
-                save_policy(self.search.incumbent.policy, self.run.folder / "policy.npz")
-            except MissingError as error:
+                save_policy(self.search.incumbent.policy, path)
+            except MissingError as error:  # better none than an older one
+                path.unlink(missing_ok=True)
                 self.run.trace({"not saved": str(error)})
 
     def tell(self, words: str) -> None:
@@ -219,24 +233,24 @@ class _Loop:
         if self.bound is None:
             self.tell("a first lower bound")
             self.bound = self._bound(0.1 * self.clock.allowed)
-        run = self.search.incumbent.run
-        return largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
+        run, proved = self.search.incumbent.run, self.bound.kind == PROVED
+        small = largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
+        return small and proved and excess(run, self.search.limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
         search, started = self.search, timer.monotonic()
         self.tell(step.name)
-        note = ""
+        found = Attempt(step.name, size, 0)
         try:
             candidates = step.propose(search, size)
+            self.tell(f"{step.name}: judging {len(candidates)} policies")
+            found, members = replace(found, made=len(candidates)), screen(search, candidates)
+            if members:
+                found = self._judge(members[0], found)
+                self._remember(members)
         except DualplanError as error:  # it is not for this model after all, and the others go on
-            candidates, note = [], str(error)
-        self.tell(f"{step.name}: judging {len(candidates)} policies")
-        members = screen(search, candidates)
-        found = Attempt(step.name, size, len(candidates), note=note)
-        if members:
-            found = self._judge(members[0], found)
-            self._remember(members)
+            found = replace(found, note=str(error))
         found = replace(found, seconds=timer.monotonic() - started)
         self.lasted[step.name] = found.seconds
         search.attempts.append(found)
@@ -257,7 +271,8 @@ class _Loop:
     def _remember(self, members: Sequence[Member]) -> None:
         """Keep the best of each step in the portfolio, if it comes near the best policy."""
         search, cost = self.search, self.search.incumbent.run.cost
-        near = [m for m in members[:2] if m.run.cost <= cost + NEAR * abs(cost)]
+        known = {m.policy.digest for m in search.members}
+        near = [m for m in members[:2] if m.run.cost <= cost + NEAR * abs(cost) and m.policy.digest not in known]
         search.members = sorted([*search.members, *near], key=lambda m: m.rank(search.limits))[:PORTFOLIO]
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -268,7 +283,10 @@ class _Loop:
         self.tell("evaluating the policy")
         cost, lower, upper, method, how, measures, notes = self._evaluated(best)
         self.tell("a lower bound")
-        bound = self._bound(max(5.0, self.clock.left))
+        try:
+            bound = self._bound(max(5.0, self.clock.left))
+        except KeyboardInterrupt:  # what was found is worth more than what could be proved of it
+            bound, status = LowerBound(-math.inf, PROVED, "", ()), Status.INTERRUPTED
         if self.bound is not None and self.bound.value > bound.value:
             bound = self.bound
         result = Improved(
@@ -276,8 +294,10 @@ class _Loop:
             measures, notes, search.limits, self.start, tuple(search.attempts), bound, self.gap, status,
             best.candidate.values, search.seed, self.clock.spent,
         )  # fmt: skip
-        if self.gap is not None and result.gap_reached:
+        if result.gap_reached:
             result = replace(result, status=Status.GAP)
+        elif status is Status.GAP:  # by the run of the search, but not by the last evaluation
+            result = replace(result, status=Status.TIME)
         if self.run is not None:
             self.run.save_result(result.to_json())
         return result
@@ -285,8 +305,8 @@ class _Loop:
     def _evaluated(self, best: Member) -> tuple[Any, ...]:
         search = self.search
         model, criterion = search.model, search.criterion
-        if model.box.count is not None and model.box.count <= EXACTLY and best.policy.code is not None:
-            exact = evaluate_exact(model, best.policy, criterion)
+        exact = self._exactly(best.policy)
+        if exact is not None:
             measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
             return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
         found: Evaluation = evaluate(
@@ -295,6 +315,16 @@ class _Loop:
             control=best.control,
         )  # fmt: skip
         return found.cost, found.lower, found.upper, found.method, found.status, dict(found.measures), found.notes
+
+    def _exactly(self, policy: Policy) -> ExactEvaluation | None:
+        """Where states are few, and the policy has one cost."""
+        count = self.search.model.box.count
+        if not self.search.listed or count is None or count > EXACTLY or policy.code is None:
+            return None
+        try:
+            return evaluate_exact(self.search.model, policy, self.search.criterion)
+        except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+            return None
 
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search

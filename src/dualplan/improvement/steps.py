@@ -144,7 +144,8 @@ class OnLattice:
     def _priced(self, search: Search, size: int) -> list[Candidate]:
         """Prices by bisection on the logarithm, until a limit is kept and another price breaks it by little."""
         found, low, high = [], 0.0, math.inf
-        price = max(1.0, abs(search.incumbent.run.cost))
+        cost = abs(search.incumbent.run.cost)
+        price = cost if 1.0 < cost < math.inf else 1.0
         for _ in range(PRICES):
             one = self._solved(search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits])
             if one is None:
@@ -173,7 +174,8 @@ def _nodes(search: Search, size: int) -> int:
 def _near(search: Search) -> list[Member]:
     """The best policy, and the two next best that come near it."""
     cost = search.incumbent.run.cost
-    others = [m for m in search.members if m is not search.incumbent and m.run.cost <= cost + 0.1 * abs(cost)]
+    own = search.incumbent.policy.digest
+    others = [m for m in search.members if m.policy.digest != own and m.run.cost <= cost + 0.1 * abs(cost)]
     return [search.incumbent, *others[:2]]
 
 
