@@ -153,6 +153,17 @@ def test_what_keeps_the_limits_wins_whatever_it_costs():
     assert not duels.duel(search, cheap, Clock(100.0)).won
 
 
+def test_an_incumbent_near_its_limit_is_not_evicted_by_noise():
+    """The limit lies .6% above what LBFS loses exactly: no short look may call it broken."""
+    model = dp.load("four-queue", buffers=4)
+    best, other = member(model, "lbfs"), member(model, "longer")
+    exact = dp.evaluate_exact(model, best.policy).measures["lost fraction"]
+    assert best.run.cost < other.run.cost
+    for seed in range(5):
+        search = Search(model, dp.Average(), (Limit("lost fraction", 1.006 * exact),), seed, [], best)
+        assert not duels.duel(search, other, Clock(100.0)).won
+
+
 # -- the loop ----------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +254,56 @@ def test_a_run_goes_on_from_its_best_policy(tmp_path):
         dp.improve(model, time="100s", steps=["lattice"], folder=folder, resume=True, seed=9)
 
 
+def test_an_interruption_ends_the_search_with_what_there_is(monkeypatch):
+    model = dp.load("four-queue", buffers=2)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps.OnLattice, "propose", stopped)
+    found = dp.improve(model, time="100s", steps=["lattice"])
+    assert found.status is dp.Status.INTERRUPTED
+    assert found.policy is found.start[0].policy
+    assert found.cost == pytest.approx(dp.evaluate_exact(model, found.policy).cost)
+
+
+def test_a_run_that_is_interrupted_is_no_run(monkeypatch):
+    model = dp.load("four-queue", buffers=2)
+    cut = member(model, "c-mu").run.__class__
+    monkeypatch.setattr(
+        duels, "evaluate", lambda *a, **k: cut("x", 1.0, 0.0, 2.0, 0.95, "m", dp.Status.INTERRUPTED, 1, 0.0, 0)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        duels.screen(Search(model, dp.Average(), (), 0), [Candidate(model.policy("c-mu"), "test")])
+
+
+def test_a_gap_by_a_bound_that_is_not_proved_is_no_gap():
+    """An event model without declared losses and without end: its bound is statistical."""
+    model = dp.EventModel(
+        lower=[0], upper=[None], actions=1, events=2, probability=lambda x, a, e: 0.3 if e == 0 else 0.7,
+        move=lambda x, a, e: (x[0] + 1,) if e == 0 else (max(x[0] - 1, 0),), loss=lambda x, a: float(x[0]) + 1.0,
+        jumps=[(1,), (-1,), (0,)],
+    )  # fmt: skip
+    found = dp.improve(model, time="5s", gap="99%", steps=["values"])
+    assert found.bound.kind == "statistical"
+    assert found.gap_reached is False
+    assert found.status is not dp.Status.GAP
+
+
+def test_a_policy_with_several_recurrent_classes_is_simulated_in_the_end():
+    stay = np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    model = dp.TabularModel([stay], np.array([[1.0], [2.0], [3.0]]))
+    found = dp.improve(model, time="5s", steps=["values"])
+    assert found.evaluation != "exact"
+
+
+def test_discounts_near_one_have_runs_enough():
+    model = dp.load("four-queue", buffers=2)
+    found = duels.screen(Search(model, dp.Discounted(0.9995), (), 0), [Candidate(model.policy("c-mu"), "test")])
+    exact = dp.evaluate_exact(model, model.policy("c-mu"), dp.Discounted(0.9995)).cost
+    assert found[0].run.lower - 0.05 * exact <= exact <= found[0].run.upper + 0.05 * exact
+
+
 def test_discounted_searches():
     model = dp.load("four-queue", buffers=2)
     criterion = dp.Discounted(0.95)
@@ -261,6 +322,7 @@ def test_discounted_searches():
         ({"steps": ["magic"]}, "unknown step 'magic'"),
         ({"limits": ["joy <= 1"]}, "joy"),
         ({"resume": True}, "only a run that was saved"),
+        ({"limits": ["lost fraction <= 0.1"], "criterion": dp.Discounted(0.9)}, "discounted criterion"),
         ({"policies": ["lbfs"]}, "a policy is needed"),
     ],
 )
@@ -342,6 +404,8 @@ def test_a_plan_without_keys_of_the_dual_program_improves(run, tmp_path):
     status, _, err = run("solve", plan)
     assert status == 2
     assert "leave out either" in err
+    plan.write_text('model = "four-queue"\nsampling = "features"\n[set]\nbuffers = 2\n')  # a key with its default value
+    assert "tried" in json.loads(run("solve", plan, "--json")[1])
     status, _, err = run("solve", "four-queue", "--figure", "x.png")
     assert status == 2
     assert "for the dual program" in err

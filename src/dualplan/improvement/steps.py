@@ -166,9 +166,9 @@ class OnLattice:
 
 
 def _nodes(search: Search, size: int) -> int:
-    """Of a lattice: always far fewer than the model has states, which are not for a search to list."""
+    """Of a lattice: far fewer than the model has states, unless these are few: a search is not for listing them."""
     count = search.model.box.count
-    return NODES[size] if count is None else max(2, min(NODES[size], count // FEWER))
+    return NODES[size] if count is None else min(NODES[size], max(NODES[0], count // FEWER))
 
 
 def _near(search: Search) -> list[Member]:
