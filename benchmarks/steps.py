@@ -6,7 +6,10 @@ python benchmarks/steps.py [NAME ...] [--seed 0]
 import argparse
 
 import dualplan as dp
+from dualplan.budgets import Clock
 from dualplan.improvement import STEPS
+from dualplan.improvement.contract import Search
+from dualplan.improvement.loop import Loop
 from improve import CASES
 
 NAMES = ("ten-thousand", "million", "unbounded", "six-class", "twelve-class", "lost-sales")
@@ -23,10 +26,13 @@ def main() -> None:
         model = dp.load(case.model, **case.parameters)
         begin = [model.policy(policy) for policy in case.begin]
         for step in STEPS:
-            # so little time that a step is taken once, whatever it finds
-            found = dp.improve(model, begin, time="1s", steps=[step], seed=options.seed)
-            best = min(m.run.cost for m in found.start)
-            for a in found.attempts[:1]:
+            search = Search(model, dp.Average(), (), options.seed)
+            loop = Loop(search, Clock(3600.0), None, None, lambda *_: None)
+            loop.begin(begin)
+            best = search.incumbent.run.cost
+            if STEPS[step].applies(search):
+                loop.attempt(STEPS[step], 0)
+            for a in search.attempts:
                 gain = "" if a.gain is None else f"{a.gain.value:8.3f} [{a.gain.lower:8.3f}, {a.gain.upper:8.3f}]"
                 rate = 0.0 if a.gain is None or not a.accepted else a.gain.value / best / a.seconds
                 print(
@@ -34,7 +40,7 @@ def main() -> None:
                     f"{rate:8.3%} of the cost a second  {a.note}",
                     flush=True,
                 )
-            if not found.attempts:
+            if not search.attempts:
                 print(f"{name:14s} from {best:7.3f}  {step:9s} not for this model", flush=True)
 
 

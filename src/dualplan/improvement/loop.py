@@ -90,7 +90,7 @@ def improve(
         require_policy_of(model, policy)
     run = _open(search, policies, list(chosen), folder, resume)
     search.before = 0 if run is None else run.traced
-    loop = _Loop(search, clock, wanted, run, progress or (lambda *_: None))
+    loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
         status = loop.rounds(list(chosen.values()))
@@ -132,7 +132,7 @@ def _open(search: Search, policies: Sequence[Policy], steps: list[str], folder: 
     return Run(folder, settings, resume=resume)
 
 
-class _Loop:
+class Loop:
     """A search, its clock and its folder."""
 
     def __init__(self, search: Search, clock: Clock, gap: float | None, run: Run | None, progress: Progress) -> None:
