@@ -9,10 +9,9 @@ import dualplan as dp
 from dualplan import policy_families as families
 from dualplan.errors import InputError, MissingError, PolicyError
 from dualplan.models import zoo
-from dualplan.models.admission import AdmissionControl
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.policies.network import LinearIndexPolicy, linear_index, priority
-from dualplan.policy_search import Searched, _Strategy, cost_gradient, search, search_step
+from dualplan.policy_search import Searched, _Strategy, cost_gradient, search
 from dualplan.primal import LinearValues, monomials
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.solvers.mixture import MixturePolicy
@@ -231,27 +230,6 @@ def test_the_dual_answer_is_finished_on_the_true_cost() -> None:
     found = search(family, steps=800_000, seed=1)
     assert found.improved
     assert dp.evaluate_exact(network, found.policy).cost < dp.evaluate_exact(network, start).cost
-
-
-def test_a_step_gives_better_policies_of_a_network() -> None:
-    network = zoo.four_queue(buffers=4)
-    incumbent = network.policy("longer-first")
-    candidates = search_step(network, incumbent, steps=2_500_000, seed=0)
-    costs = [dp.evaluate_exact(network, p).cost for p in candidates]
-    best = min(dp.evaluate_exact(network, network.policy(n)).cost for n in network.policies)
-    assert incumbent.digest not in [p.digest for p in candidates]
-    assert costs[0] <= 1.01 * best
-    assert costs[0] <= min(costs) * 1.02  # they are ordered by simulation
-
-
-def test_a_step_on_another_model() -> None:
-    model = AdmissionControl()
-    incumbent = model.policy("admit-all")
-    optimum = dp.solve_exact(model).lower
-    candidates = search_step(model, incumbent, steps=400_000, seed=0)
-    costs = [dp.evaluate_exact(model, p).cost for p in candidates]
-    assert min(costs) < dp.evaluate_exact(model, incumbent).cost
-    assert optimum <= min(costs) <= 1.1 * optimum
 
 
 def test_linear_indices_are_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]

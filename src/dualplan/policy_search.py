@@ -40,18 +40,12 @@ import numpy as np
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, MissingError
-from dualplan.evaluation import compare, evaluate
+from dualplan.evaluation import compare
 from dualplan.intervals import Interval
 from dualplan.kinds import is_whole
-from dualplan.models.contract import Model
-from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_families import ALL, NEXT, Family, greedy_for, indices, mixing
-from dualplan.primal.alp import alp
-from dualplan.primal.basis import Basis, concat, monomials
-from dualplan.primal.relevance import occupancy
+from dualplan.policies.contract import Policy
+from dualplan.policy_families import Family
 from dualplan.results import Comparison
 from dualplan.simulation import Chunks, CompiledEngine, Replica, in_parallel
 from dualplan.status import Status
@@ -65,17 +59,6 @@ JUDGING = 0.25  # the part of the budget that the last comparison takes
 WARMING = 0.05  # the part that brings the first states
 CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
 FRESH = 1  # put to the seed where random numbers must be fresh
-
-# of `search_step`
-RANKING = 0.1  # the part of the budget that ranks the heuristics, and again what was found
-MOST_CLASSES = 8  # of networks whose indices have all slopes
-MOST_PARTS = 3  # policies of a mixture
-INCUMBENT = 0.8  # its first share of a mixture
-RANDOM = "random"  # a heuristic that is no start for indices
-NEARLY_ONE = 0.995  # the discount of programs for the average criterion
-PROGRAM_STATES = 2_000
-WEIGHT_BOUND = 1e6
-MOST_COORDINATES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,80 +310,3 @@ def cost_gradient(
         over = 2 * width * float(scale)
         slopes.append(Interval(found.value / over, found.lower / over, found.upper / over, found.confidence))
     return slopes
-
-
-# -- what fits a model -------------------------------------------------------------------------------------------------
-
-
-def search_step(
-    model: Model,
-    incumbent: Policy,
-    criterion: Criterion | None = None,
-    *,
-    steps: int = 200_000_000,
-    seed: int = 0,
-    threads: int | None = None,
-) -> list[Policy]:
-    """Candidates to follow an incumbent, the cheapest first: what searches of the families that fit the model found.
-
-    Networks: linear indices from the best of the index rules among the incumbent and the heuristics, with all slopes
-    where classes are few. Other models: the greedy policy of a quadratic approximate linear program, and mixtures
-    of the incumbent with the best heuristics. The incumbent itself is never among them. Searches share `steps`.
-    """
-    require_policy_of(model, incumbent)
-    _check(steps, seed, 1.0)
-    wanted, ranking = criterion or Average(), max(int(RANKING * steps), 1)
-    heuristics = [model.policy(name) for name in model.policies]
-    ranked = _ranked([incumbent, *heuristics], wanted, ranking, seed, threads)
-    left = steps - 2 * ranking
-    families = _fitting(model, incumbent, ranked, wanted, seed)
-    each = max(left // max(len(families), 1), 1)
-    found = [search(family, wanted, steps=each, seed=seed, threads=threads).policy for family in families]
-    others = list({p.digest: p for p in found if p.digest != incumbent.digest}.values())
-    return _ranked(others, wanted, ranking, seed ^ FRESH, threads)
-
-
-def _ranked(
-    policies: Sequence[Policy], criterion: Criterion, steps: int, seed: int, threads: int | None
-) -> list[Policy]:
-    """The policies, the cheapest first, on common random numbers; what is unstable is left out."""
-    each = max(steps // max(len(policies), 1), 1)
-    costs = []
-    for k, policy in enumerate(policies):
-        run = evaluate(policy.model, policy, criterion, steps=each, seed=seed, threads=threads)
-        if run.status is not Status.UNSTABLE and math.isfinite(run.cost):
-            costs.append((run.cost, k))
-    return [policies[k] for _, k in sorted(costs)]
-
-
-def _fitting(
-    model: Model, incumbent: Policy, ranked: Sequence[Policy], criterion: Criterion, seed: int
-) -> list[Family]:
-    if isinstance(model, QueueingNetwork):  # one search: to see a gain takes more than to find it
-        rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != RANDOM]
-        return [indices(p, ALL if len(model.classes) <= MOST_CLASSES else NEXT) for p in rules[:1]]
-    families = []
-    if model.code.forward is not None and incumbent.code is not None:
-        families.append(_from_program(model, incumbent, criterion, seed))
-    parts = list({p.digest: p for p in (incumbent, *ranked) if p.code is not None}.values())[:MOST_PARTS]
-    if len(parts) > 1:
-        families.append(mixing(parts, [INCUMBENT, *[(1 - INCUMBENT) / (len(parts) - 1)] * (len(parts) - 1)]))
-    return families
-
-
-def _from_program(model: Model, incumbent: Policy, criterion: Criterion, seed: int) -> Family:
-    """Greedy for quadratic values from an approximate linear program with constraints where the incumbent goes."""
-    gamma = criterion.gamma if isinstance(criterion, Discounted) else NEARLY_ONE
-    drawn = occupancy(model, incumbent, criterion, samples=PROGRAM_STATES, seed=seed, exact=False)
-    solved = alp(
-        model, quadratic_basis(model), Discounted(gamma), relevance=drawn, sample=drawn, samples=PROGRAM_STATES,
-        weight_bound=WEIGHT_BOUND, seed=seed,
-    )  # fmt: skip
-    return greedy_for(solved.values, criterion.gamma if isinstance(criterion, Discounted) else 1.0)
-
-
-def quadratic_basis(model: Model) -> Basis:
-    """All monomials of degree 2; beyond `MOST_COORDINATES` coordinates, without products of two of them."""
-    if model.box.dim <= MOST_COORDINATES:
-        return monomials(model, 2)
-    return concat(*(monomials(model, 2, coordinates=[i]) for i in range(model.box.dim)))
