@@ -4,7 +4,7 @@
 values, once more with these as control variate (`simulation.py`); the narrower of the two intervals counts. The best
 three are then simulated four times as long.
 
-Policies to begin with are simulated ten times as long, index rules and tables, which are quick, four times, what runs
+Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick, four times, what runs
 in Python a twentieth, and policies that look ahead at many outcomes less in proportion.
 
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
@@ -39,7 +39,7 @@ SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much l
 SLOW, QUICK = 0.05, 4.0  # so many times as many steps: of what is not compiled, and of rules and tables
 LOOKED_AT = 60  # outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are taken
 RUNS = 20  # of the discounted criterion, at least
-BEGINNING = 10.0  # and of the policies to begin with, since all that follows rests on the best of them
+BEGINNING = 2.5  # and of the policies to begin with, since all that follows rests on the best of them
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK = 25_600_000  # one more where both policies are quick
 LEVEL = 1 - 0.05 / 4

@@ -223,8 +223,8 @@ class Loop:
         return sum(attempt.accepted for attempt in self.search.attempts)
 
     def affordable(self, step: Step) -> bool:
-        """Whether there is time for the step, as far as its last attempt tells."""
-        return SLOWER * self.lasted.get(step.name, 0.0) <= self.left
+        """Whether there is time for the step, as far as its last attempt tells; the first of all is always taken."""
+        return not self.search.attempts or SLOWER * self.lasted.get(step.name, 0.0) <= self.left
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""
