@@ -1,0 +1,33 @@
+"""The command line: one command a file.
+
+Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
+ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from dualplan.cli import output
+from dualplan.cli.evaluate import evaluate
+from dualplan.cli.exact import exact
+from dualplan.cli.models import check, models
+from dualplan.cli.reproduce import reproduce
+from dualplan.cli.show import show
+from dualplan.cli.solve import solve
+from dualplan.errors import DualplanError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
+for command in (models, check, evaluate, exact, solve, show, reproduce):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; what the user did wrong is one sentence and exit status 2."""
+    try:
+        app(standalone_mode=True)
+    except DualplanError as error:
+        output.err.print(f"dualplan: {error}", style=None, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)

@@ -1,0 +1,99 @@
+"""``dualplan evaluate``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, ModelArgument, SetOption, ThreadsOption
+from dualplan.cli.output import bar, out_console, print_json, words_of
+from dualplan.cli.tables import print_evaluation
+from dualplan.criteria import Criterion, make_criterion
+from dualplan.errors import InputError
+from dualplan.evaluation import compare
+from dualplan.evaluation import evaluate as evaluate_policy
+from dualplan.exact import evaluate_exact
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy
+from dualplan.results import Comparison, Evaluation
+from dualplan.saved import named_policy
+
+STEPS = 20_000_000  # of simulation, unless others are given
+
+
+def evaluate(
+    model: ModelArgument,
+    policy: Annotated[
+        list[str], typer.Option("--policy", "-p", help="a heuristic of the model or FILE.py:FUNCTION; two are compared")
+    ],
+    settings: SetOption = None,
+    criterion: CriterionOption = "average",
+    gamma: GammaOption = None,
+    method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = STEPS,
+    half_width: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
+    relative: Annotated[float | None, typer.Option(help="the same, as a fraction of the cost")] = None,
+    confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
+    threads: ThreadsOption = None,
+    out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    mixing: Annotated[bool, typer.Option("--mixing", help="measure how fast the chain mixes (method exact)")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate one policy, or compare two on the same random numbers."""
+    if len(policy) > 2:
+        raise InputError(f"evaluate takes one or two policies, got {len(policy)}.")
+    if resume and out is None:
+        raise InputError("--resume needs --out, the folder of the run to go on with.")
+    loaded = load_model(model, settings)
+    chosen = [named_policy(loaded, name) for name in policy]
+    if method == "exact":
+        changed = (out, resume, half_width, relative, confidence, steps) != (None, False, None, None, 0.95, STEPS)
+        if changed:
+            raise InputError("--method exact has no run to save, no steps and no interval; leave such options out.")
+        _evaluate_exactly(loaded, chosen, make_criterion(criterion, gamma), threads, mixing, as_json)
+        return
+    if mixing:
+        raise InputError("--mixing needs --method exact.")
+    options: dict[str, Any] = {
+        "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
+        "seed": seed, "threads": threads, "folder": out, "resume": resume,
+    }  # fmt: skip
+    with bar("simulating") as update:
+        options["progress"] = lambda done, total, interval: update(done, total, words_of(interval))
+        result: Evaluation | Comparison
+        if len(chosen) == 2:
+            result = compare(loaded, chosen[0], chosen[1], make_criterion(criterion, gamma), **options)
+        else:
+            result = evaluate_policy(loaded, chosen[0], make_criterion(criterion, gamma), **options)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_evaluation(result, out)
+
+
+def _evaluate_exactly(
+    model: Model, chosen: list[Policy], criterion: Criterion, threads: int | None, mixing: bool, as_json: bool
+) -> None:
+    results = [evaluate_exact(model, policy, criterion, threads=threads) for policy in chosen]
+    rows = [r.to_json() | ({"mixing": asdict(r.mixing)} if mixing else {}) for r in results]
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else {"rows": rows})
+        return
+    table = Table("policy", "cost", "bounds", "status", "states", "seconds")
+    for r in results:
+        table.add_row(r.policy, f"{r.cost:.8g}", f"{r.lower:.10g} – {r.upper:.10g}", str(r.status),
+                      f"{r.reached.size:,}", f"{r.seconds:.1f}")  # fmt: skip
+    out_console().print(table)
+    measures = Table("measure", *(r.policy for r in results), title="measures, exactly")
+    for name in results[0].measures:
+        measures.add_row(name, *(f"{r.measures[name]:.6g}" for r in results))
+    if mixing:
+        for what in ("tau", "constant", "one_step", "relaxation"):
+            measures.add_row(what, *(str(getattr(r.mixing, what)) for r in results))
+    out_console().print(measures)
