@@ -1,6 +1,7 @@
 """Plans in TOML, `dualplan solve`, saved policies and `dualplan reproduce`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -620,3 +621,37 @@ def test_reference_figures_of_programs_on_values():
         bound = primal.average_bound(model, primal.monomials(model, degree)).lower_bound
         assert bound.kind == "proved"
         assert figure <= bound.value <= 8.1054
+
+
+@pytest.mark.parametrize(
+    ("spec", "parameters", "policy"),
+    [
+        ("four-queue", {"buffers": (3, 2, 2, 3), "phantom": True}, "lbfs"),
+        ("criss-cross", {"buffers": None}, "c-mu"),
+        ("net.toml", {}, "longer"),
+        ("lost-sales", {"lead_time": 2}, "myopic"),
+        ("own.py:make", {"size": 5}, "random"),
+    ],
+)
+def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, monkeypatch):
+    """Three lines: import, load, act."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.toml").write_text(
+        'time = "continuous"\n[[class]]\nname = "a"\nserver = "s"\nservice = 1.0\narrival = 0.5\nbuffer = 3\n'
+    )
+    Path("own.py").write_text("import dualplan as dp\n\n\ndef make(size=3):\n    return dp.load('forest', ages=size)\n")
+    model = dp.load(spec, **parameters)
+    dp.save_policy(model.policy(policy), "p.npz")
+    monkeypatch.chdir("/")
+    loaded = dp.load_policy(tmp_path / "p.npz")
+    assert loaded.model.digest == model.digest
+    x = model.start
+    assert loaded.probabilities(x).tolist() == model.policy(policy).probabilities(x).tolist()
+
+
+def test_a_policy_of_a_model_made_in_python_asks_for_it(tmp_path):
+    model = dp.TabularModel.from_rewards([np.eye(2), np.eye(2)[::-1]], np.array([[1.0, 0.0], [0.0, 1.0]]))
+    dp.save_policy(model.policy("random"), tmp_path / "p.npz")
+    with pytest.raises(dp.InputError, match="was made in Python; load it and give it"):
+        dp.load_policy(tmp_path / "p.npz")
+    assert dp.load_policy(tmp_path / "p.npz", model).digest == model.policy("random").digest

@@ -44,7 +44,7 @@ from dualplan.features.contract import Block, Features
 from dualplan.features.partitions import partition_of
 from dualplan.features.ratios import Portfolio, RatioPolicy, Ratios
 from dualplan.models.contract import Model
-from dualplan.models.load import load_object
+from dualplan.models.load import load_object, remake
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.mixed import Mixed
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
@@ -52,7 +52,7 @@ from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, LinearValues, Piece
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.primal.interpolation import Lattice, LatticeValues
-from dualplan.runs import write_bytes
+from dualplan.runs import plain, write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json
 
@@ -71,7 +71,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     """Write the policy to a file, whole or not at all."""
     model = policy.model
     header, arrays = _written(policy)
-    header |= {"format": FORMAT, "model": model.name, "digest": model.digest}
+    header |= {"format": FORMAT, "model": model.name, "digest": model.digest, "recipe": plain(model.recipe)}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
     try:
@@ -80,17 +80,22 @@ def save_policy(policy: Policy, path: str | Path) -> None:
         raise RunError(f"{str(path)!r} cannot be written to: {error}.") from error
 
 
-def load_policy(path: str | Path, model: Model) -> Policy:
-    """The policy in a file, for the model it was made for."""
+def load_policy(path: str | Path, model: Model | None = None) -> Policy:
+    """The policy in a file, for the model it was made for; networks and named models need not be given."""
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
-        digest, made_for = header["digest"], header["model"]
+        digest, made_for, recipe = header["digest"], header["model"], header.get("recipe")
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+    if model is None and recipe is None:
+        raise InputError(
+            f"the model {made_for!r} of the policy in {str(path)!r} was made in Python; load it and give it."
+        )
+    model = remake(recipe) if model is None else model
     if digest != model.digest:
         raise InputError(f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}.")
     try:

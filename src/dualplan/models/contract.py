@@ -156,6 +156,7 @@ class Model:
     coordinates: tuple[str, ...]
     actions: tuple[str, ...]
     start: Ints
+    origin: Json | None = None  # what `load` was asked for
 
     @property
     def code(self) -> Code:
@@ -301,6 +302,11 @@ class Model:
             "actions": list(self.actions) if len(self.actions) <= 64 else len(self.actions),
             "digest": self.digest,
         }
+
+    @property
+    def recipe(self) -> Json | None:
+        """What `models.load.remake` makes the model of again; None for models that only Python can make."""
+        return self.origin
 
     @cached_property
     def digest(self) -> str:

@@ -36,10 +36,29 @@ from dualplan.errors import DualplanError, InputError, ModelError, unknown
 from dualplan.models.contract import Model
 from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
 from dualplan.models.zoo import INSTANCES
+from dualplan.types import Json
 
 
 def load(spec: str, **parameters: Any) -> Model:
     """The model that `spec` names, with parameters changed."""
+    model = _load(spec, parameters)
+    path, _, attribute = spec.partition(":")
+    here = f"{Path(path).resolve()}:{attribute}" if path.endswith(".py") else spec
+    model.origin = {"model": here, "parameters": parameters}
+    return model
+
+
+def remake(recipe: Json) -> Model:
+    """The model of a recipe that was saved with a policy."""
+    if "network" in recipe:
+        network = recipe["network"]
+        classes = [{k: v for k, v in entry.items() if v is not None} for entry in network["class"]]
+        return network_from_dict({**network, "class": classes}, {}, str(network["name"]))
+    parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in recipe["parameters"].items()}
+    return load(recipe["model"], **parameters)
+
+
+def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
     if spec in INSTANCES:
         return build(spec, INSTANCES[spec], parameters)
     path, _, attribute = spec.partition(":")

@@ -404,14 +404,23 @@ class QueueingNetwork(Model):
 
         return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
 
+    @property
+    def recipe(self) -> Json:
+        """The network as data, in the words of a TOML file."""
+        return {"network": {"name": self.name, **self.options, "class": [_as_data(c) for c in self.classes]}}
+
     def describe(self) -> Json:
         """Everything that defines the network."""
         return {
             **super().describe(),
             "options": dict(self.options),
-            "classes": [{**asdict(c), "route": dict(c.route)} for c in self.classes],
+            "classes": [_as_data(c) for c in self.classes],
             "loads": self.loads,
         }
+
+
+def _as_data(c: QueueClass) -> Json:
+    return {**asdict(c), "route": dict(c.route)}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
