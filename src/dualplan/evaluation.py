@@ -52,9 +52,10 @@ def evaluate(
     """
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
-    _check_control(model, criterion, wanted, control, folder)
+    controls = () if control is None else (control,)
+    _check_controls(model, criterion, wanted, controls, folder)
     run = _open(folder, resume, model, [policy], criterion, wanted)
-    result = _evaluate(model, [policy], criterion, wanted, run, progress, control)[0][0]
+    result = _evaluate(model, [policy], criterion, wanted, run, progress, controls)[0][0]
     if run is not None:
         run.save_result(result.to_json())
     return result
@@ -66,20 +67,24 @@ def compare(
     second: Policy,
     criterion: Criterion | None = None,
     *,
-    control: Control | None = None,
+    control: Control | tuple[Control, Control] | None = None,
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Evaluate two policies on common random numbers; a half-width asked for is that of the difference."""
+    """Evaluate two policies on common random numbers; a half-width asked for is that of the difference.
+
+    A control is for both policies, or one for each.
+    """
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
     if wanted.method == "regenerative":
         raise InputError("two policies have no cycles in common; compare them with method 'batch-means'.")
-    _check_control(model, criterion, wanted, control, folder)
+    controls = () if control is None else control if isinstance(control, tuple) else (control, control)
+    _check_controls(model, criterion, wanted, controls, folder)
     run = _open(folder, resume, model, [first, second], criterion, wanted)
-    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress, control)
+    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress, controls)
     complaints = [s for s in (Status.UNSTABLE, Status.TOO_SHORT) if s in (a.status, b.status)]
     status = complaints[0] if complaints else reached
     if status is Status.UNSTABLE:
@@ -114,14 +119,15 @@ def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Sett
     return Settings(**{**{k: getattr(settings, k) for k in known}, "method": method})
 
 
-def _check_control(
-    model: Model, criterion: Criterion, wanted: Settings, control: Control | None, folder: str | None
+def _check_controls(
+    model: Model, criterion: Criterion, wanted: Settings, controls: Sequence[Control], folder: str | None
 ) -> None:
-    if control is None:
+    if not controls:
         return
-    other = getattr(control, "model", model)
-    if other is not model and other.digest != model.digest:
-        raise InputError(f"the control belongs to {other.name!r}, not to {model.name!r}.")
+    for control in controls:
+        other = getattr(control, "model", model)
+        if other is not model and other.digest != model.digest:
+            raise InputError(f"the control belongs to {other.name!r}, not to {model.name!r}.")
     if isinstance(criterion, Discounted) or wanted.method != "batch-means":
         raise InputError("a control is for the average criterion with method 'batch-means'; leave it out.")
     if model.code.forward is None:
@@ -157,7 +163,7 @@ def _evaluate(
     wanted: Settings,
     run: Run | None,
     progress: Any,
-    control: Control | None,
+    controls: Sequence[Control],
 ) -> tuple[list[Evaluation], Interval, Status]:
     started = time.monotonic()
     for policy in policies:
@@ -166,7 +172,7 @@ def _evaluate(
     if isinstance(criterion, Discounted):
         record = ManyRuns(model, policies, criterion, wanted)
     else:
-        record = LongRun(model, policies, wanted, control)
+        record = LongRun(model, policies, wanted, controls)
     _restore(record, run)
     status = _drive(record, wanted, run, progress)
     # of two policies, a half-width that was asked for is that of the difference

@@ -53,15 +53,16 @@ class LongRun:
     """Replicas of one or two policies under the average criterion, advanced together."""
 
     def __init__(
-        self, model: Model, policies: Sequence[Policy], wanted: Settings, control: Control | None = None
+        self, model: Model, policies: Sequence[Policy], wanted: Settings, controls: Sequence[Control] = ()
     ) -> None:
         self.model, self.policies, self.wanted = model, policies, wanted
         regenerate = wanted.method == "regenerative"
         self.engines: list[Engine] = [
-            engine(model, p, wanted.seed, regenerate=regenerate, control=control) for p in policies
+            engine(model, p, wanted.seed, regenerate=regenerate, control=controls[k] if controls else None)
+            for k, p in enumerate(policies)
         ]
-        self.method = str(wanted.method) + ("" if control is None else ", control variate")
-        self.raw = 1 if control is None else len(model.columns)  # the column of the losses as they were
+        self.method = str(wanted.method) + (", control variate" if controls else "")
+        self.raw = len(model.columns) if controls else 1  # the column of the losses as they were
         self.resumable = all(e.resumable for e in self.engines)
         per_replica = max(1, wanted.steps // (REPLICAS * len(policies)))
         self.chunk = max(1, min(CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK, per_replica // FIRST_LOOK))

@@ -14,9 +14,10 @@ ints [..., ties], floats [..., α, β, p, κ].
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import ACT, copy, helper, kernel
+from dualplan._kernels.compiler import ACT, FLOATS, INTS, ROWS, STATES, copy, helper, kernel
 
 
 @helper
@@ -146,3 +147,10 @@ def write_table_rule(ints, floats, x, out):
 def table_rule(ints, floats, x, out):
     """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
     write_table_rule(ints, floats, x, out)
+
+
+@kernel(types.void(types.FunctionType(ACT), INTS, FLOATS, STATES, ROWS))
+def rows_at(act, ints, floats, states, out):
+    """π(·|x) of each state, in a row of its own."""
+    for k in range(len(states)):
+        act(ints, floats, states[k], out[k])

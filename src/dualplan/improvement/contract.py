@@ -110,6 +110,7 @@ class Search:
     best: Member | None = None
     attempts: list[Attempt] = field(default_factory=list)
     before: int = 0  # attempts of a run that goes on
+    fitted: dict[str, StateFunction | None] = field(default_factory=dict)  # controls of policies that bring no values
 
     @property
     def incumbent(self) -> Member:

@@ -7,6 +7,10 @@ three are then simulated four times as long.
 Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick, four times, what runs
 in Python a twentieth, and policies that look ahead at many outcomes less in proportion.
 
+*Controls.* An index rule brings no values. Before a duel, and before the last evaluation, values are fitted to its
+visits (`primal/lstd.py`), and they serve as control variate if they make its interval narrower in the same time. On the
+four-queue network without end the variance of c-mu's cost falls by two orders of magnitude.
+
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
 chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
 1 − .05/4 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
@@ -21,6 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dualplan import primal
 from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.budgets import Clock
@@ -43,6 +48,8 @@ BEGINNING = 2.5  # and of the policies to begin with, since all that follows res
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK = 25_600_000  # one more where both policies are quick
 LEVEL = 1 - 0.05 / 4
+DEGREES, FUNCTIONS = (3, 2), 60  # of the polynomials that controls are fitted with, and how many functions at most
+VISITS, EVERY = 20_000, 50  # visits that they are fitted to, and the steps between two of them
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
@@ -69,7 +76,7 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
 
 
 def _run(search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int) -> Evaluation:
-    many = max(1, int(steps * pace(search, candidate)))
+    many = max(1, int(steps * pace(search, candidate, control is not None)))
     many = max(many, least_steps(search))
     run = evaluate(search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed)
     _go_on(run)
@@ -89,12 +96,15 @@ def least_steps(search: Search) -> int:
     return math.ceil(RUNS * math.log(1e-6) / math.log(search.criterion.gamma))
 
 
-def pace(search: Search, candidate: Candidate) -> float:
-    """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind."""
+def pace(search: Search, candidate: Candidate, shaped: bool = False) -> float:
+    """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind.
+
+    With a control all next states are listed in each step, and nothing is quick.
+    """
     if candidate.policy.code is None or isinstance(search.model, SimulatorModel):
         return SLOW
     if isinstance(candidate.policy, TablePolicy) or candidate.policy.code.act in (network_rule, linear_index_rule):
-        return QUICK
+        return 1.0 if shaped else QUICK
     return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
 
 
@@ -112,12 +122,34 @@ class Verdict:
     run: Evaluation
 
 
+def controlled(search: Search, member: Member) -> Member:
+    """With a control that is fitted to the policy's visits, if it is quick and brings none, and the control helps."""
+    if member.control is not None or not controllable(search) or pace(search, member.candidate) < QUICK:
+        return member
+    if member.policy.digest not in search.fitted:
+        search.fitted[member.policy.digest] = _fitted(search, member.candidate)
+    return replace(member, control=search.fitted[member.policy.digest])
+
+
+def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
+    model, dim = search.model, search.model.box.dim
+    degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
+    if degree is None:
+        return None
+    values = primal.policy_values(
+        model, candidate.policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=search.fresh(13)
+    )
+    plain, shaped = (_run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values))
+    return values if shaped.half_width < plain.half_width else None
+
+
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     """The challenger against the best policy so far."""
-    best = search.incumbent
-    slower = min(pace(search, challenger.candidate), pace(search, best.candidate))
+    challenger, best = controlled(search, challenger), controlled(search, search.incumbent)
+    controls = [m.control for m in (challenger, best) if m.control is not None]
+    control = None if not controls else (controls[0], controls[-1])
+    slower = min(pace(search, m.candidate, control is not None) for m in (challenger, best))
     looks = [int(n * slower) for n in (LOOKS if slower < QUICK else (*LOOKS, LAST_LOOK))]
-    control = challenger.control or best.control
     for k, steps in enumerate(looks):
         found = compare(
             search.model, challenger.policy, best.policy, search.criterion, steps=max(steps, 2 * least_steps(search)),

@@ -31,7 +31,7 @@ from dualplan.evaluation import evaluate
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.experiments import notes_on
 from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step, excess
-from dualplan.improvement.duels import BEGINNING, duel, screen
+from dualplan.improvement.duels import BEGINNING, controlled, duel, screen
 from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
 from dualplan.known import PROVED
@@ -309,6 +309,7 @@ class Loop:
         if exact is not None:
             measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
             return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
+        best = controlled(search, best)
         found: Evaluation = evaluate(
             model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
             seconds=max(FOR_JUDGING * self.clock.allowed, self.clock.left - FOR_BOUND * self.clock.allowed),

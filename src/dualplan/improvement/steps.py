@@ -42,6 +42,7 @@ SEEN = 20_000  # visits by which the laws of drawn states are fitted
 WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
 SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
+SKETCH = 8  # so many times fewer nodes of the lattice that shows where its policy goes
 FEWER = 4  # so many times fewer nodes than states, at least
 TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
@@ -131,15 +132,20 @@ class OnLattice:
         return Candidate(found.policy(clip=True, name=name), name)
 
     def _solved(self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]) -> Candidate | None:
-        seen = np.concatenate([visited(search.model, m.policy, SEEN, search.fresh(8), SPACING) for m in _near(search)])
-        try:
-            lattice = make_lattice(search.model, seen, nodes=nodes, seed=search.fresh(9))
-        except InputError:  # too many coordinates for so few nodes
-            return None
-        found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
-        name = f"lattice, {lattice.nodes:,} nodes"
-        # with prices, values are of another loss: no control variates for this one
-        return Candidate(found.policy(name=name), name, None if prices else found.values)
+        """In two stages: where the policies so far go is seldom where the policy of a lattice does."""
+        policies, candidate = [m.policy for m in _near(search)], None
+        for size in (nodes // SKETCH, nodes):
+            seen = [visited(search.model, policy, SEEN, search.fresh(8), SPACING) for policy in policies]
+            try:
+                lattice = make_lattice(search.model, np.concatenate(seen), nodes=size, seed=search.fresh(9))
+            except InputError:  # too many coordinates for so few nodes
+                continue
+            found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
+            name = f"lattice, {lattice.nodes:,} nodes"
+            policies.append(found.policy(name=name))
+            # with prices, values are of another loss: no control variates for this one
+            candidate = Candidate(policies[-1], name, None if prices else found.values)
+        return candidate
 
     def _priced(self, search: Search, size: int) -> list[Candidate]:
         """Prices by bisection on the logarithm, until a limit is kept and another price breaks it by little."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan._kernels.policies import rows_at
 from dualplan.errors import PolicyError
 from dualplan.identity import digest
 from dualplan.models.contract import Model, vector
@@ -47,6 +48,16 @@ class Policy:
             raise PolicyError(f"policy {self.name!r} has neither compiled code nor a function.")
         out = np.empty(len(self.model.actions))
         self.code.act(self.code.ints, self.code.floats, x, out)
+        return out
+
+    def rows(self, states: Ints) -> Floats:
+        """The probabilities in each of many states known to be such, one a row, unchecked."""
+        out = np.empty((len(states), len(self.model.actions)))
+        if self.code is None:
+            for k, x in enumerate(states):
+                out[k] = self.probabilities(x)
+        else:
+            rows_at(self.code.act, self.code.ints, self.code.floats, np.ascontiguousarray(states), out)
         return out
 
     def describe(self) -> Json:

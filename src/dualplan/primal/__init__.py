@@ -47,6 +47,7 @@ from dualplan.primal.local import (
     single_indicators,
 )
 from dualplan.primal.local_greedy import local_greedy
+from dualplan.primal.lstd import policy_values
 from dualplan.primal.orthant import OrthantSolution, has_cells, orthant_bound
 from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
 from dualplan.primal.relaxed import relaxed_alp
@@ -111,6 +112,7 @@ __all__ = [
     "pair_indicators",
     "perturbed_alp",
     "piecewise_linear",
+    "policy_values",
     "power",
     "products",
     "relaxed_alp",
