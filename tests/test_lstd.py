@@ -1,0 +1,76 @@
+"""Values of a policy by least squares: exact where its functions can say the bias, and what they save in simulation."""
+
+import numpy as np
+import pytest
+
+import dualplan as dp
+from bank import mm1
+from dualplan import primal
+from dualplan.improvement import duels
+from dualplan.improvement.contract import Candidate, Member, Search
+from dualplan.policies.network import soft_longer
+
+
+def test_the_bias_of_a_single_queue_is_quadratic():
+    """Λ x(x + 1)/(2(μ − λ)), Λ = λ + μ: found from any visits, since the equation holds in each of them."""
+    net = mm1(0.8)
+    found = primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50, seed=3)
+    assert found.weights[1:] == pytest.approx([4.5, 4.5], rel=1e-8)
+
+
+def test_with_a_function_for_each_state_it_is_the_bias():
+    """A randomised policy, so that several actions of a state count; states it never enters stay without a value."""
+    net = dp.load("four-queue", buffers=1)
+    policy = soft_longer(net, (0.8, 0.6))
+    exact = dp.evaluate_exact(net, policy)
+    reached = exact.reached
+    found = primal.policy_values(net, policy, primal.indicators(net), visits=4_000, every=7)
+    values = found(net.box.states(reached))
+    bias = exact.values[reached] if exact.values.size == net.box.count else exact.values
+    assert values - values[0] == pytest.approx(bias - bias[0], abs=1e-6)
+
+
+def test_controls_for_each_policy_leave_nothing_to_chance():
+    net = dp.load("four-queue", buffers=1)
+    both = net.policy("c-mu"), net.policy("longer")
+    exact = [dp.evaluate_exact(net, p).cost for p in both]
+    controls = tuple(primal.policy_values(net, p, primal.indicators(net), visits=4_000) for p in both)
+    found = dp.compare(net, *both, steps=20_000, control=controls)
+    assert found.difference.half_width < 1e-6
+    assert found.difference.value == pytest.approx(exact[0] - exact[1], abs=1e-6)
+    shared = dp.compare(net, *both, steps=20_000, control=controls[0])
+    assert shared.difference.half_width > 1e-3
+
+
+def test_many_states_at_once():
+    net = dp.load("four-queue", buffers=3)
+    states = net.box.states(np.arange(net.box.count))
+    values = primal.LinearValues(primal.monomials(net, 1), np.arange(5.0))
+    plain = dp.policies.FunctionPolicy(net, lambda x: int(x[0] > x[3]))
+    for policy in (soft_longer(net, (0.8, 0.6)), primal.greedy(net, values), plain):
+        assert (policy.rows(states[:200]) == [policy.probabilities(x) for x in states[:200]]).all()
+
+
+def test_index_rules_are_judged_with_fitted_controls_where_these_help():
+    """On a heavily loaded network the interval is several times narrower in the same time; a huge one is left alone."""
+    net = dp.load("four-queue", buffers=None)
+    search = Search(net, dp.Average(), (), 0)
+    candidate = Candidate(net.policy("c-mu"), "test")
+    plain = dp.evaluate(net, candidate.policy, steps=400_000, seed=1)
+    member = duels.controlled(search, Member(candidate, plain))
+    shaped = dp.evaluate(net, candidate.policy, steps=400_000, seed=1, control=member.control)
+    assert shaped.half_width < plain.half_width / 3
+    assert duels.controlled(search, Member(candidate, plain)).control is member.control  # fitted once
+    line = dp.load("tandem", queues=100)
+    many = Candidate(line.policy("lbfs"), "test")
+    assert duels.controlled(Search(line, dp.Average(), (), 0), Member(many, plain)).control is None
+
+
+def test_bad_questions():
+    net, other = mm1(0.5), mm1(0.6)
+    with pytest.raises(dp.InputError, match="the functions belong to"):
+        primal.policy_values(net, net.policy("longer"), primal.monomials(dp.load("criss-cross"), 2))
+    with pytest.raises(dp.InputError, match="are positive"):
+        primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), visits=0)
+    with pytest.raises(dp.PolicyError, match="another model"):
+        primal.policy_values(net, other.policy("longer"), primal.monomials(net, 2))
