@@ -91,11 +91,15 @@ def four_queue(
     steps: int = STEPS,
     seed: int = 0,
     progress: Progress | None = None,
+    rows: list[Row] | None = None,
 ) -> list[Row]:
-    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise)."""
+    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise).
+
+    `rows` holds them as they come.
+    """
     given = {"buffers": 9, **(parameters or {})}
     setting = _Setting(build("four-queue", zoo.four_queue, given), criterion or Average(), steps, seed)
-    optimum, rows, work = setting.optimum(), [], _work(setting, given)
+    optimum, work, rows = setting.optimum(), _work(setting, given), [] if rows is None else rows
     for k, (name, make) in enumerate(work):
         if progress is not None:
             progress(k, len(work), name)
