@@ -1,6 +1,8 @@
 """Mistakes in files: each is one sentence that names the file, the line and the remedy."""
 
+import re
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ import dualplan as dp
 from bank import average_cost
 from dualplan import kinds
 from dualplan.errors import within
+from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
 from dualplan.models.toml import read
 from dualplan.plans import Plan, improve_by, read_plan, run_plan
@@ -247,7 +250,7 @@ MISTAKES = {
     "option below a class": (NETWORK + "idling = true\n", 17, ["key of the network", "above the first [[class]]"]),
     "missing key": (changed("service = 1.0\n", ""), 5, ["class 'parts' lacks 'service'", "add it"]),
     "missing name": (changed('name = "paint"\n', ""), 12, ["class 2 lacks 'name'", "add it"]),
-    "wrong type": (changed("0.8", '"0.8"'), 8, ["arrival must be a number, got '0.8'"]),
+    "wrong type": (changed("0.8", '"0.8"'), 8, ["arrival must be a number, got '0.8'; write one without quotes"]),
     "no number": (changed("0.8", "true"), 8, ["arrival must be a number, got True"]),
     "below range": (changed("0.8", "-0.8"), 8, ["arrival must be a number that is not negative, got -0.8"]),
     "not a number": (changed("0.8", "nan"), 8, ["arrival must be a number that is not negative, got nan"]),
@@ -274,7 +277,7 @@ MISTAKES = {
     "servers that are none": (changed('["press", "booth"]', "2"), 3, ["servers must be a list of names"]),
     "half a customer": (changed("= 10", "= 10.5"), 16, ["buffer 10.5 is no whole number", "round it"]),
     "nobody fits": (changed("= 10", "= 0"), 16, ["buffer 0 holds nobody", "give 1 or more"]),
-    "buffer in words": (changed("= 10", '= "none"'), 16, ["buffer must be a number, or be left out"]),
+    "buffer in words": (changed("= 10", '= "none"'), 16, ["buffer must be a number", "or leave it out"]),
     "rates in discrete time": (changed("continuous", "discrete"), 15,
                                ["sum to at most 1, got 3; use time='continuous' if these are rates"]),
     "a rate is no probability": (changed('time = "continuous"', 'dynamics = "bernoulli"'), 15,
@@ -497,3 +500,31 @@ def test_options_of_the_command_line_have_no_line(folder, run):
 
 def test_every_key_of_a_plan_has_a_kind():
     assert set(kinds.PLAN) == {name for name in Plan.__dataclass_fields__ if name not in ("given", "source")}
+
+
+# -- what the page says -----------------------------------------------------------------------------------------------
+
+
+def said(call):
+    with pytest.raises(dp.InputError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_the_page_has_every_mistake_in_its_very_words(folder):
+    page = (Path(__file__).parents[1] / "docs" / "toml.md").read_text()
+    network, plan = page.split("## Mistakes in a plan")
+    listed = [re.findall(r"^\| (.+?) \| `(\w+\.toml:\d+: .+)` \|$", part, re.M) for part in (network, plan)]
+    words = []
+    for mistake, (text, _, _) in MISTAKES.items():
+        (folder / "net.toml").write_text(text)
+        words.append((mistake, said(lambda: dp.load("net.toml"))))
+    (folder / "net.toml").write_text(HEAVY)
+    words.append(("load of 1 or more", said(lambda: require_stable(dp.load("net.toml")))))
+    assert listed[0] == words
+    words = []
+    for mistake, (text, _, _) in WRONG.items():
+        (folder / "plan.toml").write_text(text)
+        words.append((mistake, said(lambda: run_plan(read_plan("plan.toml")))))
+    assert listed[1] == words
+    assert PLAN in plan

@@ -79,21 +79,22 @@ class _Looks:
     def __init__(self, update: Update, tol: float, most: int) -> None:
         self.update, self.tol, self.most = update, tol, most
         self.started, self.sweeps, self.lower, self.upper = time.monotonic(), 0, -math.inf, math.inf
-        self.first, self.next_line = math.inf, 1
+        self.first, self.next_line = (0, math.inf), 1
 
     def __call__(self, sweeps: int, lower: float, upper: float) -> None:
         self.sweeps, self.lower, self.upper = sweeps, lower, upper
-        self.first = self.first if math.isfinite(self.first) else upper - lower
+        self.first = self.first if math.isfinite(self.first[1]) else (sweeps, upper - lower)
         if event := sweeps >= self.next_line:
             self.next_line = 2 * sweeps
         words = f"{lower:.6g} – {upper:.6g} after {sweeps:,} sweeps"
         self.update(sweeps, self._expected(), words, event=event)
 
     def _expected(self) -> float:
-        width = max(self.upper - self.lower, self.tol)
-        if not self.tol < width < self.first:
+        width, (sweeps, first) = self.upper - self.lower, self.first
+        if not self.tol < width < first:
             return self.most
-        return min(self.most, self.sweeps * math.log(self.first / self.tol) / math.log(self.first / width))
+        more = (self.sweeps - sweeps) * math.log(first / self.tol) / math.log(first / width)
+        return min(self.most, sweeps + more)
 
     def interrupted(self) -> Json:
         """The bounds of the last sweep as a result."""

@@ -53,8 +53,13 @@ def words_of(interval: Interval | None) -> str:
 
 def note(words: str) -> None:
     """One line on stderr, unless nothing is to be said."""
-    if loudness != QUIET:
+    if loudness == QUIET:
+        return
+    if err.is_terminal:  # above the bar, if there is one
         err.print(words, style=None, markup=False, highlight=False, soft_wrap=True)
+    else:
+        err.file.write(f"{words}\n")
+        err.file.flush()
 
 
 def rate(done: float, seconds: float, unit: str) -> str:

@@ -87,7 +87,7 @@ class QueueClass:
         if self.buffer is not None:
             if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
                 raise InputError(
-                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or none for unbounded.",
+                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or leave it out for unbounded.",
                     at=("buffer",),
                 )
             if self.buffer != int(self.buffer):
@@ -437,7 +437,7 @@ class QueueingNetwork(Model):
         names = ", ".join(repr(self.class_names[i]) for i in mine)
         raise InputError(
             f"server {server!r} has a load of {load:.4g} from queues without end ({names}), and no policy keeps them "
-            "finite; bound a buffer, lower arrivals, speed up the service, or ask for it as it is by 'overloaded'.",
+            "finite; bound a buffer, lower arrivals, speed up the service, or go on all the same with overloaded.",
             at=("class", max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service), "arrival"),
         )
 

@@ -159,7 +159,7 @@ def _require_network(document: Document) -> None:
     data, file = document.data, document.file
     if "class" not in data and "model" in data:
         raise InputError(
-            f"this is a plan and no network: it names a model; use `dualplan solve {file}`, or that model.",
+            f"this is a plan and no network: it names a model; use 'dualplan solve {file}', or that model.",
             at=("model",),
         )
     for key in data:
@@ -230,8 +230,11 @@ def _class(entry: Any, network: str, position: int) -> QueueClass:
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if key not in (*NAMES, "route") and not number:
-            more = ", or be left out for a queue without end" if key == "buffer" else ""
-            raise InputError(f"network {network!r}: {where}: {key} must be a number{more}, got {value!r}.", at=(key,))
+            more = ", or leave it out for a queue without end" if key == "buffer" else ""
+            raise InputError(
+                f"network {network!r}: {where}: {key} must be a number, got {value!r}; write one without quotes{more}.",
+                at=(key,),
+            )
     values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}")
     if values.get("buffer") == float("inf"):
         values["buffer"] = None
