@@ -18,7 +18,6 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -62,28 +61,30 @@ def note(words: str) -> None:
         err.file.flush()
 
 
-def rate(done: float, seconds: float, unit: str) -> str:
-    """How many of a unit are done in a second."""
-    value = done / max(seconds, 1e-9)
-    power = min(3, max(0, math.floor(math.log10(value) / 3))) if value > 0 else 0
-    return f"{value / 1000**power:.3g}{('', 'k', 'M', 'G')[power]} {unit}/s"
+def rate(pace: float, unit: str) -> str:
+    """So many of a unit in a second."""
+    power = min(3, max(0, math.floor(math.log10(pace) / 3))) if pace > 0 else 0
+    return f"{pace / 1000**power:.3g}{('', 'k', 'M', 'G')[power]} {unit}/s"
 
 
 class _Rate(ProgressColumn):
-    """Units a second, by the last updates."""
+    """Units a second."""
 
     def render(self, task: Task) -> Text:
-        unit, speed = task.fields["unit"], task.speed
-        return Text("" if not unit or not speed else rate(speed, 1.0, unit))
+        """Nothing where there is no unit, or not yet a pace."""
+        unit, pace = task.fields["unit"], task.fields["pace"]
+        return Text(rate(pace, unit) if unit and pace > 0 else "")
 
 
-class _Left(TimeRemainingColumn):
-    """Time left; what is measured in seconds needs no estimate."""
+class _Left(ProgressColumn):
+    """Time left, by the pace since the first look; Rich's own forgets it whenever the total changes."""
 
     def render(self, task: Task) -> Text:
-        if not task.fields["timed"] or task.total is None:
-            return super().render(task)
-        left = int(max(0.0, task.total - task.completed))
+        """What is measured in seconds goes at the pace of the clock."""
+        pace = 1.0 if task.fields["timed"] else task.fields["pace"]
+        if task.total is None or not pace > 0:
+            return Text("-:--:--", style="progress.remaining")
+        left = int(max(0.0, task.total - task.completed) / pace)
         return Text(f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}", style="progress.remaining")
 
 
@@ -116,19 +117,21 @@ def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
                TimeElapsedColumn(), _Left())  # fmt: skip
     bars = _Bars(*columns, console=err, transient=True)
     started, shown, latest = time.monotonic(), False, ""
-    task = bars.add_task(title, total=None, words="", unit=unit, timed=timed, done=0.0, looked=started)
+    first: tuple[float, float] | None = None  # when, and how much was done by then
+    task = bars.add_task(title, total=None, words="", unit=unit, timed=timed, done=0.0, looked=started, pace=0.0)
 
     def update(done: float, total: float, words: str, *, event: bool = True) -> None:
-        nonlocal shown, latest
+        nonlocal shown, latest, first
         now, new = time.monotonic(), bool(words) and words != latest
-        latest = words or latest
+        latest, first = words or latest, first or (now, done)
+        pace = (done - first[1]) / (now - first[0]) if now > first[0] else 0.0
         if not shown and err.is_terminal and loudness != QUIET and now - started > PROGRESS_AFTER:
             bars.start()
             shown = True
-        bars.update(task, completed=min(done, total), total=total, words=latest, done=done, looked=now)
+        bars.update(task, completed=min(done, total), total=total, words=latest, done=done, looked=now, pace=pace)
         if loudness == VERBOSE and new and event:
-            pace = f", {rate(done, now - started, unit)}" if unit else ""
-            note(f"{now - started:8.1f} s  {title}: {words}{pace}")
+            quick = f", {rate(pace, unit)}" if unit and pace > 0 else ""
+            note(f"{now - started:8.1f} s  {title}: {words}{quick}")
 
     try:
         yield update
