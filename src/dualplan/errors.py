@@ -8,12 +8,16 @@
      |    +-- PolicyError    a policy breaks its contract; names the state
      |    +-- MissingError   a method needs what the model does not have (predecessors, a bounded box)
      +-- RunError            a run's folder cannot be used
+
+An `InputError` may say which key it is about (`at`, a path as in `models/positions.py`); whoever has the file that the
+key came from puts the file and the line in front (`models/toml.py`).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class DualplanError(Exception):
@@ -21,7 +25,17 @@ class DualplanError(Exception):
 
 
 class InputError(DualplanError, ValueError):
-    """An argument, a file or an option is wrong."""
+    """An argument, a file or an option is wrong; `at` is the path of the key that it is about."""
+
+    located = False  # whether the message names a file already
+
+    def __init__(self, message: str = "", *, at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.at = at
+
+    def locate(self, where: str) -> None:
+        """Put a place in front of the message."""
+        self.args, self.located = (f"{where}: {self}",), True
 
 
 class ModelError(InputError):
@@ -40,9 +54,19 @@ class RunError(DualplanError):
     """A run's folder cannot be used."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+@contextmanager
+def within(*path: str | int) -> Iterator[None]:
+    """Errors raised inside are about a key below `path`."""
+    try:
+        yield
+    except InputError as error:
+        error.at = (*path, *error.at)
+        raise
+
+
+def unknown(kind: str, name: str, known: Iterable[str], at: tuple[str | int, ...] = ()) -> InputError:
     """The error for a name that is not there, with the nearest one that is."""
     choices = list(known)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices)}."
-    return InputError(f"unknown {kind} {name!r}; {remedy}")
+    return InputError(f"unknown {kind} {name!r}; {remedy}", at=at)

@@ -81,6 +81,7 @@ PLAN: dict[str, Kind] = {
     "time": (lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'"),
     "gap": (lambda v: is_text(v) or is_number(v), "a share such as '2%' or 0.02"),
     "policies": (lambda v: v == () or is_list(is_text)(v), "a list of heuristics or files of saved policies"),
+    "overloaded": (lambda v: isinstance(v, bool), "true or false"),
 }
 FEATURES: dict[str, Kind] = {
     "policies": (is_list(is_text), "a list of names"),

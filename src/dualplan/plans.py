@@ -7,6 +7,7 @@ Without a word about the dual program, the best policy that the library finds (`
     gap = "2%"                           # stop when the cost is proved to be this near the optimum
     limits = ["lost fraction <= 0.01"]   # side constraints
     policies = ["lbfs", "mine.npz"]      # what to begin with; by default the model's heuristics
+    overloaded = true                    # go on even if no policy keeps the queues of a network finite
 
 With a key of the dual program, that program alone:
 
@@ -50,13 +51,13 @@ from dualplan import kinds
 from dualplan.bounds import best_bound
 from dualplan.certificates import MEASURED_SPAN, Certificate, certify, loss_range, measurable
 from dualplan.criteria import Criterion, Discounted, make_criterion
-from dualplan.errors import InputError, ModelError, unknown
+from dualplan.errors import InputError, ModelError, unknown, within
 from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features, concat
 from dualplan.grids import GRIDS
 from dualplan.guarantees import Guarantees, guarantees
 from dualplan.improvement import Improved, improve
-from dualplan.improvement.loop import TIME
+from dualplan.improvement.loop import NO_BOUND, TIME
 from dualplan.intervals import finite
 from dualplan.kinds import is_number
 from dualplan.limits import Limit
@@ -68,13 +69,13 @@ from dualplan.meta import (
     Progress,
     Scheme,
     check_choice,
-    counted,
     least,
     make_scheme,
     solve_along,
 )
 from dualplan.models.contract import UNBOUNDED, Model
-from dualplan.models.load import load, read_toml
+from dualplan.models.load import load, require_stable
+from dualplan.models.toml import Document, is_network, read
 from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, choose, judged
 from dualplan.parallel import check_jobs
 from dualplan.policies.contract import Policy
@@ -90,6 +91,8 @@ from dualplan.violations import BERNSTEIN
 
 LISTABLE = 2_000_000  # states up to which the standard features are computed
 DRAWS = 200_000  # constraints of each kind for the certificate
+SHORT = 200_000  # steps of simulation that are still taken when a run was interrupted
+FEW = 20_000  # and constraints that are still drawn
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
 STANDARD = "standard"  # the features if none are named
 BEST = "best"  # the heuristic that costs least
@@ -130,7 +133,9 @@ class Plan:
     time: str | float | None = None
     gap: str | float | None = None
     policies: tuple[str, ...] = ()
+    overloaded: bool = False
     given: frozenset[str] = frozenset()  # the keys that were written down, even with their default values
+    source: Document = field(default_factory=Document.nowhere, compare=False, repr=False)  # where they were
 
     @property
     def dual(self) -> bool:
@@ -141,24 +146,34 @@ class Plan:
     @staticmethod
     def read(path: str | Path) -> Plan:
         """From a TOML file."""
-        data = read_toml(Path(path))
-        known = [f.name for f in fields(Plan) if f.name != "given"]
+        document = read(Path(path))
+        with document.explained():
+            return Plan._of(document)
+
+    @staticmethod
+    def _of(document: Document) -> Plan:
+        data, file = document.data, document.file
+        if is_network(data):
+            raise InputError(f"this is a network and no plan; name it as the model: Plan({file!r}).", at=("class",))
         for key in data:
-            if key not in known:
-                raise unknown(f"key of {str(path)!r}", key, known)
+            if key not in kinds.PLAN:
+                raise unknown(f"key of {file!r}", key, kinds.PLAN, at=(key,))
         if "model" not in data:
-            raise InputError(f'{str(path)!r} names no model; write model = "..." into it.')
-        for key in ("limits", "policies"):
-            if isinstance(data.get(key), list):
-                data[key] = tuple(data[key])
-        return Plan(**data, given=frozenset(data))
+            raise InputError(f'{file!r} names no model; write model = "..." into it.', at=("model",))
+        lists = {key: tuple(data[key]) for key in ("limits", "policies") if isinstance(data.get(key), list)}
+        return Plan(**{**data, **lists}, given=frozenset(data), source=document)
+
+    @property
+    def keys(self) -> Json:
+        """What was asked for, by key."""
+        return {key: getattr(self, key) for key in kinds.PLAN}
 
     def __post_init__(self) -> None:
         """Every value is of the kind that its key asks for."""
         for key, (kind, words) in kinds.PLAN.items():
             value = getattr(self, key)
             if value is not None and not kind(value):
-                raise InputError(f"{key} must be {words}, got {value!r}.")
+                raise InputError(f"{key} must be {words}, got {value!r}.", at=(key,))
 
 
 # keys of the dual program; the others are for both
@@ -170,13 +185,28 @@ DUAL = {
 
 def improve_by(plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None) -> Improved:
     """The best policy in the plan's time."""
+    with plan.source.explained():
+        criterion, model = _asked(plan)
+        policies = []
+        for k, name in enumerate(plan.policies):
+            with within("policies", k):
+                policies.append(named_policy(model, name))
+        return improve(
+            model, policies, criterion, limits=plan.limits, time=TIME if plan.time is None else plan.time,
+            gap=plan.gap, seed=plan.seed, folder=folder, resume=resume, progress=progress,
+        )  # fmt: skip
+
+
+def _asked(plan: Plan) -> tuple[Criterion, Model]:
+    """The criterion and the model, after a look at what can be wrong with them and with the limits."""
     criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
     model = load(plan.model, **plan.set)
-    policies = [named_policy(model, name) for name in plan.policies]
-    return improve(
-        model, policies, criterion, limits=plan.limits, time=TIME if plan.time is None else plan.time, gap=plan.gap,
-        seed=plan.seed, folder=folder, resume=resume, progress=progress,
-    )  # fmt: skip
+    if not plan.overloaded and not isinstance(criterion, Discounted):
+        require_stable(model)
+    for k, text in enumerate(plan.limits):
+        with within("limits", k):
+            model.measure(Limit.parse(text).name)
+    return criterion, model
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +227,7 @@ class Planned:
     points: tuple[Point, ...]
     theory: Guarantees | None
     seconds: float
+    interrupted: bool = False
 
     @property
     def best(self) -> Outcome:
@@ -232,8 +263,18 @@ class Planned:
             "certificate": self.certificate.to_json(),
             "theory": None if self.theory is None else self.theory.to_json(),
             "seconds": round(self.seconds, 3),
+            **(self._interrupted() if self.interrupted else {}),
             **({} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}),
             "tried": [tried.to_json() for tried in self.points or self.outcomes],
+        }
+
+    def _interrupted(self) -> Json:
+        """The best of what there is; nothing is said of the penalties that are left."""
+        tried = {outcome.solution.penalty[1] for outcome in self.outcomes}
+        return {
+            "status": str(Status.INTERRUPTED),
+            "advice": Status.INTERRUPTED.advice,
+            "penalties_left": [h for h in self.plan.penalty if _both(self.plan, h)[1] not in tried],
         }
 
 
@@ -246,44 +287,41 @@ def run_plan(
     progress: Progress | None = None,
 ) -> Planned:
     """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
+    with plan.source.explained():
+        return _run_plan(plan, folder, resume, jobs, progress)
+
+
+def _run_plan(plan: Plan, folder: str | None, resume: bool, jobs: int | None, progress: Progress | None) -> Planned:
     started, plan = time.monotonic(), replace(plan, features=plan.features or STANDARD)
-    criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
-    model = load(plan.model, **plan.set)
+    criterion, model = _asked(plan)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     _check(plan, model, criterion, folder, resume)
     check_jobs(jobs)
-    fallback = None if plan.fallback is None else model.policy(plan.fallback)
+    with within("fallback"):
+        fallback = None if plan.fallback is None else model.policy(plan.fallback)
     problem = _problem(plan, model, criterion)
     scheme = _scheme(plan, problem)
     plan = _with_defaults(plan, problem, scheme)
-    run, grid = _open(plan, model, folder, resume), plan.penalty
-    kept = {} if run is None else run.checkpoint() or {}
-    tell, count = progress or (lambda *_: None), counted(len(grid), progress)
-
-    def done(k: int, solution: Solution) -> None:
-        count(k, solution)
-        if run is not None:
-            kept.update(_as_arrays(solution))
-            run.save_checkpoint(kept)
-            run.trace(solution.to_json())
-
-    tell(0, len(grid), "")
-    solutions = solve_along(
-        problem, [_both(plan, h) for h in grid], solver=str(plan.solver), budget=plan.budget, seed=plan.seed,
-        options=plan.options, jobs=jobs, known=_known(plan, problem, grid, kept), done=done,
-    )  # fmt: skip
-    tell(len(grid), len(grid), "evaluating the policies")
-    outcomes = tuple(judged(solution, judge, fallback) for solution in solutions)
-    points = _points(plan, scheme, outcomes)
+    run, tell = _open(plan, model, folder, resume), progress or (lambda *_: None)
+    found, whole = _solutions(plan, problem, run, jobs, tell)
+    total = len(plan.penalty)
+    if not whole:  # quickly: what was found is to be shown, not to be proved
+        judge = replace(judge, steps=min(judge.steps, SHORT))
+    outcomes, all_judged = _outcomes(found, judge, fallback, lambda words: tell(len(found), total, words))
+    points = _points(plan, scheme, sorted(found), outcomes)
     choice = Choice(k := least(points), outcomes[k], None) if plan.choice == RULE else choose(outcomes, judge)
-    tell(len(grid), len(grid), "certificate and lower bound")
-    certificate = certify(
-        problem, choice.best.solution, fallback=fallback, span=plan.span, confidence=plan.confidence, budget=DRAWS
-    )
-    bound = best_bound(model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed)
+    whole = whole and all_judged and choice.best.status is not Status.INTERRUPTED
+    tell(len(found), total, "certificate and lower bound")
+    bound = NO_BOUND
+    try:
+        certificate = _certify(plan, problem, choice.best.solution, fallback, DRAWS if whole else FEW)
+        if whole:
+            bound = best_bound(model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed)
+    except KeyboardInterrupt:
+        whole, certificate = False, _certify(plan, problem, choice.best.solution, fallback, FEW)
     result = Planned(
         plan, problem, outcomes, choice, certificate, bound, scheme, points,
-        _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started,
+        _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started, not whole,
     )  # fmt: skip
     if run is not None:
         save_policy(result.best.policy, run.folder / "policy.npz")
@@ -291,12 +329,78 @@ def run_plan(
     return result
 
 
-def _points(plan: Plan, scheme: Scheme | None, outcomes: Sequence[Outcome]) -> tuple[Point, ...]:
+def _solutions(
+    plan: Plan, problem: DualALP, run: Run | None, jobs: int | None, tell: Progress
+) -> tuple[dict[int, Solution], bool]:
+    """A solution for each penalty, by its place, and whether they are all there; each is kept once it is found."""
+    grid, kept = plan.penalty, {} if run is None else run.checkpoint() or {}
+    found = _known(plan, problem, grid, kept)
+
+    def done(k: int, solution: Solution) -> None:
+        found[k] = solution
+        if run is not None:
+            kept.update(_as_arrays(solution))
+            run.save_checkpoint(kept)
+            run.trace(solution.to_json())
+        tell(len(found), len(grid), f"{_solved(solution)}{_in_work(grid, found)}")
+
+    tell(len(found), len(grid), _in_work(grid, found).removeprefix("; "))
+    try:
+        solve_along(
+            problem, [_both(plan, h) for h in grid], solver=str(plan.solver), budget=plan.budget, seed=plan.seed,
+            options=plan.options, jobs=jobs, known=dict(found), done=done,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return found, len(found) == len(grid)
+
+
+def _solved(solution: Solution) -> str:
+    """A solution in words."""
+    parts, drawn = solution.parts, solution.samples / max(solution.seconds, 1e-9)
+    pace = f", {drawn:,.0f} samples/s" if solution.samples else ""
+    return (
+        f"H = {solution.penalty[1]:.3g} {solution.status}: objective {parts.objective:.5g}, "
+        f"violation {parts.negative + parts.flow:.3g}{pace}"
+    )
+
+
+def _in_work(grid: Sequence[float], found: Mapping[int, Solution]) -> str:
+    """The penalty that comes next; the largest come first."""
+    left = [h for k, h in enumerate(grid) if k not in found]
+    return f"; H = {max(left):.3g} in work" if left else ""
+
+
+def _outcomes(
+    found: Mapping[int, Solution], judge: Judge, fallback: Policy | None, tell: Callable[[str], None]
+) -> tuple[tuple[Outcome, ...], bool]:
+    """What becomes of the policies, and whether all were evaluated in full."""
+    outcomes: list[Outcome] = []
+    for k in sorted(found):
+        tell(f"evaluating the policy of H = {found[k].penalty[1]:.3g}, {len(outcomes) + 1} of {len(found)}")
+        try:
+            outcomes.append(judged(found[k], judge, fallback))
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+            return tuple(outcomes), False
+        if outcomes[-1].status is Status.INTERRUPTED:
+            return tuple(outcomes), False
+    return tuple(outcomes), True
+
+
+def _certify(plan: Plan, problem: DualALP, solution: Solution, fallback: Policy | None, draws: int) -> Certificate:
+    return certify(problem, solution, fallback=fallback, span=plan.span, confidence=plan.confidence, budget=draws)
+
+
+def _points(plan: Plan, scheme: Scheme | None, places: Sequence[int], outcomes: Sequence[Outcome]) -> tuple[Point, ...]:
     """F̂ at each H of a grid made by theory, with what became of its policy."""
     if scheme is None:
         return ()
-    looks = (scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in enumerate(outcomes))
-    return tuple(replace(point, outcome=o) for point, o in zip(looks, outcomes, strict=True))
+    both = list(zip(places, outcomes, strict=False))  # of a run that was interrupted there are fewer outcomes
+    looks = (scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in both)
+    return tuple(replace(point, outcome=o) for point, (_, o) in zip(looks, both, strict=True))
 
 
 def _theory(
@@ -325,7 +429,8 @@ def _theory(
 
 def _problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
     chosen = make_features(model, plan.features, criterion)
-    base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
+    with within("base"):
+        base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
     return DualALP(
         model, chosen, criterion, base=base, sampling=plan.sampling, radius=plan.radius,
         potential=_potential(plan, model, criterion), limits=plan.limits,
@@ -337,7 +442,8 @@ def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction 
     name = plan.potential or (BEST if plan.features == STANDARD else None)
     if name is None:
         return None
-    policy = _ranked(model, criterion)[0] if name == BEST else model.policy(name)
+    with within("potential"):
+        policy = _ranked(model, criterion)[0] if name == BEST else model.policy(name)
     result = evaluate_exact(model, policy, criterion)
     # states that the policy never sees have no value of its own; there the potential is the largest, which warns
     values = np.full(int(model.box.count or 0), float(result.values.max()))
@@ -349,12 +455,16 @@ def make_features(model: Model, given: Any, criterion: Criterion | None = None) 
     """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a family."""
     if isinstance(given, str):
         if given not in NAMED:
-            raise unknown("feature set", given, NAMED)
+            raise unknown("feature set", given, NAMED, at=("features",))
         return NAMED[given](model, criterion)
     kind, words = kinds.PLAN["features"]
     if not kind(given):
-        raise InputError(f"features must be {words}, got {given!r}.")
-    return concat(*(_family(model, dict(entry), criterion) for entry in given))
+        raise InputError(f"features must be {words}, got {given!r}.", at=("features",))
+    made = []
+    for k, entry in enumerate(given):
+        with within("features", k):
+            made.append(_family(model, dict(entry), criterion))
+    return concat(*made)
 
 
 def standard(model: Model, criterion: Criterion | None = None) -> Features:
@@ -409,17 +519,17 @@ FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
     name = entry.pop("family", None)
     if not isinstance(name, str) or name not in FAMILIES:
-        raise unknown("family of features", str(name), FAMILIES)
+        raise unknown("family of features", str(name), FAMILIES, at=("family",))
     needed, more = FAMILIES[name]
     for key, value in entry.items():
         if key not in (*needed, *more):
-            raise unknown(f"key of features {name!r}", key, (*needed, *more))
+            raise unknown(f"key of features {name!r}", key, (*needed, *more), at=(key,))
         kind, words = kinds.FEATURES[key]
         if not kind(value):
-            raise InputError(f"{key} of features {name!r} must be {words}, got {value!r}.")
+            raise InputError(f"{key} of features {name!r} must be {words}, got {value!r}.", at=(key,))
     for key in needed:
         if key not in entry:
-            raise InputError(f"features {name!r} lack {key!r}.")
+            raise InputError(f"features {name!r} lack {key!r}; add it.", at=(key,))
     for key in ("policies", "choices"):
         if key in entry:
             entry[key] = [model.policy(p) for p in entry[key]]
@@ -510,8 +620,6 @@ def _check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, r
         model.box.strides  # noqa: B018 - raises if states cannot be numbered
     if isinstance(criterion, Discounted):
         criterion.start_distribution(model)
-    for text in plan.limits:
-        model.measure(Limit.parse(text).name)
     if folder is not None and not resume:
         require_free(folder)
 
@@ -526,7 +634,8 @@ def _both(plan: Plan, penalty: float) -> tuple[float, float]:
 def _open(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run | None:
     if folder is None:
         return None
-    settings = {f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "given"} | {"digest": model.digest}
+    settings = plan.keys | {"digest": model.digest}
+    del settings["overloaded"]  # whether to go on, not what with
     settings["constraints"] = settings.pop("budget")  # unlike a simulation's, it cannot be raised when going on
     return Run(folder, plain(settings), resume=resume)
 
@@ -568,7 +677,7 @@ def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str
 
 def read_plan(spec: str) -> Plan:
     """A plan from a TOML file that names a model, or the default plan for a model."""
-    if spec.endswith(".toml") and "class" not in read_toml(Path(spec)):
+    if spec.endswith(".toml") and not is_network(read(Path(spec)).data):
         return Plan.read(spec)
     return Plan(spec)
 
@@ -576,4 +685,4 @@ def read_plan(spec: str) -> Plan:
 def override(plan: Plan, **changes: Any) -> Plan:
     """The plan with whatever was given on the command line."""
     made = {key: value for key, value in changes.items() if value is not None}
-    return replace(plan, **made, given=plan.given | frozenset(made))
+    return replace(plan, **made, given=plan.given | frozenset(made), source=plan.source.without(made))

@@ -1,7 +1,8 @@
 """The command line: one command a file.
 
 Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
-ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong.
+ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong. Ctrl-C ends with
+what there is and exit status 130. What all commands share is in `command.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import typer
 
 from dualplan.cli import output
+from dualplan.cli.command import shared
 from dualplan.cli.evaluate import evaluate
 from dualplan.cli.exact import exact
 from dualplan.cli.models import check, models
@@ -21,7 +23,7 @@ from dualplan.errors import DualplanError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
 for command in (models, check, evaluate, exact, solve, show, reproduce):
-    app.command()(command)
+    app.command()(shared(command))
 
 
 def main() -> None:

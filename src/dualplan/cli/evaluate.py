@@ -8,16 +8,27 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import load_model
-from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, ModelArgument, SetOption, ThreadsOption
-from dualplan.cli.output import bar, out_console, print_json, words_of
+from dualplan.cli.options import (
+    CriterionOption,
+    GammaOption,
+    JsonOption,
+    ModelArgument,
+    OverloadedOption,
+    SetOption,
+    ThreadsOption,
+)
+from dualplan.cli.output import Update, bar, out_console, print_json, words_of
 from dualplan.cli.tables import print_evaluation
-from dualplan.criteria import Criterion, make_criterion
+from dualplan.criteria import Criterion, Discounted, make_criterion
 from dualplan.errors import InputError
 from dualplan.evaluation import compare
 from dualplan.evaluation import evaluate as evaluate_policy
 from dualplan.exact import evaluate_exact
+from dualplan.intervals import Interval
 from dualplan.models.contract import Model
+from dualplan.models.load import require_stable
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.saved import named_policy
@@ -42,6 +53,7 @@ def evaluate(
     threads: ThreadsOption = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    overloaded: OverloadedOption = False,
     mixing: Annotated[bool, typer.Option("--mixing", help="measure how fast the chain mixes (method exact)")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,13 +62,15 @@ def evaluate(
         raise InputError(f"evaluate takes one or two policies, got {len(policy)}.")
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the run to go on with.")
-    loaded = load_model(model, settings)
+    loaded, judged_by = load_model(model, settings), make_criterion(criterion, gamma)
+    if not overloaded and not isinstance(judged_by, Discounted):
+        require_stable(loaded)
     chosen = [named_policy(loaded, name) for name in policy]
     if method == "exact":
         changed = (out, resume, half_width, relative, confidence, steps) != (None, False, None, None, 0.95, STEPS)
         if changed:
             raise InputError("--method exact has no run to save, no steps and no interval; leave such options out.")
-        _evaluate_exactly(loaded, chosen, make_criterion(criterion, gamma), threads, mixing, as_json)
+        _evaluate_exactly(loaded, chosen, judged_by, threads, mixing, as_json)
         return
     if mixing:
         raise InputError("--mixing needs --method exact.")
@@ -64,17 +78,32 @@ def evaluate(
         "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
         "seed": seed, "threads": threads, "folder": out, "resume": resume,
     }  # fmt: skip
-    with bar("simulating") as update:
-        options["progress"] = lambda done, total, interval: update(done, total, words_of(interval))
+    with bar("simulating", unit="steps") as update:
+        options["progress"] = _Progress(update, half_width, relative)
         result: Evaluation | Comparison
         if len(chosen) == 2:
-            result = compare(loaded, chosen[0], chosen[1], make_criterion(criterion, gamma), **options)
+            result = compare(loaded, chosen[0], chosen[1], judged_by, **options)
         else:
-            result = evaluate_policy(loaded, chosen[0], make_criterion(criterion, gamma), **options)
+            result = evaluate_policy(loaded, chosen[0], judged_by, **options)
     if as_json:
         print_json(result.to_json())
     else:
         print_evaluation(result, out)
+    first = result if isinstance(result, Evaluation) else result.first
+    stop_if_interrupted(first.status, out)
+
+
+class _Progress:
+    """The interval so far; half-widths shrink as the root of the steps, which says how many a wanted one takes."""
+
+    def __init__(self, update: Update, half_width: float | None, relative: float | None) -> None:
+        self.update, self.half_width, self.relative, self.expected = update, half_width, relative, float("inf")
+
+    def __call__(self, done: int, total: int, interval: Interval | None) -> None:
+        if interval is not None:
+            wanted = [w for w in (self.half_width, self.relative and self.relative * abs(interval.value)) if w]
+            self.expected = min([done * (interval.half_width / w) ** 2 for w in wanted], default=float("inf"))
+        self.update(done, max(done, min(total, self.expected)), words_of(interval))
 
 
 def _evaluate_exactly(

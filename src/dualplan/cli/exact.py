@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Annotated
 
 import typer
 
+from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import load_model
 from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, ModelArgument, SetOption, ThreadsOption
-from dualplan.cli.output import bar, print_json
+from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.criteria import make_criterion
 from dualplan.errors import InputError, unknown
@@ -16,6 +19,8 @@ from dualplan.exact import solve_exact, solve_lp
 from dualplan.exact.iteration import METHODS as ITERATIONS
 from dualplan.exact.programs import FORMS
 from dualplan.limits import Limit
+from dualplan.status import Status
+from dualplan.types import Json
 
 LINEAR = tuple(f"{form}-lp" for form in FORMS)
 EXACT_METHODS = (*ITERATIONS, *LINEAR)
@@ -49,17 +54,53 @@ def exact(
     elif limit:
         raise InputError(f"--limit works with --method {' or '.join(LINEAR)}, not with {method}.")
     else:
-        with bar("sweeping") as update:
-            result = solve_exact(
-                loaded,
-                chosen,
-                method=method,
-                tol=tol,
-                max_sweeps=max_sweeps,
-                threads=threads,
-                progress=lambda sweeps, low, high: update(sweeps, max_sweeps, f"{low:.6g} – {high:.6g}"),
-            ).to_json()
+        with bar("sweeping", unit="sweeps") as update:
+            looks = _Looks(update, tol, max_sweeps)
+            try:
+                result = solve_exact(loaded, chosen, method=method, tol=tol, max_sweeps=max_sweeps, threads=threads,
+                                     progress=looks).to_json()  # fmt: skip
+            except KeyboardInterrupt:
+                if looks.sweeps == 0:
+                    raise
+                result = looks.interrupted()
     if as_json:
         print_json(result)
-        return
-    print_rows(result)
+    else:
+        print_rows(result)
+    stop_if_interrupted(result["status"], resumable=False)
+
+
+class _Looks:
+    """The bounds so far, which hold whenever the sweeps end; with -v a line each time their number has doubled.
+
+    The width shrinks about geometrically, which says how many sweeps are still to come.
+    """
+
+    def __init__(self, update: Update, tol: float, most: int) -> None:
+        self.update, self.tol, self.most = update, tol, most
+        self.started, self.sweeps, self.lower, self.upper = time.monotonic(), 0, -math.inf, math.inf
+        self.first, self.next_line = (0, math.inf), 1
+
+    def __call__(self, sweeps: int, lower: float, upper: float) -> None:
+        self.sweeps, self.lower, self.upper = sweeps, lower, upper
+        self.first = self.first if math.isfinite(self.first[1]) else (sweeps, upper - lower)
+        if event := sweeps >= self.next_line:
+            self.next_line = 2 * sweeps
+        words = f"{lower:.6g} – {upper:.6g} after {sweeps:,} sweeps"
+        self.update(sweeps, self._expected(), words, event=event)
+
+    def _expected(self) -> float:
+        width, (sweeps, first) = self.upper - self.lower, self.first
+        if not self.tol < width < first:
+            return self.most
+        more = (self.sweeps - sweeps) * math.log(first / self.tol) / math.log(first / width)
+        return min(self.most, sweeps + more)
+
+    def interrupted(self) -> Json:
+        """The bounds of the last sweep as a result."""
+        status = Status.INTERRUPTED
+        return {
+            "status": str(status), "advice": "interrupted; the bounds hold, and are as close as they got",
+            "lower": self.lower, "upper": self.upper, "sweeps": self.sweeps,
+            "seconds": round(time.monotonic() - self.started, 3),
+        }  # fmt: skip

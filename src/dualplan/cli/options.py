@@ -13,4 +13,7 @@ SetOption = Annotated[
 CriterionOption = Annotated[str, typer.Option(help="average or discounted")]
 GammaOption = Annotated[float | None, typer.Option(help="discount factor of the discounted criterion")]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")]
+OverloadedOption = Annotated[
+    bool, typer.Option("--overloaded", help="go on even if no policy keeps the queues of a network finite")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]

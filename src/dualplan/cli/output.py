@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
 from dualplan.intervals import Interval
 from dualplan.runs import plain
 
 err = Console(stderr=True)
 PROGRESS_AFTER = 2.0  # seconds
+QUIET, NORMAL, VERBOSE = range(3)
+loudness = NORMAL  # how much is said on stderr besides errors; each command sets it
 
 
 def out_console() -> Console:
@@ -39,25 +50,91 @@ def words_of(interval: Interval | None) -> str:
     return "" if interval is None else f"{interval.value:.5g} ± {interval.half_width:.2g}"
 
 
-@contextmanager
-def bar(title: str) -> Iterator[Any]:
-    """A progress bar on a terminal, once two seconds have passed; nothing otherwise."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn(),
-               TimeRemainingColumn())  # fmt: skip
-    bar = Progress(*columns, console=err, transient=True)
-    task = bar.add_task(title, total=None, words="")
-    started, shown, latest = time.monotonic(), False, ""
+def note(words: str) -> None:
+    """One line on stderr, unless nothing is to be said."""
+    if loudness == QUIET:
+        return
+    if err.is_terminal:  # above the bar, if there is one
+        err.print(words, style=None, markup=False, highlight=False, soft_wrap=True)
+    else:
+        err.file.write(f"{words}\n")
+        err.file.flush()
 
-    def update(done: int, total: int, words: str) -> None:
-        nonlocal shown, latest
-        latest = words or latest
-        if not shown and err.is_terminal and time.monotonic() - started > PROGRESS_AFTER:
-            bar.start()
+
+def rate(pace: float, unit: str) -> str:
+    """So many of a unit in a second."""
+    power = min(3, max(0, math.floor(math.log10(pace) / 3))) if pace > 0 else 0
+    return f"{pace / 1000**power:.3g}{('', 'k', 'M', 'G')[power]} {unit}/s"
+
+
+class _Rate(ProgressColumn):
+    """Units a second."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing where there is no unit, or not yet a pace."""
+        unit, pace = task.fields["unit"], task.fields["pace"]
+        return Text(rate(pace, unit) if unit and pace > 0 else "")
+
+
+class _Left(ProgressColumn):
+    """Time left, by the pace since the first look; Rich's own forgets it whenever the total changes."""
+
+    def render(self, task: Task) -> Text:
+        """What is measured in seconds goes at the pace of the clock."""
+        pace = 1.0 if task.fields["timed"] else task.fields["pace"]
+        if task.total is None or not pace > 0:
+            return Text("-:--:--", style="progress.remaining")
+        left = int(max(0.0, task.total - task.completed) / pace)
+        return Text(f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}", style="progress.remaining")
+
+
+class _Bars(Progress):
+    """Bars of which those that are measured in seconds move with the clock."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Called at each refresh."""
+        for task in self.tasks:
+            if task.fields["timed"] and task.total is not None:
+                since = time.monotonic() - task.fields["looked"]
+                task.completed = min(task.total, task.fields["done"] + since)
+        return super().get_renderables()
+
+
+class Update(Protocol):
+    """Where the work stands; words that are empty leave the last ones, and those of an event are a line of -v."""
+
+    def __call__(self, done: float, total: float, words: str, *, event: bool = True) -> None:
+        """Tell."""
+
+
+@contextmanager
+def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
+    """A progress bar on a terminal, once two seconds have passed, and with -v a line for each event.
+
+    With a `unit`, how many of it are done in a second is shown as well; `timed` work is measured in seconds.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[words]}"), _Rate(),
+               TimeElapsedColumn(), _Left())  # fmt: skip
+    bars = _Bars(*columns, console=err, transient=True)
+    started, shown, latest = time.monotonic(), False, ""
+    first: tuple[float, float] | None = None  # when, and how much was done by then
+    task = bars.add_task(title, total=None, words="", unit=unit, timed=timed, done=0.0, looked=started, pace=0.0)
+
+    def update(done: float, total: float, words: str, *, event: bool = True) -> None:
+        nonlocal shown, latest, first
+        now, new = time.monotonic(), bool(words) and words != latest
+        latest, first = words or latest, first or (now, done)
+        pace = (done - first[1]) / (now - first[0]) if now > first[0] else 0.0
+        if not shown and err.is_terminal and loudness != QUIET and now - started > PROGRESS_AFTER:
+            bars.start()
             shown = True
-        bar.update(task, completed=min(done, total), total=total, words=latest)
+        bars.update(task, completed=min(done, total), total=total, words=latest, done=done, looked=now, pace=pace)
+        if loudness == VERBOSE and new and event:
+            quick = f", {rate(pace, unit)}" if unit and pace > 0 else ""
+            note(f"{now - started:8.1f} s  {title}: {words}{quick}")
 
     try:
         yield update
     finally:
         if shown:
-            bar.stop()
+            bars.stop()

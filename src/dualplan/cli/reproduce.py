@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import parameters_from
 from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, SetOption
 from dualplan.cli.output import bar, print_json
@@ -18,6 +19,8 @@ from dualplan.reproduce.figure_3 import STEPS as STEPS_OF_FIGURE
 from dualplan.reproduce.figure_3 import figure_3
 from dualplan.reproduce.four_queue import STEPS as STEPS_OF_TABLE
 from dualplan.reproduce.four_queue import four_queue
+from dualplan.reproduce.rows import Row
+from dualplan.status import Status
 
 
 def reproduce(
@@ -54,17 +57,24 @@ def reproduce(
         raise InputError(
             f"{name} is a table and no figure: --out, --features, --iterations and --radius are not for it."
         )
+    if name != "four-queue" and parameters:
+        raise InputError(f"{name} is one network: it takes --seed and --json only.")
+    status, rows = Status.COMPLETED, list[Row]()
     with bar(name) as update:
-        if name == "four-queue":
-            rows = four_queue(
-                parameters=parameters, criterion=make_criterion(criterion, gamma), steps=steps or STEPS_OF_TABLE,
-                seed=seed, progress=update,
-            )  # fmt: skip
-        elif parameters:
-            raise InputError(f"{name} is one network: it takes --seed and --json only.")
-        else:
-            rows = dual_mixing(seed=seed, progress=update)
+        try:
+            if name == "four-queue":
+                four_queue(
+                    parameters=parameters, criterion=make_criterion(criterion, gamma), steps=steps or STEPS_OF_TABLE,
+                    seed=seed, progress=update, rows=rows,
+                )  # fmt: skip
+            else:
+                dual_mixing(seed=seed, progress=update, rows=rows)
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+            status = Status.INTERRUPTED
     if as_json:
-        print_json({"experiment": name, "rows": [row.to_json() for row in rows]})
+        print_json({"experiment": name, "status": str(status), "rows": [row.to_json() for row in rows]})
     else:
         print_figures(rows)
+    stop_if_interrupted(status, resumable=False)

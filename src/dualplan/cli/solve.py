@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import parameters_from
-from dualplan.cli.options import GammaOption, JsonOption, SetOption
+from dualplan.cli.options import GammaOption, JsonOption, OverloadedOption, SetOption
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import draw, print_improved, print_planned
 from dualplan.errors import InputError
@@ -39,6 +40,7 @@ def solve(
     seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run and the policy in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    overloaded: OverloadedOption = False,
     as_json: JsonOption = False,
     features: Annotated[str | None, _of_dual(help=", ".join(NAMED) + "; others in a plan")] = None,
     sampling: Annotated[str | None, _of_dual(help=", ".join(["features", *SCHEMES]))] = None,
@@ -75,12 +77,12 @@ def solve(
         policies=tuple(policy) if policy else None, limits=tuple(limit) if limit else None, time=time, gap=gap,
         features=features, sampling=sampling, solver=solver, penalty=penalty, radius=radius, potential=potential,
         fallback=fallback, budget=budget, seed=seed, evaluation=evaluation, steps=steps, span=span, sweeps=sweeps,
-        grid=grid, epsilon=epsilon, beta=beta, choice=choice,
+        grid=grid, epsilon=epsilon, beta=beta, choice=choice, overloaded=overloaded or None,
     )  # fmt: skip
     if not plan.dual:
         if figure is not None or jobs is not None:
             raise InputError("--figure and --jobs are for the dual program; name its features or penalties as well.")
-        with bar("searching") as update:
+        with bar("searching", timed=True) as update:
             improved = improve_by(plan, folder=out, resume=resume, progress=update).to_json()
         _print_solved(improved, print_improved, out, as_json)
         return
@@ -98,7 +100,8 @@ def _print_solved(
 ) -> None:
     if as_json:
         print_json(result)
-        return
-    show(plain(result))
-    if out is not None:
-        out_console().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
+    else:
+        show(plain(result))
+        if out is not None:
+            out_console().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
+    stop_if_interrupted(result["status"], out)

@@ -54,6 +54,8 @@ NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
 FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
 SLOWER = 3.0  # a step takes at most so many times as long when it grows
+AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
+NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 
 Progress = Callable[[int, int, str], None]
 
@@ -93,10 +95,9 @@ def improve(
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
-        status = loop.rounds(list(chosen.values()))
+        return loop.finish(loop.rounds(list(chosen.values())))
     except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return loop.finish(status)
+        return loop.interrupted()
 
 
 def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
@@ -130,6 +131,23 @@ def _open(search: Search, policies: Sequence[Policy], steps: list[str], folder: 
         "seed": search.seed,
     }
     return Run(folder, settings, resume=resume)
+
+
+def _interval(run: Evaluation) -> str:
+    return f"{run.cost:.5g} ± {(run.upper - run.lower) / 2:.2g}"
+
+
+def _verdict(found: Attempt) -> str:
+    """An attempt in words."""
+    if found.note:
+        return f"{found.step} (size {found.size}) does not apply: {found.note}"
+    if found.gain is None:
+        return f"{found.step} (size {found.size}) made no policy that can be simulated"
+    word = "gained" if found.accepted else "no gain for sure, difference"
+    return (
+        f"{found.step} (size {found.size}): {word} {found.gain.value:.3g} "
+        f"[{found.gain.lower:.3g}, {found.gain.upper:.3g}], {found.seconds:.1f} s"
+    )
 
 
 class Loop:
@@ -180,10 +198,11 @@ class Loop:
                 self.run.trace({"not saved": str(error)})
 
     def tell(self, words: str) -> None:
-        """Say where the search stands."""
-        best = self.search.best
-        cost = "" if best is None else f"{best.run.cost:.5g}, "
-        self.progress(int(self.clock.spent), max(1, int(self.clock.allowed)), cost + words)
+        """Say where the search stands: the best cost so far, how often it got better, and what is being done."""
+        best, tried = self.search.best, len(self.search.attempts)
+        cost = "" if best is None else f"best {_interval(best.run)}, "
+        steps = f"{self.gains} of {tried} steps gained, " if tried else ""
+        self.progress(int(self.clock.spent), max(1, int(self.clock.allowed)), cost + steps + words)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
@@ -256,6 +275,7 @@ class Loop:
         search.attempts.append(found)
         if self.run is not None:
             self.run.trace(found.to_json())
+        self.tell(_verdict(found))
         return found.accepted
 
     def _judge(self, best: Member, found: Attempt) -> Attempt:
@@ -279,14 +299,25 @@ class Loop:
 
     def finish(self, status: Status) -> Improved:
         """Evaluate the best policy afresh, and prove a bound."""
-        search, best = self.search, self.search.incumbent
         self.tell("evaluating the policy")
-        cost, lower, upper, method, how, measures, notes = self._evaluated(best)
+        known = self._evaluated(max(FOR_JUDGING * self.clock.allowed, self.left + FOR_JUDGING * self.clock.allowed))
+        if known[4] is Status.INTERRUPTED:
+            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
         self.tell("a lower bound")
         try:
             bound = self._bound(max(5.0, self.clock.left))
         except KeyboardInterrupt:  # what was found is worth more than what could be proved of it
-            bound, status = LowerBound(-math.inf, PROVED, "", ()), Status.INTERRUPTED
+            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
+        return self._ended(status, known, bound)
+
+    def interrupted(self) -> Improved:
+        """The best policy so far after a short evaluation, with the bound that there is."""
+        self.tell("interrupted: a short evaluation of the policy")
+        return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL), NO_BOUND)
+
+    def _ended(self, status: Status, known: tuple[Any, ...], bound: LowerBound) -> Improved:
+        search, best = self.search, self.search.incumbent
+        cost, lower, upper, method, how, measures, notes = known
         if self.bound is not None and self.bound.value > bound.value:
             bound = self.bound
         result = Improved(
@@ -294,7 +325,7 @@ class Loop:
             measures, notes, search.limits, self.start, tuple(search.attempts), bound, self.gap, status,
             best.candidate.values, search.seed, self.clock.spent,
         )  # fmt: skip
-        if result.gap_reached:
+        if result.gap_reached and status is not Status.INTERRUPTED:
             result = replace(result, status=Status.GAP)
         elif status is Status.GAP:  # by the run of the search, but not by the last evaluation
             result = replace(result, status=Status.TIME)
@@ -302,8 +333,9 @@ class Loop:
             self.run.save_result(result.to_json())
         return result
 
-    def _evaluated(self, best: Member) -> tuple[Any, ...]:
-        search = self.search
+    def _evaluated(self, allowed: float) -> tuple[Any, ...]:
+        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a simulation."""
+        search, best = self.search, self.search.incumbent
         model, criterion = search.model, search.criterion
         exact = self._exactly(best.policy)
         if exact is not None:
@@ -312,8 +344,7 @@ class Loop:
         best = controlled(search, best)
         found: Evaluation = evaluate(
             model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
-            seconds=max(FOR_JUDGING * self.clock.allowed, self.clock.left - FOR_BOUND * self.clock.allowed),
-            control=best.control,
+            seconds=allowed, control=best.control,
         )  # fmt: skip
         return found.cost, found.lower, found.upper, found.method, found.status, dict(found.measures), found.notes
 

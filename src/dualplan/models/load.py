@@ -1,23 +1,4 @@
-"""Models by name: an instance, a TOML file that describes a network, or ``file.py:object``.
-
-A network in TOML::
-
-    name = "two stations"
-    time = "continuous"            # or "discrete"; the options of QueueingNetwork, all of them optional
-
-    [[class]]
-    name = "parts"
-    server = "press"
-    arrival = 0.8
-    service = 1.0
-    route = "paint"                # or { paint = 0.9, scrap = 0.1 }; what is left leaves
-
-    [[class]]
-    name = "paint"
-    server = "booth"
-    service = 1.2
-    buffer = 10                    # without it the queue is unbounded
-"""
+"""Models by name: an instance, a TOML file that describes a network (`toml.py`), or ``file.py:object``."""
 
 from __future__ import annotations
 
@@ -25,16 +6,15 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dualplan.errors import DualplanError, InputError, ModelError, unknown
 from dualplan.models.contract import Model
-from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
+from dualplan.models.queueing import OPTIONS, QueueingNetwork
+from dualplan.models.toml import Document, network_from_data, read, read_network
 from dualplan.models.zoo import INSTANCES
 from dualplan.types import Json
 
@@ -48,12 +28,22 @@ def load(spec: str, **parameters: Any) -> Model:
     return model
 
 
+def require_stable(model: Model) -> None:
+    """Raise, with the line if the model came from a file, if no policy keeps the queues of a network finite."""
+    if not isinstance(model, QueueingNetwork):
+        return
+    spec = str((model.origin or {}).get("model", ""))
+    document = read(Path(spec)) if spec.endswith(".toml") else Document.nowhere()
+    with document.explained():
+        model.require_stable()
+
+
 def remake(recipe: Json) -> Model:
     """The model of a recipe that was saved with a policy."""
     if "network" in recipe:
         network = recipe["network"]
         classes = [{k: v for k, v in entry.items() if v is not None} for entry in network["class"]]
-        return network_from_dict({**network, "class": classes}, {}, str(network["name"]))
+        return network_from_data({**network, "class": classes}, {}, str(network["name"]))
     parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in recipe["parameters"].items()}
     return load(recipe["model"], **parameters)
 
@@ -70,8 +60,8 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
             return made
         return build(attribute, made, parameters)
     if path.endswith(".toml"):
-        return network_from_dict(read_toml(Path(path)), parameters, Path(path).stem)
-    raise unknown("model", spec, [*INSTANCES, "FILE.toml", "FILE.py:OBJECT"])
+        return read_network(read(Path(path)), parameters)
+    raise unknown("model", spec, [*INSTANCES, "FILE.toml", "FILE.py:OBJECT"], at=("model",))
 
 
 def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
@@ -84,14 +74,18 @@ def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
     known += list(OPTIONS) if takes_options else []
     for key in parameters:
         if key not in known:
-            raise unknown(f"parameter of {name!r}", key, known)
+            raise unknown(f"parameter of {name!r}", key, known, at=("set", key))
+    place = ("set" if parameters else "model",)
     try:
         model = make(**parameters)
+    except InputError as error:  # about what was set, whatever the function calls it
+        error.at = place
+        raise
     except DualplanError:
         raise
     except Exception as error:  # whatever the function does with the parameters is reported in the user's terms
         raise InputError(
-            f"model {name!r} cannot be made with these parameters: {type(error).__name__}: {error}."
+            f"model {name!r} cannot be made with these parameters: {type(error).__name__}: {error}.", at=place
         ) from error
     if not isinstance(model, Model):
         raise ModelError(f"{name!r} makes a {type(model).__name__}, not a model.")
@@ -131,57 +125,3 @@ def _by_value(module: ModuleType) -> None:
             importlib.import_module(pickler).register_pickle_by_value(module)
         except ImportError:
             continue
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file, or one sentence about what is wrong with it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {str(path)!r}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{str(path)!r} is not valid TOML: {error}.") from error
-
-
-def network_from_dict(data: Mapping[str, Any], parameters: Mapping[str, Any], name: str) -> QueueingNetwork:
-    """A network from the contents of a TOML file; `parameters` replace its options."""
-    known = ["name", "class", *OPTIONS]
-    for key in data:
-        if key not in known:
-            raise unknown(f"key of network {name!r}", key, known)
-    for key in parameters:
-        if key not in OPTIONS:
-            raise unknown(f"parameter of network {name!r}", key, OPTIONS)
-    entries = data.get("class")
-    if not isinstance(entries, list) or not entries:
-        raise InputError(f"network {name!r} needs at least one [[class]].")
-    classes = [_class(entry, name, i) for i, entry in enumerate(entries)]
-    options = {**{k: v for k, v in data.items() if k in OPTIONS}, **parameters}
-    return QueueingNetwork(classes, name=str(data.get("name", name)), **options)
-
-
-def _class(entry: Any, network: str, position: int) -> QueueClass:
-    where = f"class {entry.get('name', position + 1) if isinstance(entry, Mapping) else position + 1!r}"
-    if not isinstance(entry, Mapping):
-        raise InputError(f"network {network!r}: {where} is not a table.")
-    known = [f.name for f in fields(QueueClass)]
-    for key in entry:
-        if key not in known:
-            raise unknown(f"key of {where}", key, known)
-    for key in ("name", "server", "service"):
-        if key not in entry:
-            raise InputError(f"network {network!r}: {where} lacks {key!r}.")
-    values = {**entry, "name": str(entry["name"]), "server": str(entry["server"])}
-    for key, value in values.items():
-        if key not in ("name", "server", "route") and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise InputError(f"network {network!r}: {where}: {key} must be a number, got {value!r}.")
-    route = values.get("route", {})
-    if not isinstance(route, Mapping):
-        route = {str(route): 1.0}
-    for target, p in route.items():
-        if isinstance(p, bool) or not isinstance(p, (int, float)):
-            raise InputError(f"network {network!r}: {where}: the route to {target!r} needs a probability, got {p!r}.")
-    values["route"] = {str(k): float(v) for k, v in route.items()}
-    if values.get("buffer") == float("inf"):
-        values["buffer"] = None
-    return QueueClass(**values)

@@ -79,21 +79,30 @@ class QueueClass:
     def __post_init__(self) -> None:
         where = f"class {self.name!r}"
         if not (self.service > 0 and math.isfinite(self.service)):
-            raise InputError(f"{where}: service must be a positive rate, got {self.service!r}.")
+            raise InputError(f"{where}: service must be a positive rate, got {self.service!r}.", at=("service",))
         for name in ("arrival", "holding", "quadratic", "excess", "level", "penalty"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
-                raise InputError(f"{where}: {name} must be a number that is not negative, got {value!r}.")
+                raise InputError(f"{where}: {name} must be a number that is not negative, got {value!r}.", at=(name,))
         if self.buffer is not None:
             if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
                 raise InputError(
-                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or none for unbounded."
+                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or leave it out for unbounded.",
+                    at=("buffer",),
                 )
             if self.buffer != int(self.buffer):
-                raise InputError(f"{where}: buffer {self.buffer!r} is no whole number of customers.")
+                raise InputError(
+                    f"{where}: buffer {self.buffer!r} is no whole number of customers; round it.", at=("buffer",)
+                )
             object.__setattr__(self, "buffer", int(self.buffer))
-        if any(not 0 <= p <= 1 for p in self.route.values()) or sum(self.route.values()) > 1 + 1e-12:
-            raise InputError(f"{where}: the probabilities of its routes must lie in [0, 1] and sum to at most 1.")
+        wrong, total = [t for t, p in self.route.items() if not 0 <= p <= 1], sum(self.route.values())
+        if wrong or total > 1 + 1e-12:
+            got = f"{self.route[wrong[0]]!r} for {wrong[0]!r}" if wrong else f"a sum of {total:.6g}"
+            raise InputError(
+                f"{where}: the probabilities of its routes must lie in [0, 1] and sum to at most 1, got {got}; lower "
+                "them, what is left leaves.",
+                at=("route", *wrong[:1]),
+            )
 
 
 class QueueingNetwork(Model):
@@ -135,7 +144,8 @@ class QueueingNetwork(Model):
             if outcomes > MOST_PENALISED:
                 raise InputError(
                     f"network {name!r}: penalties with independent events mean adding up {outcomes:.3g} outcomes at "
-                    "each step; use dynamics='uniformized'."
+                    "each step; use dynamics='uniformized'.",
+                    at=("dynamics",),
                 )
 
     # -- shape ------------------------------------------------------------------------------------------------------
@@ -159,13 +169,23 @@ class QueueingNetwork(Model):
         if self.options["dynamics"] == "bernoulli":
             worst = max(max(c.arrival, c.service) for c in self.classes)
             if worst > 1:
-                raise InputError(f"network {self.name!r}: {worst} is no probability; use time='continuous' for rates.")
+                raise InputError(
+                    f"network {self.name!r}: {worst} is no probability; use time='continuous' for rates.",
+                    at=self._largest_rate(),
+                )
         elif total > 1 + 1e-12:
             raise InputError(
                 f"network {self.name!r}: one event a step needs arrivals plus the fastest service of each server to "
-                f"sum to at most 1, got {total:.6g}; use time='continuous' if these are rates."
+                f"sum to at most 1, got {total:.6g}; use time='continuous' if these are rates.",
+                at=self._largest_rate(),
             )
         return 1.0
+
+    def _largest_rate(self) -> tuple[str | int, ...]:
+        """Where the largest arrival or service rate is written."""
+        rates = [(getattr(c, key), i, key) for i, c in enumerate(self.classes) for key in ("arrival", "service")]
+        _, i, key = max(rates, key=lambda rate: rate[0])
+        return "class", i, key
 
     def _peak(self, s: int) -> float:
         return max(c.service for c, server in zip(self.classes, self.server_of, strict=True) if server == s)
@@ -179,7 +199,8 @@ class QueueingNetwork(Model):
             return
         if math.prod(sizes) > MOST_ACTIONS:
             raise InputError(
-                f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use decisions='per-server'."
+                f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use decisions='per-server'.",
+                at=("decisions",),
             )
         labels = [""]
         for options in self.choices:
@@ -387,15 +408,38 @@ class QueueingNetwork(Model):
     @cached_property
     def loads(self) -> dict[str, float]:
         """The offered load of each server: at 1 or more, no policy keeps unbounded queues finite."""
+        return self._loads([True] * len(self.classes))
+
+    @cached_property
+    def certain_loads(self) -> dict[str, float]:
+        """The part of each server's load that no buffer can turn away: at 1 or more, queues grow without end."""
+        return self._loads([c.buffer is None for c in self.classes])
+
+    def _loads(self, among: Sequence[bool]) -> dict[str, float]:
+        """Σ γ_j/μ_j over the classes of each server, with γ_j = λ_j + Σ_i γ_i·p_ij, all of it `among` these classes."""
         n = len(self.classes)
         matrix = np.zeros((n, n))
         for i, routes in enumerate(self.routes):
             for d, p in routes:
-                if d >= 0:
+                if d >= 0 and among[i] and among[d]:
                     matrix[i, d] += p
-        flow = np.linalg.solve(np.eye(n) - matrix.T, [c.arrival for c in self.classes])
+        arrivals = [c.arrival if among[i] else 0.0 for i, c in enumerate(self.classes)]
+        flow = np.linalg.solve(np.eye(n) - matrix.T, arrivals)
         work = flow / [c.service for c in self.classes]
         return {name: float(work[self.server_of == s].sum()) for s, name in enumerate(self.servers)}
+
+    def require_stable(self) -> None:
+        """Raise if no policy keeps the queues finite."""
+        server, load = max(self.certain_loads.items(), key=lambda item: item[1])
+        if load < 1:
+            return
+        mine = [i for i, c in enumerate(self.classes) if c.server == server and c.buffer is None]
+        names = ", ".join(repr(self.class_names[i]) for i in mine)
+        raise InputError(
+            f"server {server!r} has a load of {load:.4g} from queues without end ({names}), and no policy keeps them "
+            "finite; bound a buffer, lower arrivals, speed up the service, or go on all the same with overloaded.",
+            at=("class", max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service), "arrival"),
+        )
 
     @property
     def policies(self) -> Mapping[str, Callable[[], Policy]]:
@@ -426,35 +470,43 @@ def _as_data(c: QueueClass) -> Json:
 def _check_options(options: Mapping[str, Any]) -> None:
     for key, value in options.items():
         if value not in OPTIONS[key]:
-            raise unknown(key, str(value), [str(v) for v in OPTIONS[key]])
+            raise unknown(key, str(value), [str(v) for v in OPTIONS[key]], at=(key,))
     bernoulli, nonpreemptive = options["dynamics"] == "bernoulli", options["discipline"] == "nonpreemptive"
     if bernoulli and options["time"] == "continuous":
-        raise InputError("time='continuous' has one event at a time; use dynamics='uniformized'.")
+        raise InputError("time='continuous' has one event at a time; use dynamics='uniformized'.", at=("dynamics",))
     if bernoulli and options["decisions"] == "per-server":
-        raise InputError("decisions='per-server' needs one event a step; use dynamics='uniformized'.")
+        raise InputError("decisions='per-server' needs one event a step; use dynamics='uniformized'.", at=("dynamics",))
     if nonpreemptive and options["phantom"]:
-        raise InputError("phantom=True serves empty queues, which discipline='nonpreemptive' never does.")
+        raise InputError(
+            "phantom=True serves empty queues, which discipline='nonpreemptive' never does; leave one of them out.",
+            at=("phantom",),
+        )
     if nonpreemptive and options["idling"]:
-        raise InputError("idling=True needs discipline='preemptive'.")
+        raise InputError("idling=True needs discipline='preemptive'.", at=("idling",))
 
 
 def _check_classes(classes: Sequence[QueueClass], names: Sequence[str]) -> None:
     if not classes:
         raise InputError("a network needs at least one class.")
     if len(set(names)) < len(names):
-        raise InputError(f"two classes share the name {next(n for n in names if names.count(n) > 1)!r}.")
+        second = next(i for i, name in enumerate(names) if name in names[:i])
+        raise InputError(
+            f"two classes share the name {names[second]!r}; give one of them another.", at=("class", second, "name")
+        )
     if not any(c.arrival > 0 for c in classes):
-        raise InputError("nobody ever arrives: give at least one class an arrival rate.")
+        raise InputError("nobody ever arrives: give at least one class an arrival rate.", at=("class", 0))
 
 
 def _routes(classes: Sequence[QueueClass], names: Sequence[str]) -> list[list[tuple[int, float]]]:
     """For each class its (destination, probability) list; -1 is out."""
     routes = []
-    for c in classes:
+    for i, c in enumerate(classes):
         for target in c.route:
             if target not in names:
                 error = unknown("class", target, names)
-                raise InputError(f"class {c.name!r} is routed to a class that is missing: {error}")
+                raise InputError(
+                    f"class {c.name!r} is routed to a class that is missing: {error}", at=("class", i, "route", target)
+                )
         listed = [(names.index(target), float(p)) for target, p in c.route.items() if p > 0]
         out = 1.0 - sum(p for _, p in listed)
         routes.append([*listed, (-1, out)] if out > 1e-12 else listed)
@@ -468,7 +520,11 @@ def _check_way_out(classes: Sequence[QueueClass], routes: Sequence[Sequence[tupl
         leaves |= more
     for i, c in enumerate(classes):
         if i not in leaves:
-            raise InputError(f"customers of class {c.name!r} can never leave: no route from it leads out.")
+            raise InputError(
+                f"customers of class {c.name!r} can never leave: no route from it leads out; let a class on their way "
+                "send some of them out, by probabilities that sum to less than 1.",
+                at=("class", i, "route"),
+            )
 
 
 def _downstream_first(routes: Sequence[Sequence[tuple[int, float]]]) -> Ints:

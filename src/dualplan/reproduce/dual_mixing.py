@@ -20,11 +20,11 @@ PENALTIES = (5.0, 7.0, 10.0, 14.0, 20.0, 40.0)
 SAMPLES = 400_000
 
 
-def dual_mixing(*, seed: int = 0, progress: Progress | None = None) -> list[Row]:
-    """The five base policies, and their signed mixture by stochastic subgradients."""
+def dual_mixing(*, seed: int = 0, progress: Progress | None = None, rows: list[Row] | None = None) -> list[Row]:
+    """The five base policies, and their signed mixture by stochastic subgradients; `rows` holds them as they come."""
     model = zoo.four_queue(buffers=9)
     policies = [soft_longer(model, p) for p in MIXED]
-    rows = []
+    rows = [] if rows is None else rows
     for (p, published), policy in zip(MIXED.items(), policies, strict=True):
         result = evaluate_exact(model, policy)
         rows.append(Row(f"soft longer {p}", result.cost, published, result.lower, result.upper, "exact"))
@@ -37,4 +37,5 @@ def dual_mixing(*, seed: int = 0, progress: Progress | None = None) -> list[Row]
         found.append((evaluate_exact(model, solution.policy()), penalty, solution.theta))
     best, penalty, theta = min(found, key=lambda one: one[0].cost)
     note = f"H = {penalty:g}, θ = ({', '.join(f'{w:.2f}' for w in theta)}); cost exact"
-    return [*rows, Row("dual mixture (subgradient)", best.cost, MIXTURE, best.lower, best.upper, note)]
+    rows.append(Row("dual mixture (subgradient)", best.cost, MIXTURE, best.lower, best.upper, note))
+    return rows

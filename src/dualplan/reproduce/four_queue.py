@@ -81,7 +81,14 @@ class _Setting:
             exact = evaluate_exact(self.model, policy, self.criterion)
             return exact.cost, exact.lower, exact.upper, "exact"
         run = evaluate(self.model, policy, self.criterion, steps=self.steps, seed=self.seed)
+        _go_on(run.status is Status.INTERRUPTED)
         return run.cost, run.lower, run.upper, f"simulated, {run.status}"
+
+
+def _go_on(interrupted: bool) -> None:
+    """An interruption of one row ends the table; what was found for it till then says too little."""
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def four_queue(
@@ -91,11 +98,15 @@ def four_queue(
     steps: int = STEPS,
     seed: int = 0,
     progress: Progress | None = None,
+    rows: list[Row] | None = None,
 ) -> list[Row]:
-    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise)."""
+    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise).
+
+    `rows` holds them as they come.
+    """
     given = {"buffers": 9, **(parameters or {})}
     setting = _Setting(build("four-queue", zoo.four_queue, given), criterion or Average(), steps, seed)
-    optimum, rows, work = setting.optimum(), [], _work(setting, given)
+    optimum, work, rows = setting.optimum(), _work(setting, given), [] if rows is None else rows
     for k, (name, make) in enumerate(work):
         if progress is not None:
             progress(k, len(work), name)
@@ -122,7 +133,9 @@ def _work(setting: _Setting, given: Json) -> Work:
 def _dual(given: Json, criterion: Criterion) -> Policy:
     gamma = criterion.gamma if isinstance(criterion, Discounted) else None
     name = "average" if gamma is None else "discounted"
-    return run_plan(Plan("four-queue", given, criterion=name, gamma=gamma)).best.policy
+    planned = run_plan(Plan("four-queue", given, criterion=name, gamma=gamma))
+    _go_on(planned.interrupted)
+    return planned.best.policy
 
 
 def _bases(model: Model) -> dict[str, primal.Basis]:

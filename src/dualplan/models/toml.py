@@ -1,0 +1,297 @@
+"""Networks in TOML files, and where in a file a mistake stands.
+
+A network::
+
+    name = "two stations"
+    time = "continuous"            # or "discrete"; the options of QueueingNetwork, all of them optional
+    servers = ["press", "booth"]   # optional: then no class may name another one, and each must have a class
+
+    [[class]]
+    name = "parts"
+    server = "press"
+    arrival = 0.8
+    service = 1.0
+    route = "paint"                # or { paint = 0.9, scrap = 0.1 }; what is left leaves
+
+    [[class]]
+    name = "paint"
+    server = "booth"
+    service = 1.2
+    buffer = 10                    # without it the queue is unbounded
+
+Every mistake is one sentence that begins with FILE:LINE. Whoever finds a mistake says which key it is about (`at` of
+the error), and `Document.explained` looks the line up. A key that is missing has the line of the table that lacks it,
+and one that is missing at the top the first line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dualplan import kinds
+from dualplan.errors import InputError, unknown, within
+from dualplan.models import positions
+from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
+from dualplan.types import Json
+
+OF_NETWORK = ("name", "servers", "class", *OPTIONS)
+OF_CLASS = tuple(f.name for f in fields(QueueClass))
+NAMES = ("name", "server")
+NEEDED = ("name", "server", "service")
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a TOML file holds, and in which line."""
+
+    file: str
+    data: Json
+    lines: Mapping[positions.Path, int]
+
+    @staticmethod
+    def nowhere() -> Document:
+        """For what was not in a file."""
+        return Document("", {}, {})
+
+    def without(self, keys: Collection[str]) -> Document:
+        """The same, for errors about anything but these keys, which came from elsewhere."""
+        return replace(self, lines={path: line for path, line in self.lines.items() if path[0] not in keys})
+
+    def line(self, at: positions.Path) -> int:
+        """The line of a key, or of the innermost table that lacks it."""
+        return next((self.lines[at[:k]] for k in range(len(at), 0, -1) if at[:k] in self.lines), 1)
+
+    @contextmanager
+    def explained(self, parameters: Collection[str] = ()) -> Iterator[None]:
+        """Errors raised inside begin with the file and the line.
+
+        An error that names no key is about the key that its words name first. One about a key that `parameters` have
+        replaced is about what was set, not about the file.
+        """
+        try:
+            yield
+        except InputError as error:
+            if error.at[:1] in [(key,) for key in parameters]:
+                error.at = ("set", *error.at)
+            at = error.at or self._named(str(error))
+            if self.file and not error.located and not (parameters and at[:1] == ("set",)):
+                error.locate(f"{self.file}:{self.line(at)}" if at else self.file)
+            raise
+
+    def _named(self, words: str) -> positions.Path:
+        """The key in the file that comes first in a text; one in quotes before others."""
+        found = []
+        for path in self.lines:
+            hit = re.search(rf"(?<!\w)(')?{re.escape(str(path[-1]))}(?(1)'|(?!\w))", words)
+            if hit is not None and isinstance(path[-1], str):
+                found.append((hit[1] is None, hit.start(), -len(path), path))
+        return min(found, key=lambda one: one[:3])[3] if found else ()
+
+
+def read(path: Path) -> Document:
+    """A TOML file, or one sentence about what is wrong with it."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {str(path)!r}.") from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{str(path)!r} cannot be read as text in UTF-8: {error}.") from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax(path, text, str(error)) from error
+    if not data:
+        raise InputError(
+            f"{path}:1: the file is empty; describe a network by [[class]] tables, or write model = ... for a plan."
+        )
+    return Document(str(path), data, positions.lines_of(text))
+
+
+def _syntax(path: Path, text: str, words: str) -> InputError:
+    """The parser's words, with the line in front and what is often the cause behind."""
+    place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", words)
+    line = int(place[1]) if place and place[1] else max(1, len(text.rstrip().splitlines()))
+    column = f", column {place[2]}" if place and place[2] else ""
+    said = words if place is None else words[: place.start()]
+    remedy = next(
+        (r for sign, r in REMEDIES.items() if sign in said), "write key = value, or [[class]] alone in a line"
+    )
+    if "end of document" in words:
+        remedy = "close what is open, by ] or } or a quote"
+    return InputError(f"{path}:{line}: {str(path)!r} is not valid TOML: {said}{column}; {remedy}.")
+
+
+REMEDIES = {
+    "Cannot overwrite": "a key may be given once: delete one of the two",
+    "Cannot declare": "a table may be opened once: write [[class]], with two brackets, for each class",
+    "Cannot mutate": "a table may be opened once: write [[class]], with two brackets, for each class",
+    "Duplicate inline table key": "a key may be given once: delete one of the two",
+    "Invalid value": "put text in quotes, and write numbers as 0.5, true and false as such",
+    "Unclosed": "close it by ] or }",
+    "Illegal character": "close the text by the quote that it begins with",
+    "Expected newline or end of document": "put text in quotes, and each key in a line of its own",
+}
+
+
+def read_network(document: Document, parameters: Mapping[str, Any]) -> QueueingNetwork:
+    """The network of a file, of which also what makes no sense is refused; `parameters` replace its options."""
+    with document.explained(parameters):
+        _require_network(document)
+        network = network_from_data(document.data, parameters, Path(document.file).stem)
+        _check_reached(network)
+        return network
+
+
+def is_network(data: Json) -> bool:
+    """Whether a file describes a network: it has classes, or is no plan and has keys of networks only."""
+    if "class" in data or "model" in data:
+        return "class" in data
+    return not any(key in kinds.PLAN for key in data) and any(key in OF_NETWORK for key in data)
+
+
+def _require_network(document: Document) -> None:
+    data, file = document.data, document.file
+    if "class" not in data and "model" in data:
+        raise InputError(
+            f"this is a plan and no network: it names a model; use 'dualplan solve {file}', or that model.",
+            at=("model",),
+        )
+    for key in data:
+        if key not in OF_NETWORK and key in kinds.PLAN:
+            raise InputError(
+                f"{key!r} is a key of plans, not of networks; put it into a file of its own, with model = {file!r}.",
+                at=(key,),
+            )
+
+
+def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], name: str) -> QueueingNetwork:
+    """A network from the contents of a TOML file or of a recipe."""
+    for key in data:
+        if key not in OF_NETWORK:
+            raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,))
+    for key in parameters:
+        if key not in OPTIONS:
+            raise unknown(f"parameter of network {name!r}", key, OPTIONS, at=("set", key))
+    entries = data.get("class")
+    if isinstance(entries, Mapping):
+        raise InputError(f"network {name!r}: write [[class]] with two brackets, once for each class.", at=("class",))
+    if not isinstance(entries, list) or not entries:
+        raise InputError(f"network {name!r} needs at least one [[class]].", at=("class",))
+    classes = []
+    for i, entry in enumerate(entries):
+        with within("class", i):
+            classes.append(_class(entry, name, i))
+    if "servers" in data:
+        _check_servers(data["servers"], classes)
+    options = {key: _option(key, value) for key, value in data.items() if key in OPTIONS}
+    return QueueingNetwork(classes, name=_name("name", data.get("name", name)), **{**options, **parameters})
+
+
+def _name(key: str, value: Any) -> str:
+    """Text, or a whole number as text."""
+    if not kinds.is_text(value) and not kinds.is_whole(value):
+        raise InputError(f"{key} must be a name in quotes, got {value!r}.", at=(key,))
+    return str(value)
+
+
+def _option(key: str, value: Any) -> Any:
+    if isinstance(OPTIONS[key][0], bool) and not isinstance(value, bool):
+        raise InputError(f"{key} must be true or false, without quotes, got {value!r}.", at=(key,))
+    if not isinstance(OPTIONS[key][0], bool) and not kinds.is_text(value):
+        raise InputError(f"{key} must be one of {', '.join(OPTIONS[key])}, in quotes, got {value!r}.", at=(key,))
+    return value
+
+
+def _class(entry: Any, network: str, position: int) -> QueueClass:
+    """One class; places of errors are below it."""
+    if not isinstance(entry, Mapping):
+        raise InputError(f"network {network!r}: class {position + 1} is not a table; write [[class]] and its keys.")
+    where = f"class {entry.get('name', position + 1)!r}"
+    for key in entry:
+        if key in OF_NETWORK and key not in OF_CLASS:
+            raise InputError(
+                f"{where}: {key!r} is a key of the network, not of a class; move it above the first [[class]].",
+                at=(key,),
+            )
+        if key not in OF_CLASS:
+            raise unknown(f"key of {where}", key, OF_CLASS, at=(key,))
+    for key in NEEDED:
+        if key not in entry:
+            raise InputError(
+                f"network {network!r}: {where} lacks {key!r}; add it, such as {_EXAMPLES[key]}.", at=(key,)
+            )
+    values = {**entry, **{key: _name(key, entry[key]) for key in NAMES}}
+    for key, value in values.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if key not in (*NAMES, "route") and not number:
+            more = ", or leave it out for a queue without end" if key == "buffer" else ""
+            raise InputError(
+                f"network {network!r}: {where}: {key} must be a number, got {value!r}; write one without quotes{more}.",
+                at=(key,),
+            )
+    values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}")
+    if values.get("buffer") == float("inf"):
+        values["buffer"] = None
+    return QueueClass(**values)
+
+
+_EXAMPLES = {"name": "name = 'parts'", "server": "server = 'press'", "service": "service = 1.0"}
+
+
+def _route(route: Any, where: str) -> dict[str, float]:
+    """The name of a class, or a table of names and probabilities."""
+    if kinds.is_text(route) or kinds.is_whole(route):
+        return {str(route): 1.0}
+    if not isinstance(route, Mapping):
+        raise InputError(
+            f"{where}: route must be the name of a class or a table such as {{ paint = 0.9 }}, got {route!r}.",
+            at=("route",),
+        )
+    for target, p in route.items():
+        if isinstance(p, bool) or not isinstance(p, (int, float)):
+            raise InputError(
+                f"{where}: the route to {target!r} needs a probability, got {p!r}; write {target} = 1.0 for all.",
+                at=("route", target),
+            )
+    return {str(target): float(p) for target, p in route.items()}
+
+
+def _check_servers(servers: Any, classes: Sequence[QueueClass]) -> None:
+    """The servers that a file lists are those that its classes name."""
+    if not isinstance(servers, list) or not all(kinds.is_text(s) or kinds.is_whole(s) for s in servers):
+        raise InputError(
+            f"servers must be a list of names such as ['press', 'booth'], got {servers!r}.", at=("servers",)
+        )
+    listed, named = [str(s) for s in servers], [c.server for c in classes]
+    for i, c in enumerate(classes):
+        if c.server not in listed:
+            error = unknown("server", c.server, listed)
+            raise InputError(f"class {c.name!r} has a server that is not listed in servers: {error}",
+                             at=("class", i, "server"))  # fmt: skip
+    for j, server in enumerate(listed):
+        if server not in named:
+            raise InputError(
+                f"server {server!r} has no class to serve; give it one, or take it off servers.", at=("servers", j)
+            )
+        if server in listed[:j]:
+            raise InputError(f"servers lists {server!r} twice; delete one of the two.", at=("servers", j))
+
+
+def _check_reached(network: QueueingNetwork) -> None:
+    """Somebody comes to every class, from outside or from a class that somebody comes to."""
+    reached = {i for i, c in enumerate(network.classes) if c.arrival > 0}
+    while more := {d for i in reached for d, _ in network.routes[i] if d >= 0} - reached:
+        reached |= more
+    for i, c in enumerate(network.classes):
+        if i not in reached:
+            raise InputError(
+                f"nobody ever comes to class {c.name!r}: give it an arrival rate, route another class to it, or delete "
+                "it.",
+                at=("class", i, "name"),
+            )
