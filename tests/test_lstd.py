@@ -32,7 +32,7 @@ def test_with_a_function_for_each_state_it_is_the_bias():
 
 def test_controls_for_each_policy_leave_nothing_to_chance():
     net = dp.load("four-queue", buffers=1)
-    both = net.policy("c-mu"), net.policy("longer")
+    both = net.policy("c-mu"), net.policy("lbfs")  # which leave no action to chance
     exact = [dp.evaluate_exact(net, p).cost for p in both]
     controls = tuple(primal.policy_values(net, p, primal.indicators(net), visits=4_000) for p in both)
     found = dp.compare(net, *both, steps=20_000, control=controls)
