@@ -18,6 +18,7 @@ SIDE = 3.4  # inches of a map
 ABREAST = 4
 FADED, CERTAIN = 0.5, 1 - 1e-9  # cells where the policy decides by chance
 NAMED_LEVELS = 6
+COLUMN = 1.35  # inches of a column of the legend
 
 
 @drawn
@@ -111,8 +112,9 @@ def _legend(figure: Any, maps: Sequence[PolicyMap], colours: dict[str, Any]) -> 
     handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
     if any((m.chance[m.actions != NONE] < CERTAIN).any() for m in maps):
         handles.append(Patch(facecolor=current().faint, alpha=FADED, label="faded: by chance"))
+    room = int(figure.get_figwidth() / COLUMN)
     title = "class served" if maps[0].server is not None else "action"
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), title=title)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), room), title=title)
 
 
 def _levels(maps: Sequence[PolicyMap]) -> str:
