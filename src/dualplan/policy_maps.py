@@ -22,7 +22,7 @@ import numpy as np
 from dualplan._kernels import sweep as kernels
 from dualplan.errors import InputError, unknown
 from dualplan.kinds import is_whole
-from dualplan.models.contract import Model
+from dualplan.models.contract import Box, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, check_probabilities, require_policy_of
 from dualplan.primal.relevance import visited
@@ -245,11 +245,10 @@ def _corners(found: PolicyMap, model: Model, plane: tuple[int, int]) -> tuple[In
 
 def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
     """π(·|x) of all states between two corners, one a row, and the states; the last coordinate runs fastest."""
-    widths = upper - lower + 1
-    count, actions = int(np.prod(widths)), len(policy.model.actions)
+    count, actions = int(np.prod(upper - lower + 1)), len(policy.model.actions)
     if count * actions > AT_ONCE:
         raise InputError(f"a map of {count} cells with {actions} actions is too large; ask for a smaller size.")
-    states = lower + np.stack(np.unravel_index(np.arange(count), tuple(widths.tolist())), axis=1)
+    states = Box(lower, upper).states(np.arange(count))
     rows = np.empty((count, actions))
     if policy.code is None:
         for k, x in enumerate(states):
