@@ -4,7 +4,7 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, policies, primal, solvers, test_functions, theorems
+from dualplan import features, figures, policies, primal, solvers, test_functions, theorems
 from dualplan.bounds import best_bound
 from dualplan.certificates import Certificate, certify
 from dualplan.combine import Combined, combine
@@ -18,6 +18,7 @@ from dualplan.intervals import Interval
 from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
+from dualplan.marginals import Marginal, marginals
 from dualplan.meta import MetaSolution, solve_meta
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
@@ -30,10 +31,12 @@ from dualplan.models.tabular import TabularModel
 from dualplan.outcomes import Judge
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
+from dualplan.policy_maps import PolicyMap, by_server, policy_map
 from dualplan.results import Comparison, Evaluation
 from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
+from dualplan.sensitivity import Sensitivity, sensitivity
 from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.solvers import Solution, solve
 from dualplan.status import Status
@@ -67,6 +70,7 @@ __all__ = [
     "Limit",
     "LinearSolution",
     "LowerBound",
+    "Marginal",
     "MetaSolution",
     "MissingError",
     "Model",
@@ -74,11 +78,13 @@ __all__ = [
     "Plan",
     "Policy",
     "PolicyError",
+    "PolicyMap",
     "QueueClass",
     "QueueingNetwork",
     "RolloutFit",
     "Run",
     "RunError",
+    "Sensitivity",
     "SimulatedALP",
     "SimulatedSolution",
     "SimulatorModel",
@@ -87,6 +93,7 @@ __all__ = [
     "TabularModel",
     "Violations",
     "best_bound",
+    "by_server",
     "certify",
     "check_model",
     "combine",
@@ -95,6 +102,7 @@ __all__ = [
     "evaluate",
     "evaluate_exact",
     "features",
+    "figures",
     "fitted_potential",
     "improve",
     "lattice_plan",
@@ -102,13 +110,16 @@ __all__ = [
     "load_policy",
     "lower_bound",
     "make_lattice",
+    "marginals",
     "measure_violations",
     "policies",
+    "policy_map",
     "primal",
     "rollout_step",
     "rollout_values",
     "run_plan",
     "save_policy",
+    "sensitivity",
     "solve",
     "solve_exact",
     "solve_lattice",
