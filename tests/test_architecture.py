@@ -78,7 +78,11 @@ ALLOWED = {
         "limits", "lower_bounds", "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved",
         "solvers", "surrogate", "theorems", "violations",
     },
-    "saved": {"_kernels", "features", "models", "policies", "primal", "runs", "solvers"},
+    "rules": {
+        "_kernels", "criteria", "evaluation", "exact", "intervals", "models", "policies", "primal", "rules",
+        "surrogate", "transitions",
+    },
+    "saved": {"_kernels", "features", "models", "policies", "primal", "rules", "runs", "solvers"},
     "figures": {"runs"},
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},

@@ -32,6 +32,7 @@ from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.results import Comparison, Evaluation
 from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
+from dualplan.rules import Rule, readable
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.simulated import SimulatedALP, fitted_potential
@@ -77,6 +78,7 @@ __all__ = [
     "QueueClass",
     "QueueingNetwork",
     "RolloutFit",
+    "Rule",
     "Run",
     "RunError",
     "SimulatedALP",
@@ -105,6 +107,7 @@ __all__ = [
     "measure_violations",
     "policies",
     "primal",
+    "readable",
     "rollout_step",
     "rollout_values",
     "run_plan",
