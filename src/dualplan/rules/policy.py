@@ -97,7 +97,7 @@ class Simplification:
         d = self.difference
         how = "over all states" if self.exact else f"{d.confidence:.0%} paired interval"
         return (
-            f"cost {self.cost:.6g}, {self.policy} {self.policy_cost:.6g}; difference {d.value:.4g} "
+            f"cost {self.cost:.6g}, that of the policy {self.policy_cost:.6g}; difference {d.value:.4g} "
             f"[{d.lower:.4g}, {d.upper:.4g}] ({how}), {self.relative:+.2%}; {self.agreement:.1%} of the decisions agree"
         )
 
@@ -125,7 +125,7 @@ class Rule(Policy):
 
     def __str__(self) -> str:
         known = "" if self.simplification is None else f"\n{self.simplification}"
-        return f"{self.name}, {self.leaves} leaves\n{self.text()}{known}"
+        return f"{self.name} ({self.leaves} leaves)\n{self.text()}{known}"
 
     def probabilities(self, x: Ints) -> Floats:
         """1 for the choice of the leaf; simulators are asked what is allowed."""

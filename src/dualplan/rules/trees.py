@@ -6,9 +6,9 @@ chooses k_T(n), one k a leaf. Wanted are trees with few leaves and a small
     c(T) = Σ_n c_n,k_T(n).
 
 *Growth.* From a single leaf on, the leaf and the test that save most are split next. A test is judged by what it saves
-together with the best test in each of the two parts that it makes, among the best threshold of each number, so that a
-test which helps only together with the next one (x >= 2 in one half, x < 2 in the other) is found as well. Growth ends
-where every leaf costs nothing, or at `GROWN` times the number of leaves that was asked for.
+together with the best test in each of the two parts that it makes, among the best threshold of each number (where no
+test helps by itself, among several of each), so that a test which helps only together with the next one is found as
+well. Growth ends where every leaf costs nothing, or at `GROWN` times the number of leaves that was asked for.
 
 *Pruning.* Then, one by one, the two neighbouring leaves are put together whose union costs least more (Breiman et al.
 1984). So there is a tree of every size, each of them a part of the next, and c never rises with the number of leaves.
@@ -25,6 +25,7 @@ import numpy as np
 from dualplan.types import Floats, Ints
 
 GROWN = 3  # so many times the leaves that were asked for
+SPREAD = 8  # thresholds of each number that are tried where none helps by itself
 LOOKED = 6  # numbers whose best thresholds are judged with the tests that follow
 
 
@@ -80,30 +81,37 @@ class Sample:
 
     def splits(self, rows: Ints) -> list[Split]:
         """The best threshold of each number that differs among the rows, the cheapest first."""
-        found = [s for j in range(self.numbers.shape[1]) if (s := self._best_threshold(rows, j)) is not None]
+        found = [split for j in range(self.numbers.shape[1]) for split in self._thresholds(rows, j)[:1]]
         return sorted(found, key=lambda s: s.cost)  # stable: of equals the number that is named first
 
-    def _best_threshold(self, rows: Ints, column: int) -> Split | None:
+    def _thresholds(self, rows: Ints, column: int) -> list[Split]:
+        """Tests of one number: the best, and then others spread over its values."""
         values = self.numbers[rows, column]
         order = np.argsort(values, kind="stable")
         ordered = values[order]
         ends = np.flatnonzero(np.diff(ordered))
         if ends.size == 0:
-            return None
+            return []
         costs = self.costs[rows[order]]
         below = np.cumsum(costs, axis=0)[ends]
         above = np.cumsum(costs[::-1], axis=0)[::-1][ends + 1]  # not total − below: what is 0 shall be 0
         sums = below.min(axis=1) + above.min(axis=1)
-        k = int(np.argmin(sums))
-        low, high = int(ordered[ends[k]]), int(ordered[ends[k] + 1])
-        return Split(column, (low + high) // 2 + 1, float(sums[k]))
+        spread = np.unique(np.linspace(0, ends.size - 1, SPREAD).round().astype(np.int64))
+        middles = (ordered[ends] + ordered[ends + 1]) // 2 + 1
+        return [Split(column, int(middles[k]), float(sums[k])) for k in (int(np.argmin(sums)), *spread.tolist())]
 
     def best_split(self, rows: Ints) -> Split | None:
-        """The test that costs least together with the best test in each of its parts."""
+        """The test that costs least together with the best test in each of its parts.
+
+        Where no test saves anything by itself, all numbers are looked at, with thresholds spread over their values.
+        """
         candidates = self.splits(rows)
-        if len(candidates) < 2 or candidates[0].cost == 0.0:
+        if len(candidates) < 1 or candidates[0].cost == 0.0:
             return candidates[0] if candidates else None
-        return min(candidates[:LOOKED], key=lambda s: (self._followed(rows, s), s.cost))
+        looked = candidates[:LOOKED]
+        if candidates[0].cost >= (1 - 1e-9) * self.branch(rows).cost:
+            looked = [split for j in range(self.numbers.shape[1]) for split in self._thresholds(rows, j)]
+        return min(looked, key=lambda s: (self._followed(rows, s), s.cost))
 
     def _followed(self, rows: Ints, split: Split) -> float:
         total = 0.0
