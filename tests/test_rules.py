@@ -323,9 +323,10 @@ def test_a_damaged_rule_is_refused(small, tmp_path):
 def test_features_of_the_user(small):
     def weighted(x):
         first = 0 if x[0] > 0 and (x[0] + 2 * x[1] >= 4 or x[3] == 0) else 2
-        return first + (0 if x[1] > 0 else 1)
+        return first + (0 if x[1] >= x[2] and x[1] > 0 else 1)
 
-    rule = readable(small, FunctionPolicy(small, weighted), tolerance=0.0, features=[{"1": 1, "2": 2}])
+    sums = [{"1": 1, "2": 2}, {"2": 1, "3": -1}]
+    rule = readable(small, FunctionPolicy(small, weighted), tolerance=0.0, features=sums)
     assert "if 1 × queue 1 + 2 × queue 2 >= 4: serve 1, else 4" in rule.text()
     assert exactly_found(rule, FunctionPolicy(small, weighted))
 
@@ -335,7 +336,8 @@ def test_values_of_a_greedy_policy_weigh_its_decisions():
     model = dp.load("criss-cross", load="medium")
     squares = dp.primal.products(model, [[power(i, 2)] for i in range(3)])
     policy = GreedyPolicy(model, dp.primal.LinearValues(squares, np.ones(3)))
-    looks = readable_module._looks(model, policy, dp.Average(), None)
+    judge = readable_module._Judge(model, policy, dp.Average(), 1, 0, None)
+    looks = readable_module._looks(model, policy, dp.Average(), None, judge)
     assert looks.values is policy.values
     x = np.array([[3, 2, 1]])
     server = choices_of(model, policy, x, looks)[0]

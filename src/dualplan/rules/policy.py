@@ -66,9 +66,11 @@ class Simplification:
 
     @property
     def within(self) -> bool:
-        """Whether the whole interval lies within the tolerance."""
-        far = self.tolerance * abs(self.policy_cost) + (self.difference.half_width if self.exact else 0.0)
-        return bool(-far <= self.difference.lower and self.difference.upper <= far)
+        """Whether the whole interval lies within the tolerance; over all states, the difference up to rounding."""
+        far, d = self.tolerance * abs(self.policy_cost), self.difference
+        if self.exact:
+            return bool(abs(d.value) <= far + (d.upper - d.lower))
+        return bool(-far <= d.lower and d.upper <= far)
 
     @property
     def exact(self) -> bool:

@@ -12,7 +12,8 @@ do there, and the rule is fitted again (Ross, Gordon & Bagnell 2011); each round
 
 In each round there is a tree of every size (`trees.py`), and the smallest that is within the tolerance is looked for by
 doubling and bisection of the number of leaves, as if costs fell with it. With one leaf a decision, a network's rule is
-an order of classes for each server; where these are few, all of them are tried. Of all rounds the smallest rule within
+an order of classes for each server; where these are few, all of them are tried. Rounds end early with a rule that has
+one leaf more than that or none, since there is little left to find. Of all rounds the smallest rule within
 the tolerance is taken, or the one whose cost is nearest if none is. A rule that is much cheaper than π does something
 else, so that is not within the tolerance either.
 
@@ -33,7 +34,7 @@ import numpy as np
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, ModelError
 from dualplan.evaluation import compare
-from dualplan.exact.policy import evaluate_exact
+from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.intervals import Interval
 from dualplan.kinds import is_number, is_whole
 from dualplan.known import COMPUTED, MEASURED
@@ -43,7 +44,7 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.greedy import GreedyPolicy
-from dualplan.primal.relevance import EXACTLY, Weighted, occupancy, weighted_visits
+from dualplan.primal.relevance import EXACTLY, occupancy, weighted_visits
 from dualplan.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.rules.features import features_of, numbers_at
 from dualplan.rules.policy import Node, Rule, Simplification, Terms, Tree
@@ -83,18 +84,20 @@ def readable(
     _check(leaves, tolerance, rounds, samples)
     criterion = criterion or Average()
     judge = _Judge(model, policy, criterion, steps, seed, threads)
-    looks = _looks(model, policy, criterion, values)
+    looks = _looks(model, policy, criterion, values, judge)
     data = _Data(model, policy, criterion, features_of(model, features), looks, samples)
-    data.visit(policy, seed)
+    data.visit(policy, seed, judge.own)
     best: _Found | None = None
     for k in range(rounds):
         found = _smallest(judge, data.path(leaves), tolerance)
         if best is None or found.better_than(best, judge.allowed(tolerance)):
             best = found
-        done = best.rule.leaves == len(best.rule.trees) and abs(best.difference.value) <= judge.allowed(tolerance)
+        # of rules with a leaf less, most were tried: the tables of priorities, or the actions
+        small = best.rule.leaves <= len(best.rule.trees) + 1
+        done = small and abs(best.difference.value) <= judge.allowed(tolerance)
         if done or k == rounds - 1:
             break
-        data.visit(found.rule, seed + 1 + k)
+        data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
     assert best is not None, "there is at least one round"
     return _reported(judge, data, best.rule, tolerance)
 
@@ -110,7 +113,9 @@ def _check(leaves: int, tolerance: float, rounds: int, samples: int) -> None:
 # -- what decisions are weighed with ----------------------------------------------------------------------------------
 
 
-def _looks(model: Model, policy: Policy, criterion: Criterion, given: StateFunction | ArrayLike | None) -> Looks | None:
+def _looks(
+    model: Model, policy: Policy, criterion: Criterion, given: StateFunction | ArrayLike | None, judge: _Judge
+) -> Looks | None:
     """Values to weigh decisions with, if there are any."""
     gamma, listed = _gamma(criterion), not isinstance(model, SimulatorModel) and model.has_forward
     if given is not None:
@@ -118,17 +123,11 @@ def _looks(model: Model, policy: Policy, criterion: Criterion, given: StateFunct
             model.forward(model.start, 0)  # raises, and says why
         function = given if callable(given) else state_function(model, np.asarray(given, np.float64))
         return Looks(function, gamma, model.box.upper)
-    if not listed:
-        return None
-    if few_states(model) and policy.code is not None:
-        try:
-            own = evaluate_exact(model, policy, criterion, everywhere=True)
-            return Looks(state_function(model, own.values), gamma, model.box.upper)
-        except ModelError:  # from some states it never gets to where it goes from others, so it has no one bias
-            pass
-    if isinstance(policy, GreedyPolicy) and not policy.prices.size:
+    if judge.own is not None and judge.own.values.size == model.box.count:
+        return Looks(state_function(model, judge.own.values), gamma, model.box.upper)
+    if isinstance(policy, GreedyPolicy) and not policy.prices.size and listed:
         return Looks(policy.values, policy.gamma, policy.clip)
-    if isinstance(policy, GreedyAmong):
+    if isinstance(policy, GreedyAmong) and listed:
         return Looks(policy.values, policy.gamma, model.box.upper)
     return None
 
@@ -155,18 +154,38 @@ class _Judge:
     ) -> None:
         self.model, self.policy, self.criterion = model, policy, criterion
         self.steps, self.seed, self.threads = steps, seed, threads
-        self.cost, self.exact = math.nan, False
         self._seen: dict[str, Interval] = {}
-        if few_states(model) and policy.code is not None:
+        self._known: dict[str, ExactEvaluation | None] = {}
+        self.own = self._own()
+        self.cost = math.nan if self.own is None else self.own.cost
+
+    def _own(self) -> ExactEvaluation | None:
+        """The policy over all states, so that its values are known in all; or over those that it reaches."""
+        if not few_states(self.model) or self.policy.code is None:
+            return None
+        for everywhere in (True, False):
             try:
-                own = evaluate_exact(model, policy, criterion, threads=threads)
-            except ModelError:  # several recurrent classes: its cost depends on chance, and simulation says so
-                return
-            self.bounds, self.cost, self.exact = (own.lower, own.upper), own.cost, True
+                return evaluate_exact(
+                    self.model, self.policy, self.criterion, threads=self.threads, everywhere=everywhere
+                )
+            except ModelError:  # several recurrent classes: its cost depends on where it is, or on chance
+                continue
+        return None
+
+    def evaluated(self, rule: Rule) -> ExactEvaluation | None:
+        """A rule over all states that it reaches, if the policy was evaluated so, and the rule has one cost."""
+        if self.own is None:
+            return None
+        if rule.digest not in self._known:
+            try:
+                self._known[rule.digest] = evaluate_exact(self.model, rule, self.criterion, threads=self.threads)
+            except ModelError:
+                self._known[rule.digest] = None
+        return self._known[rule.digest]
 
     def allowed(self, tolerance: float) -> float:
         """How much more a rule may cost."""
-        rounding = self.bounds[1] - self.bounds[0] if self.exact else 0.0
+        rounding = 0.0 if self.own is None else self.own.upper - self.own.lower
         return tolerance * abs(self.cost) + 2 * rounding
 
     def screened(self, trees: Sequence[Tree]) -> _Found:
@@ -178,15 +197,14 @@ class _Judge:
 
     def difference(self, rule: Rule, steps: int, seed: int) -> Interval:
         """rule − policy; nothing is known of a rule that is unstable."""
-        if not self.exact:
+        if self.own is None:
             found = compare(self.model, rule, self.policy, self.criterion, steps=steps, seed=seed, threads=self.threads)
             self.cost = found.second.cost
             return found.difference
-        try:
-            own = evaluate_exact(self.model, rule, self.criterion, threads=self.threads)
-        except ModelError:
+        exact = self.evaluated(rule)
+        if exact is None:
             return Interval(math.nan, -math.inf, math.inf, 1.0)
-        low, high = own.lower - self.bounds[1], own.upper - self.bounds[0]
+        low, high = exact.lower - self.own.upper, exact.upper - self.own.lower
         return Interval((low + high) / 2, low, high, 1.0)
 
 
@@ -244,15 +262,16 @@ class _Data:
     samples: int
     visits: list[tuple[Ints, Floats]] = field(default_factory=list)
 
-    def visit(self, policy: Policy, seed: int) -> None:
-        """Add where a policy goes."""
-        try:
-            found = occupancy(self.model, policy, self.criterion, samples=self.samples, seed=seed)
-        except ModelError:  # several recurrent classes
-            found = occupancy(self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False)
-        if not isinstance(found, Weighted):
-            found = weighted_visits(self.model, found.draw(self.samples, seed))
-        self.visits.append((found.states, found.weights))
+    def visit(self, policy: Policy, seed: int, exact: ExactEvaluation | None) -> None:
+        """Add where a policy goes: by simulation, unless it was evaluated over all states."""
+        if exact is not None:
+            often = exact.occupancy > 0
+            states, weights = self.model.box.states(exact.reached[often]), exact.occupancy[often]
+            self.visits.append((states, weights / weights.sum()))
+            return
+        found = occupancy(self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False)
+        drawn = weighted_visits(self.model, found.draw(self.samples, seed))
+        self.visits.append((drawn.states, drawn.weights))
 
     def gathered(self) -> tuple[Ints, Floats]:
         """All states, each once, with their weights; every round has the same mass."""
@@ -329,6 +348,6 @@ def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     difference = judge.difference(rule, judge.steps, judge.seed + 2**32)
     found = Simplification(
         judge.policy.name, judge.cost, judge.cost + difference.value, difference,
-        COMPUTED if judge.exact else MEASURED, data.agreement(rule), float(tolerance),
+        MEASURED if judge.own is None else COMPUTED, data.agreement(rule), float(tolerance),
     )  # fmt: skip
     return Rule(rule.model, rule.trees, name=rule.name, simplification=found)
