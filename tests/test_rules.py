@@ -157,6 +157,18 @@ def test_without_bounds_by_simulation():
     assert rule.text().splitlines()[1:3] == ["    if queue 3 >= 2: serve 2, else 1", "    otherwise: serve 1, else 2"]
 
 
+def test_sixty_queues():
+    """About 10^79 states: work does not grow with their number."""
+    model = dp.load("six-class", stations=20, decisions="per-server", buffers=20)
+    assert model.box.count > 10**75
+    policy = model.policy("lbfs")
+    rule = readable(model, policy, tolerance=0.0, steps=1_000_000, samples=8_000)
+    assert rule.leaves == 20
+    assert rule.simplification.agreement == 1.0
+    assert rule.simplification.difference.value == 0.0
+    assert rule.text().startswith("S1:\n    serve 2, else 3, else 1\nS2:\n    serve 5, else 6, else 4\n")
+
+
 # -- the criterion ----------------------------------------------------------------------------------------------------
 
 

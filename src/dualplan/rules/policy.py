@@ -47,8 +47,9 @@ class Simplification:
     """What a rule costs more than the policy that it stands for.
 
     `difference` is rule − policy, by a paired comparison on random numbers that the rule was not chosen by, or over all
-    states where they are few (`known` says which). `agreement` is the share of the decisions, where the policy goes, in
-    which the rule does what the policy does most likely.
+    states where they are few (`known` says which). `agreement` is the share of the decisions, where the policy goes
+    (states that the rule was not fitted to, unless it is over all), in which the rule does what the policy does most
+    likely.
     """
 
     policy: str
@@ -97,6 +98,11 @@ class Simplification:
 
     def __str__(self) -> str:
         d = self.difference
+        if not np.isfinite(d.value):
+            return (
+                "nothing is known of the difference: the policy or the rule is unstable or has no one cost; "
+                f"{self.agreement:.1%} of the decisions agree"
+            )
         how = "over all states" if self.exact else f"{d.confidence:.0%} paired interval"
         return (
             f"cost {self.cost:.6g}, that of the policy {self.policy_cost:.6g}; difference {d.value:.4g} "

@@ -313,8 +313,8 @@ class _Data:
         return root
 
     def agreement(self, rule: Rule) -> float:
-        """The share of decisions, where the policy goes, in which the rule does what the policy does most likely."""
-        states, weights = self.visits[0]
+        """The share of decisions, at the last visits, in which the rule does what the policy does most likely."""
+        states, weights = self.visits[-1]
         theirs, ours = (choices_of(self.model, p, states, None) for p in (self.policy, rule))
         decided, same = np.zeros(len(states), bool), np.ones(len(states), bool)
         for own, other in zip(theirs, ours, strict=True):
@@ -345,7 +345,9 @@ def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int,
 
 def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     """The rule with what it costs, by random numbers that it was not chosen by."""
-    difference = judge.difference(rule, judge.steps, judge.seed + 2**32)
+    fresh = judge.seed + 2**32
+    difference = judge.difference(rule, judge.steps, fresh)
+    data.visit(judge.policy, fresh, judge.own)
     found = Simplification(
         judge.policy.name, judge.cost, judge.cost + difference.value, difference,
         MEASURED if judge.own is None else COMPUTED, data.agreement(rule), float(tolerance),
