@@ -169,6 +169,20 @@ def test_sixty_queues():
     assert rule.text().startswith("S1:\n    serve 2, else 3, else 1\nS2:\n    serve 5, else 6, else 4\n")
 
 
+def test_a_simulator_has_rules_too():
+    def step(x, a, rng):
+        up = rng.random() < 0.4
+        return x + (1 if up and a == 1 else -1 if not up and x[0] > 0 else 0), float(x[0]) + 3.0 * (a == 0)
+
+    model = dp.SimulatorModel(
+        lower=[0], upper=[10], actions=["reject", "admit"], step=step, allowed=lambda x, a: a == 0 or x[0] < 10,
+        coordinates=["waiting"],
+    )  # fmt: skip
+    rule = readable(model, FunctionPolicy(model, lambda x: int(x[0] < 3)), tolerance=0.0, steps=4_000, samples=400)
+    assert rule.text().splitlines()[:2] == ["if waiting >= 3: reject", "otherwise: admit"]
+    assert rule.simplification.difference.value == 0.0
+
+
 # -- the criterion ----------------------------------------------------------------------------------------------------
 
 
