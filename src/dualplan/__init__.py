@@ -34,6 +34,7 @@ from dualplan.policies.contract import Policy
 from dualplan.policy_maps import PolicyMap, by_server, policy_map
 from dualplan.results import Comparison, Evaluation
 from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
+from dualplan.rules import Rule, readable
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.sensitivity import Sensitivity, sensitivity
@@ -82,6 +83,7 @@ __all__ = [
     "QueueClass",
     "QueueingNetwork",
     "RolloutFit",
+    "Rule",
     "Run",
     "RunError",
     "Sensitivity",
@@ -115,6 +117,7 @@ __all__ = [
     "policies",
     "policy_map",
     "primal",
+    "readable",
     "rollout_step",
     "rollout_values",
     "run_plan",

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan._kernels import sweep as kernels
 from dualplan.errors import InputError, unknown
 from dualplan.kinds import is_whole
 from dualplan.models.contract import Box, Model
@@ -249,13 +248,7 @@ def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
     if count * actions > AT_ONCE:
         raise InputError(f"a map of {count} cells with {actions} actions is too large; ask for a smaller size.")
     states = Box(lower, upper).states(np.arange(count))
-    rows = np.empty((count, actions))
-    if policy.code is None:
-        for k, x in enumerate(states):
-            rows[k] = policy.probabilities(x)
-    else:
-        code = policy.code
-        kernels.policy_rows(code.act, code.ints, code.floats, lower, upper, np.arange(count), rows)
+    rows = policy.rows(states)
     wrong = np.flatnonzero(~(np.abs(rows.sum(axis=1) - 1) <= 1e-9) & _exists(policy.model, states))
     if wrong.size:
         check_probabilities(policy, states[wrong[0]], rows[wrong[0]])

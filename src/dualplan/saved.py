@@ -14,6 +14,7 @@ greedy          looks one step ahead. prices: of the model's columns, or none; c
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name; random: every allowed action equally likely
 rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
+trees           a readable rule. header: its trees, and what it costs more than the policy it stands for
 mixed           a mixture of policies. shares: their weights
 ratios          the policy of ratios against a reference. theta: their weights; cells_k: the parts of the partition of
                 block k, members_k: which of the policies it has, the reference being the first; header: names
@@ -52,6 +53,8 @@ from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, LinearValues, Piece
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.primal.interpolation import Lattice, LatticeValues
+from dualplan.rules import Rule, Simplification
+from dualplan.rules.policy import trees_from_json, trees_to_json
 from dualplan.runs import plain, write_bytes
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.types import Json
@@ -144,6 +147,8 @@ def _parts(policy: Policy) -> tuple[str, Json, Arrays]:
         return "mixed", *_mixed_parts(policy)
     if isinstance(policy, GreedyAmong):
         return "among", *_among_parts(policy)
+    if isinstance(policy, Rule):
+        return "trees", _tree_parts(policy), {}
     if isinstance(policy, TablePolicy):
         return "table", {}, {"table": policy.table}
     if policy.name in policy.model.policies and policy.model.policy(policy.name).digest == policy.digest:
@@ -323,6 +328,17 @@ def _rule(model: Model, header: Json, arrays: Arrays) -> Policy:
     return Policy(model, header["name"], PolicyCode(ints, floats, RULES[header["rule"]]))
 
 
+def _tree_parts(policy: Rule) -> Json:
+    known = policy.simplification
+    return {"trees": trees_to_json(policy.trees), "simplification": None if known is None else plain(known.to_json())}
+
+
+def _trees(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: ARG001 - trees are JSON
+    known = header["simplification"]
+    cost = None if known is None else Simplification.of(known)
+    return Rule(model, trees_from_json(header["trees"]), name=header["name"], simplification=cost)
+
+
 def _random(model: Model, header: Json, arrays: Arrays) -> Policy:  # noqa: ARG001 - the model is all there is
     return random_policy(model)
 
@@ -335,6 +351,7 @@ MAKERS = {
     "heuristic": _heuristic,
     "random": _random,
     "rule": _rule,
+    "trees": _trees,
     "mixed": _mixed,
     "among": _among,
     "ratios": _ratios,

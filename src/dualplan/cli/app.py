@@ -13,6 +13,7 @@ import typer
 
 from dualplan.cli import output
 from dualplan.cli.command import shared
+from dualplan.cli.compare import compare
 from dualplan.cli.evaluate import evaluate
 from dualplan.cli.exact import exact
 from dualplan.cli.models import check, models
@@ -22,7 +23,7 @@ from dualplan.cli.solve import solve
 from dualplan.errors import DualplanError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
-for command in (models, check, evaluate, exact, solve, show, reproduce):
+for command in (models, check, evaluate, exact, solve, show, compare, reproduce):
     app.command()(shared(command))
 
 

@@ -1,38 +1,106 @@
-"""``dualplan show``: saved runs."""
+"""``dualplan show``: saved runs, what their policies do in a state, and as rules that people can read."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dualplan.cli.options import JsonOption
+from dualplan.cli.folders import Source, sources_of
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
+from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
 from dualplan.cli.tables import draw, print_improved, print_planned, print_rows
 from dualplan.errors import InputError
 from dualplan.figures import require_drawable
+from dualplan.models.contract import Model, vector
+from dualplan.rules import Rule, readable
+from dualplan.rules.policy import trees_to_json
+from dualplan.rules.words import state_words
 from dualplan.runs import read_result
+from dualplan.types import Ints
 
 
 def show(
     folder: Annotated[str, typer.Argument(help="of a run that was saved with --out", metavar="DIR")],
+    rules: Annotated[bool, typer.Option("--rules", help="the policy as a rule in words, and what that costs")] = False,
+    state: Annotated[
+        str | None, typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS")
+    ] = None,
+    leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
+    tolerance: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[str | None, typer.Option(help="file for the curve of costs and violations against H")] = None,
+    model: Annotated[str | None, typer.Option(help="the model, where the folder does not hold it")] = None,
+    settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what came of a saved run."""
+    """Show what came of a saved run, and what its policy does."""
     if figure is not None:
         require_drawable(figure)
+    if settings and model is None:
+        raise InputError("--set changes a parameter of --model; name the model as well.")
     result = read_result(folder)
-    solved, improved = "tried" in result, result.get("task") == "improve"
     if figure is not None:
-        if not solved:
+        if "tried" not in result:
             raise InputError(f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out.")
         draw(result, figure)
+    sources: list[Source] = []
+    if rules or state is not None:
+        sources = sources_of(folder, None if model is None else load_model(model, settings))
+    asked = [] if state is None else [_in_state(s, _state(s.policy.model, state)) for s in sources]
+    made = [_rule(s, leaves, tolerance) for s in sources] if rules else []
     if as_json:
-        print_json(result)
-    elif improved:
+        more = {"in_state": asked} if asked else {}
+        print_json(result | more | ({"rules": [_as_json(rule) for rule in made]} if made else {}))
+        return
+    if not asked:
+        _print(result)
+    for one in asked:
+        print_action(one["policy"], one["state"], one["actions"])
+    for rule in made:
+        print_rule(rule)
+
+
+def _print(result: dict[str, Any]) -> None:
+    if result.get("task") == "improve":
         print_improved(result)
-    elif solved:
+    elif "tried" in result:
         print_planned(result)
+    elif "advice" in result and ("first" in result or "warm_up_steps" in result):
+        print_evaluated(result)
     else:
         print_rows(result)
+
+
+def _state(model: Model, text: str) -> Ints:
+    """A state from numbers with commas or blanks."""
+    try:
+        return model.state([int(word) for word in text.replace(",", " ").strip("() ").split()])
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        names = ", ".join(model.coordinates)
+        raise InputError(f"--state takes whole numbers for {names}, with commas, got {text!r}.") from error
+
+
+def _in_state(source: Source, x: Ints) -> dict[str, Any]:
+    """What a policy does in a state, by the names of its actions."""
+    policy = source.policy
+    chances = policy(x)
+    actions = [{"does": words, "probability": p} for words, p in state_words(policy.model, x, chances)]
+    labels = {label: float(p) for label, p in zip(policy.model.actions, chances, strict=True) if p > 0}
+    return {"policy": policy.name, "state": vector(x), "actions": actions, "labels": labels}
+
+
+def _rule(source: Source, leaves: int, tolerance: float) -> Rule:
+    model, policy = source.policy.model, source.policy
+    return readable(model, policy, leaves, criterion=source.criterion, tolerance=tolerance)
+
+
+def _as_json(rule: Rule) -> dict[str, Any]:
+    known = rule.simplification
+    return {
+        "name": rule.name, "leaves": rule.leaves, "text": rule.text(), "trees": trees_to_json(rule.trees),
+        "simplification": None if known is None else known.to_json(),
+    }  # fmt: skip

@@ -42,6 +42,10 @@ class Policy:
         check_probabilities(self, np.asarray(x, np.int64), probabilities)
         return probabilities
 
+    def act(self, x: ArrayLike) -> str:
+        """The label of the most likely action in state x, ties to the lowest."""
+        return self.model.actions[int(np.argmax(self(x)))]
+
     def probabilities(self, x: Ints) -> Floats:
         """The probabilities in a state known to be one, unchecked."""
         if self.code is None:

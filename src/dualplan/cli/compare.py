@@ -1,0 +1,127 @@
+"""``dualplan compare``: policies side by side.
+
+All intervals, those of n costs and of n − 1 differences from the first, are made at the level 1 − (1 − c)/(2n − 1), so
+that they hold together with probability c (Bonferroni). Each difference is that of `dualplan.compare` with the same
+seed: the same random numbers for both policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
+from dualplan.cli.output import bar, print_json, words_of
+from dualplan.cli.run_tables import draw_compared, print_compared
+from dualplan.criteria import Criterion, make_criterion
+from dualplan.errors import InputError, ModelError
+from dualplan.evaluation import compare as compare_two
+from dualplan.exact import ExactEvaluation, evaluate_exact
+from dualplan.experiments import notes_on
+from dualplan.figures import require_drawable
+from dualplan.intervals import Interval
+from dualplan.results import Comparison, Evaluation
+from dualplan.rules.readable import few_states
+from dualplan.types import Json
+
+STEPS = 8_000_000  # of each comparison, unless others are given
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="folders of runs, files of policies, heuristics of the first one's model", metavar="DIR..."
+        ),
+    ],
+    model: Annotated[str | None, typer.Option(help="the model, where the first one does not bring it")] = None,
+    settings: SetOption = None,
+    criterion: Annotated[str | None, typer.Option(help="average or discounted; default: that of the runs")] = None,
+    gamma: GammaOption = None,
+    steps: Annotated[int, typer.Option(min=1, help="simulated steps of each comparison with the first")] = STEPS,
+    confidence: Annotated[float, typer.Option(help="that all intervals hold together")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
+    simulate: Annotated[bool, typer.Option("--simulate", help="even where states are few")] = False,
+    threads: ThreadsOption = None,
+    figure: Annotated[str | None, typer.Option(help="file for costs and differences")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare policies of saved runs on the same random numbers; exactly where states are few."""
+    if figure is not None:
+        require_drawable(figure)
+    if not 0 < confidence < 1:
+        raise InputError(f"--confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    if settings and model is None:
+        raise InputError("--set changes a parameter of --model; name the model as well.")
+    sources = sources_of(runs[0], None if model is None else load_model(model, settings))
+    for spec in runs[1:]:
+        sources += others_of(spec, sources[0].policy.model)
+    if len(sources) < 2:
+        raise InputError(f"compare needs two policies at least, and {runs[0]!r} is one; name another.")
+    wanted = make_criterion(criterion, gamma) if criterion is not None else common_criterion(sources)
+    found = None if simulate else exactly(sources, wanted, threads)
+    if found is None:
+        with bar("simulating") as update:
+            found = simulated(
+                sources, wanted, confidence=confidence, steps=steps, seed=seed, threads=threads,
+                progress=lambda done, total, interval: update(done, total, words_of(interval)),
+            )  # fmt: skip
+    result = {"model": sources[0].policy.model.name, **wanted.describe(), **found}
+    if figure is not None:
+        draw_compared(result, figure)
+    if as_json:
+        print_json(result)
+    else:
+        print_compared(result)
+
+
+def exactly(sources: Sequence[Source], criterion: Criterion, threads: int | None = None) -> Json | None:
+    """Over all states; None where they are many, or a policy has no one cost."""
+    model = sources[0].policy.model
+    if not few_states(model) or any(s.policy.code is None for s in sources):
+        return None
+    try:
+        found = [evaluate_exact(model, s.policy, criterion, threads=threads) for s in sources]
+    except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+        return None
+    rows = [_exact_row(s, e, found[0]) for s, e in zip(sources, found, strict=True)]
+    rows[0]["difference"] = None
+    notes = [f"{s.label}: {note}" for s, e in zip(sources, found, strict=True) for note in notes_on(model, _exact(e))]
+    return {"method": "exact", "states": model.box.count, "confidence": 1.0, "level": 1.0, "rows": rows, "notes": notes}
+
+
+def _exact(own: ExactEvaluation) -> dict[str, Interval]:
+    return {name: Interval(v, v, v, 1.0) for name, v in own.measures.items()}
+
+
+def _exact_row(source: Source, own: ExactEvaluation, first: ExactEvaluation) -> Json:
+    difference = Interval(own.cost - first.cost, own.lower - first.upper, own.upper - first.lower, 1.0)
+    return {
+        "name": source.label, "policy": own.policy, "cost": own.cost, "lower": own.lower, "upper": own.upper,
+        "difference": difference.to_json(), "measures": {n: m.to_json() for n, m in _exact(own).items()},
+        "status": str(own.status),
+    }  # fmt: skip
+
+
+def simulated(sources: Sequence[Source], criterion: Criterion, *, confidence: float = 0.95, **settings: Any) -> Json:
+    """Every policy beside the first; `settings` are those of `dualplan.compare`."""
+    first, model = sources[0].policy, sources[0].policy.model
+    level = 1 - (1 - confidence) / (2 * len(sources) - 1)
+    pairs = [compare_two(model, s.policy, first, criterion, confidence=level, **settings) for s in sources[1:]]
+    rows = [_row(sources[0], pairs[0].second, None)]
+    rows += [_row(s, pair.first, pair) for s, pair in zip(sources[1:], pairs, strict=True)]
+    own = [(sources[0].label, pairs[0].second), *((s.label, p.first) for s, p in zip(sources[1:], pairs, strict=True))]
+    notes = [f"{label}: {note}" for label, run in own for note in run.notes]
+    notes += [f"{s.label}: {note}" for s, pair in zip(sources[1:], pairs, strict=True) for note in pair.notes]
+    method = pairs[0].first.method
+    return {"method": method, "states": None, "confidence": confidence, "level": level, "rows": rows, "notes": notes}
+
+
+def _row(source: Source, own: Evaluation, pair: Comparison | None) -> Json:
+    data = own.to_json()
+    kept = {key: data[key] for key in ("policy", "cost", "lower", "upper", "measures", "status", "steps", "seed")}
+    return {"name": source.label, **kept, "difference": None if pair is None else pair.difference.to_json()}
