@@ -29,7 +29,7 @@ TIME = "30s"
 def criss_cross(
     *, time: str = TIME, parameters: Json | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Outcome:
-    """Both networks: the optimum on two truncations, heuristics on the larger one, and what a search finds."""
+    """Both networks: the optimum on two truncations, heuristics on the smaller one, and what a search finds."""
     given = parameters or {}
     for key in ("balanced", "buffers"):
         if key in given:
@@ -61,7 +61,7 @@ def _network(balanced: bool, given: Json, time: str, seed: int, published: bool)
         _optimum(f"optimum, queues up to {TRUNCATIONS[0]}", near, None, common),
         _optimum(f"optimum, queues up to {TRUNCATIONS[1]}", far, OPTIMUM[balanced] if published else None, common),
     ]
-    rows += [exactly(name, cut[1], cut[1].policy(name), note="on the larger truncation", **common)
+    rows += [exactly(name, cut[0], cut[0].policy(name), note="on the smaller truncation", **common)
              for name in HEURISTICS]  # fmt: skip
     if published:
         rows += [Row("robust fluid policy", published=FLUID[balanced], **common)]

@@ -87,12 +87,13 @@ def _words(rows: list[Row]) -> tuple[str, ...]:
            for group in groups]  # fmt: skip
     readings = "; ".join(f"{k + 1}: {r.name} (off by up to {o:.2f})" for k, (r, o) in
                          enumerate(zip(READINGS, off, strict=True)))  # fmt: skip
-    told = f"All three published costs follow from reading {agree[0]}." if agree else (
-        "The published costs cannot be reproduced under any reading tried; the last one comes nearest and contradicts "
-        "the text twice."
-    )  # fmt: skip
+    nearest = int(np.argmin(off))
+    against = " and contradicts the text twice" if READINGS[nearest].shortest else ""
+    told = "The published costs cannot be reproduced under any reading tried"
+    if agree:
+        told = f"The published costs follow from reading {agree[0]}"
     return (
-        f"Readings: {readings}. {told}",
+        f"Readings: {readings}. {told}; reading {nearest + 1} comes nearest{against}.",
         f"The search works in reading 1, where it finds {rows[-1].shown}, so the published mixtures are nothing that "
         "it can be compared with.",
     )

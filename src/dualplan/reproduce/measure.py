@@ -38,7 +38,7 @@ def exactly(name: str, model: Model, policy: Policy, **more: Any) -> Row:
 def searched(model: Model, policies: Sequence[Policy] = (), *, time: str, seed: int, **more: Any) -> Row:
     """What `improve` finds in a time, and what it proves that any policy costs."""
     found = improve(model, policies, time=time, seed=seed)
-    proved = found.bound.kind == PROVED and not found.bound.assumed and math.isfinite(found.bound.value)
+    proved = found.bound.kind == PROVED and not found.bound.assumed and found.bound.value > 0  # costs are never below
     return Row(
         f"{FOUND}, {time}", found.cost, lower=found.lower, upper=found.upper, exact=found.evaluation == "exact",
         note=f"{found.source}; {found.status}", lower_bound=found.bound.value if proved else None,
