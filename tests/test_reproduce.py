@@ -278,7 +278,7 @@ def test_programs_on_values_without_end(monkeypatch):
 
 def test_the_rule_of_the_eight_queues_by_hand():
     """Server by server at one state: queues 1, 3 of server 1 wait, none of server 2, queue 5 of server 3 alone."""
-    model, x = eight_queue.exclusive(), np.array([2, 0, 5, 0, 1, 0, 0, 0])
+    model, x = eight_queue.in_turn(), np.array([2, 0, 5, 0, 1, 0, 0, 0])
     for shortest, alone, first, third in ((False, False, {1: 0.2, 2: 0.8}, {0: 0.4, 2: 0.6}),
                                           (True, True, {1: 0.8, 2: 0.2}, {2: 1.0})):  # fmt: skip
         found = eight_queue.soft_rule(model, (0.8, 0.5, 0.6), shortest, alone).probabilities(x)
@@ -289,14 +289,14 @@ def test_the_rule_of_the_eight_queues_by_hand():
         assert found == pytest.approx(expected)
 
 
-def test_the_exclusive_reading_is_a_law():
-    """An arrival with probability .2, else each server on its own: the mean change of each queue by hand."""
-    model, x, a = eight_queue.exclusive(), np.array([1, 1, 0, 0, 3, 0, 0, 0]), 1 + 4 * 1 + 16 * 2
-    following, chances = model.forward(x, a)
-    assert chances.sum() == pytest.approx(1.0)
-    mu1, mu2, mu5 = 0.8 * 4 / 7.5, 0.8 * 2 / 7.5, 0.8 * 3 / 7.5
-    drift = [0.1 - mu1, mu1 - mu2, mu2, 0.1, -mu5, mu5, 0, 0]
-    assert chances @ (following - x) == pytest.approx(np.array(drift))
+def test_events_in_turn_are_a_law():
+    """An arrival at 4 with .1, else at 1 with .1, else each server on its own: mean changes by hand."""
+    model, x, a = eight_queue.in_turn(), np.array([1, 1, 0, 0, 3, 0, 0, 0]), 1 + 4 * 1 + 16 * 2
+    law = model.forward(x, a)
+    assert law.probabilities.sum() == pytest.approx(1.0)
+    mu1, mu2, mu5 = 0.81 * 4 / 7.5, 0.81 * 2 / 7.5, 0.81 * 3 / 7.5
+    drift = [0.09 - mu1, mu1 - mu2, mu2, 0.1, -mu5, mu5, 0, 0]
+    assert law.probabilities @ (law.states - x) == pytest.approx(np.array(drift))
 
 
 def test_myopic_2_by_enumeration():

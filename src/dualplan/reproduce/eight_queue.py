@@ -5,7 +5,8 @@ The text gives arrivals of .1 at queues 1 and 4 and services μ = (4, 2, 3, 3.1,
 As probabilities these sum to 1.44, so a reading is needed:
 
 by rates        one event a step, in proportion to the rates: the library's `eight-queue`;
-exclusive       an arrival (at 1 or at 4, .1 each), or else all three servers at once, each done with its own μ.
+in turn         an arrival at 4 with probability .1, or else one at 1 with .1, or else all three servers at once, each
+                of them done with its own μ.
 
 The rule has readings too. In the text, server i serves the longest of its n > 1 waiting queues with probability p_i and
 each other with (1 − p_i)/(n − 1), and a queue that waits alone with probability p_i. The reading that comes nearest to
@@ -33,7 +34,7 @@ BASE = {
     (0.5, 0.5, 0.8): Figure(22.98, 2, 0.12, reproducible=False),
 }
 MIXTURES = {"dual mixture of the three": Figure(20.59, 2), "primal mixture of the three": Figure(19.14, 2)}
-ARRIVAL, ENTRIES = 0.1, (0, 3)
+ARRIVAL, ENTRIES = 0.1, (3, 0)  # in this order
 STEPS = 10_000_000  # of each simulation, as published
 TIME = "60s"
 
@@ -43,14 +44,14 @@ class Reading:
     """A reading of the text: how events come about, and the two ways in which the rule may depart from it."""
 
     name: str
-    exclusive: bool
+    in_turn: bool
     shortest: bool = False
     alone: bool = False
 
     def made(self) -> tuple[Model, list[Policy]]:
         """The network and the base policies under this reading."""
-        if self.exclusive:
-            model = exclusive()
+        if self.in_turn:
+            model = in_turn()
             return model, [soft_rule(model, p, self.shortest, self.alone) for p in BASE]
         network = zoo.eight_queue()
         return network, [soft_longer(network, p) for p in BASE]
@@ -58,8 +59,8 @@ class Reading:
 
 READINGS = (
     Reading("by rates, rule as in the text", False),
-    Reading("exclusive arrivals, rule as in the text", True),
-    Reading("exclusive arrivals, shortest preferred, one alone always served", True, True, True),
+    Reading("in turn, rule as in the text", True),
+    Reading("in turn, shortest preferred, one alone always served", True, True, True),
 )
 
 
@@ -99,7 +100,7 @@ def _words(rows: list[Row]) -> tuple[str, ...]:
     )
 
 
-# -- the exclusive reading --------------------------------------------------------------------------------------------
+# -- events in turn ---------------------------------------------------------------------------------------------------
 
 _MU = np.array([4, 2, 3, 3.1, 3, 2.2, 3, 2.5]) / 7.5
 _NEXT = np.array([1, 2, -1, 4, 5, 6, 7, -1])
@@ -108,8 +109,8 @@ _CHOICES = 4  # of a server: none of its queues, or one of them
 _SERVERS = 3
 
 
-def exclusive() -> EventModel:
-    """A step is an arrival or else an attempt of each server: events 0, 1, or 2 + a bit for each server that is done.
+def in_turn() -> EventModel:
+    """An arrival at 4, or else one at 1, or else all servers: events 0, 1, or 2 + a bit for each server that is done.
 
     Action a holds the choice of server s as its digit s to base 4: 0 for none, k for its k-th queue.
     """
@@ -117,8 +118,8 @@ def exclusive() -> EventModel:
 
     def probability(x, a, e):  # type: ignore[no-untyped-def]
         if e < 2:
-            return ARRIVAL
-        p = 1 - 2 * ARRIVAL
+            return ARRIVAL * (1 - ARRIVAL) ** e
+        p = (1 - ARRIVAL) ** 2
         for s in range(_SERVERS):
             k = a // _CHOICES**s % _CHOICES
             q = queues[s, k - 1] if k > 0 else -1
@@ -145,7 +146,7 @@ def exclusive() -> EventModel:
 
     return EventModel(
         lower=[0] * 8, upper=[None] * 8, actions=_CHOICES**_SERVERS, events=2 + 2**_SERVERS, probability=probability,
-        move=move, loss=loss, coordinates=[f"queue {k}" for k in range(1, 9)], name="eight-queue, exclusive arrivals",
+        move=move, loss=loss, coordinates=[f"queue {k}" for k in range(1, 9)], name="eight-queue, events in turn",
     )  # fmt: skip
 
 

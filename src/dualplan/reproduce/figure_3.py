@@ -34,6 +34,7 @@ from dualplan.types import Floats, Json
 BATCH, FIRST_STEP, HALVED = 1_000, 1e-4, 2_000
 ITERATIONS = 5_000  # the paper does not say how many; from here on steps are a quarter of the first and less
 PRINTED, WORKABLE = 2.0, 300.0
+LOOKS = 10  # along the iterations, and one at the start
 STEPS = 2_000_000  # of each simulation
 TOLERANCE = 0.02  # of the optimum
 HEURISTICS = ("longer", "lbfs")
@@ -85,7 +86,6 @@ def three_panels(
     plot: dict[str, Figure],
     *,
     iterations: int = ITERATIONS,
-    looks: int = 10,
     radius: float | None = None,
     steps: int = STEPS,
     seed: int = 0,
@@ -98,7 +98,7 @@ def three_panels(
     curves = []
     for k, penalty in enumerate((PRINTED, WORKABLE)):
         show = partial(_tell_steps, tell, 1 + k, penalty, iterations)
-        curves.append(_curve(problem, penalty, iterations, looks, steps, seed, show))
+        curves.append(_curve(problem, penalty, iterations, steps, seed, show))
     tell(3, 4, "heuristics and optimum")
     started = time.monotonic()
     optimum = solve_exact(model, tol=TOLERANCE)
@@ -144,13 +144,12 @@ def _curve(
     problem: DualALP,
     penalty: float,
     steps: int,
-    looks: int,
     evaluation_steps: int,
     seed: int,
     show: Callable[[int], None],
 ) -> Curve:
     model, fresh = problem.model, problem.draw(50_000, seed=seed + 1)
-    curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, looks + 1)
+    curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, LOOKS + 1)
     started = time.monotonic()
 
     def watch(done: int, theta: Floats) -> None:

@@ -18,6 +18,7 @@ from dualplan.types import Json
 Progress = Callable[[int, int, str], None]
 PUBLISHED, ELSEWHERE, DIGITISED = "published", "computed elsewhere", "read off a plot"
 ROUNDING = 1e-9  # of decimals in floating point
+NARROW = 2e-4  # between exact bounds that go as one figure
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Figure:
 class Row:
     """A cost of ours with its bounds or interval, one from elsewhere and the optimum; None is what is not known.
 
-    `seconds` are those of the method, or of the evaluation of a policy that needs no other work; `lower_bound` is what
-    the method proves of the optimum.
+    `exact` says that the bounds are proved; otherwise they are a 95% interval. `seconds` are those of the method, or of
+    the evaluation of a policy that needs no other work; `lower_bound` is what the method proves of the optimum.
     """
 
     name: str
@@ -73,12 +74,12 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """Our figure in words: exact, or with its interval to two digits of its width."""
+        """Our figure in words: exact, or with its interval (or proved bounds that are wide)."""
         if self.ours is None:
             return ""
-        if self.exact:
-            return f"{self.ours:.4f} exact"
         lower, upper = self.interval
+        if self.exact and upper - lower < NARROW:
+            return f"{self.ours:.4f} exact"
         digits = 4 if upper - lower < 0.02 else 3 if upper - lower < 0.2 else 2
         return f"{self.ours:.{digits}f} [{lower:.{digits}f}, {upper:.{digits}f}]"
 
