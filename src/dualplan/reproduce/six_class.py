@@ -58,7 +58,7 @@ def six_class(
     if "discipline" in given:
         raise InputError("six-class runs both disciplines; leave 'discipline' out.")
     tell = progress or (lambda *_: None)
-    known = KNOWN.get(given.get("stations", 2), {}) if set(given) <= {"stations"} else {}
+    known = known_for(given)
     rows: list[Row] = []
     for k, discipline in enumerate(DISCIPLINES):
         model, figures = _make(given, discipline), known.get(discipline, {})
@@ -75,6 +75,11 @@ def six_class(
         "six-class", f"{classes} classes, number in system", tuple(rows), _words(rows, known.get("preemptive", {})),
         settings,
     )  # fmt: skip
+
+
+def known_for(given: Json) -> dict[str, dict[str, Figure]]:
+    """The figures from elsewhere for these parameters, by discipline and policy."""
+    return KNOWN.get(given.get("stations", 2), {}) if set(given) <= {"stations"} else {}
 
 
 def _make(given: Json, discipline: str) -> Model:
