@@ -26,7 +26,7 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.network import soft_longer
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.reproduce.measure import FOUND, searched, simulated
-from dualplan.reproduce.rows import Figure, Outcome, Progress, Row, verdict
+from dualplan.reproduce.rows import AGREES, Figure, Outcome, Progress, Row, verdict
 
 BASE = {
     (0.8, 0.5, 0.5): Figure(21.78, 2, 0.16, reproducible=False),
@@ -85,7 +85,7 @@ def words_of(rows: list[Row]) -> tuple[str, ...]:
     """What the rows say of the readings, three rows each, and of the search in the last row."""
     groups = [rows[3 * k : 3 * k + 3] for k in range(len(READINGS))]
     told = [[verdict(row) for row in group] for group in groups]
-    agree = [k for k, words in enumerate(told, 1) if all(word == "agrees" for word in words)]
+    agree = [k for k, words in enumerate(told, 1) if all(word == AGREES for word in words)]
     refuted = all(any(word.startswith("not reproduced") for word in words) for words in told)
     off = [max(abs((row.ours or np.inf) - figure.value) for row, figure in zip(group, BASE.values(), strict=True))
            for group in groups]  # fmt: skip

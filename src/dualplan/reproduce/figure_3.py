@@ -25,7 +25,7 @@ from dualplan.models import zoo
 from dualplan.models.contract import Model
 from dualplan.models.load import build
 from dualplan.reproduce.measure import exactly
-from dualplan.reproduce.rows import DIGITISED, Figure, Outcome, Progress, Row, verdict
+from dualplan.reproduce.rows import AGREES, DIGITISED, Figure, Outcome, Progress, Row, verdict
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.solvers.subgradient import halving, solve_subgradient
 from dualplan.surrogate import DualALP
@@ -130,7 +130,7 @@ def _words(rows: list[Row], curves: list[Curve], plotted: bool) -> tuple[str, ..
     )
     if not plotted:
         return words
-    both = all(verdict(row) == "agrees" for row in rows[:2])
+    both = all(verdict(row) == AGREES for row in rows[:2])
     told = "agree with" if both else "are not both"
     return (f"LONGER ({rows[0].shown}) and LBFS ({rows[1].shown}) {told} the two lines of the paper's plot, which has "
             "no labels and does not name its first point, S or the number of iterations.", *words)  # fmt: skip

@@ -17,6 +17,7 @@ from dualplan.types import Json
 
 Progress = Callable[[int, int, str], None]
 PUBLISHED, ELSEWHERE, DIGITISED = "published", "computed elsewhere", "read off a plot"
+AGREES, UNTOLD = "agrees", "our interval is too wide to tell"
 ROUNDING = 1e-9  # of decimals in floating point
 WIDE = 0.03  # half of an interval of ours, as a part of a simulated figure, from which on it tells nothing
 NARROW = 2e-4  # between exact bounds that go as one figure
@@ -113,7 +114,7 @@ def verdict(row: Row) -> str:
     lower, upper = row.interval
     inside = known.value - known.slack <= lower and upper <= known.value + known.slack
     told = inside if known.deterministic else inside or upper - lower <= 2 * WIDE * abs(known.value)
-    return "agrees" if told else "our interval is too wide to tell"
+    return AGREES if told else UNTOLD
 
 
 def failure(rows: Iterable[Row]) -> str | None:
@@ -140,10 +141,11 @@ def below(row: Row, known: Figure) -> str:
 
 def agreeing(rows: Iterable[Row]) -> str:
     """How many figures agree, in words."""
-    told = [verdict(row) for row in rows if verdict(row)]
+    told = [word for word in map(verdict, rows) if word]
     if not told:
         return "There is no figure from elsewhere for these settings."
-    return f"{sum(word == 'agrees' for word in told)} of {len(told)} figures that can be compared agree."
+    open_ones = f", and {told.count(UNTOLD)} cannot be told at the width of our intervals" if UNTOLD in told else ""
+    return f"{told.count(AGREES)} of {len(told)} figures that can be compared agree{open_ones}."
 
 
 @dataclass(frozen=True, eq=False)
