@@ -44,7 +44,7 @@ def _panel(panel: Any, rows: Sequence[Row], title: str) -> None:
                        capsize=2, label=sources)  # fmt: skip
     for value in dict.fromkeys(row.optimum for row in rows if row.optimum is not None):
         panel.axvline(value, color="black", linewidth=1, linestyle="--", label=f"optimum {value:.4g}")
-    panel.set(title=title, xlabel="average cost", ylim=(-0.7, len(rows) - 0.3))
+    panel.set(title=title, xlabel="cost", ylim=(-0.7, len(rows) - 0.3))
     panel.set_yticks(places, [row.name for row in rows], fontsize="small")
     costs = [c for c, *_ in ours] + [known.value for known, _ in theirs]
     if min(costs) > 0 and max(costs) > FAR * min(costs):
