@@ -82,8 +82,9 @@ def eight_queue(*, time: str = TIME, steps: int = STEPS, seed: int = 0, progress
 
 
 def words_of(rows: list[Row]) -> tuple[str, ...]:
-    """What the rows say of the readings, three rows each, and of the search in the last row."""
-    groups = [rows[3 * k : 3 * k + 3] for k in range(len(READINGS))]
+    """What the rows say of the readings, a row for each base policy, and of the search in the last row."""
+    size = len(BASE)
+    groups = [rows[size * k : size * (k + 1)] for k in range(len(READINGS))]
     told = [[verdict(row) for row in group] for group in groups]
     agree = [k for k, words in enumerate(told, 1) if all(word == AGREES for word in words)]
     refuted = all(any(word.startswith("not reproduced") for word in words) for words in told)

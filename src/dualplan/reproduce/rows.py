@@ -126,11 +126,6 @@ def failure(rows: Iterable[Row]) -> str | None:
     return f"{figures} missed: {'; '.join(which)}."
 
 
-def named(rows: Iterable[Row], name: str, network: str = "") -> Row:
-    """The row with this name."""
-    return next(row for row in rows if row.name == name and row.network == network)
-
-
 def below(row: Row, known: Figure) -> str:
     """How our cost stands to that of another method: below it, above it, or not to be told from it."""
     lower, upper = row.interval
