@@ -1,4 +1,4 @@
-"""Plans in TOML, `dualplan solve`, saved policies and `dualplan reproduce`."""
+"""Plans in TOML, `dualplan solve` and saved policies."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,6 @@ from dualplan.figures import curve
 from dualplan.meta import solve_along
 from dualplan.plans import Plan, make_features, run_plan
 from dualplan.policies.network import soft_longer
-from dualplan.reproduce.dual_mixing import MIXED, dual_mixing
-from dualplan.reproduce.figure_3 import three_panels
-from dualplan.reproduce.four_queue import four_queue
 from dualplan.saved import load_policy, save_policy
 from dualplan.solvers import MixturePolicy, solve
 
@@ -318,32 +315,6 @@ def test_a_plan_without_end_of_states_has_a_proved_bound():
     assert result.bound.value < dp.evaluate(model, model.policy("lbfs"), steps=400_000).upper
 
 
-def test_the_published_mixing_experiment(monkeypatch):
-    """Base policies to four decimals; the signed mixture below the published 13.00."""
-    monkeypatch.setattr("dualplan.reproduce.dual_mixing.PENALTIES", (10.0,))
-    *base, mixture = dual_mixing()
-    assert [round(row.ours, 4) for row in base] == list(MIXED.values())
-    assert mixture.name == "dual mixture (subgradient)"
-    assert mixture.upper <= 13.00
-
-
-def test_figure_3_is_drawn_from_what_was_run(tmp_path):
-    """A small version: the file is a picture, and the curves belong to the averaged iterates."""
-    net = dp.load("four-queue", buffers=3)
-    features = families.concat(
-        families.occupancies(net, [net.policy("longer"), net.policy("lbfs")]),
-        families.boxes(net, [[(0, 1), (2, 3)]] * 4),
-    )
-    result = three_panels(net, features, tmp_path / "f.png", steps=400, looks=2, evaluation_steps=100_000)
-    assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
-    printed, workable = result["curves"]
-    assert printed["steps"] == workable["steps"] == [0, 200, 400]
-    assert printed["objective"][0] == workable["objective"][0]
-    assert workable["violation"][-1] < printed["violation"][-1]
-    assert result["optimum_bounds"][0] <= result["lines"]["optimum"] <= result["optimum_bounds"][1]
-    assert result["lines"]["optimum"] < min(result["lines"]["longer"], result["lines"]["lbfs"])
-
-
 @pytest.mark.parametrize(("model", "parameters"), [("garnet", {}), ("forest", {}), ("six-class", {"buffers": 1})])
 def test_the_standard_plan_of_other_models(model, parameters):
     """One heuristic alone, or some that come to rest in several classes: the plan is as good as the best at least."""
@@ -382,12 +353,6 @@ def test_small_budgets_are_kept_and_have_honest_errors():
         assert found.parts.flow_error > 0
         assert abs(found.parts.flow - exact.flow) <= 5 * found.parts.flow_error
         assert abs(found.parts.negative - exact.negative) <= 5 * found.parts.negative_error + 1e-12
-
-
-def test_figures_are_refused_before_the_work(run):
-    assert "must end in .png" in run("reproduce", "figure-3", "--out", "f.xyz")[2]
-    assert "there is no folder" in run("reproduce", "figure-3", "--out", "nowhere/f.png")[2]
-    assert "did you mean 'figure-3'" in run("reproduce", "figure3")[2]
 
 
 def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
@@ -564,49 +529,6 @@ def test_runs_of_earlier_versions_are_shown(tmp_path, run):
     status, out, _ = run("show", str(folder), "--figure", str(tmp_path / "a.png"))
     assert status == 0
     assert "earlier version" in out
-
-
-def test_programs_on_values_beside_the_others():
-    """`reproduce four-queue` on a small network: no policy below the optimum, no bound above it."""
-    rows = {row.name: row for row in four_queue(parameters={"buffers": 3})}
-    optimum = dp.solve_exact(dp.load("four-queue", buffers=3)).value
-    costs = [row.ours for row in rows.values() if row.ours is not None]
-    bounds = [row.lower_bound for row in rows.values() if row.lower_bound is not None]
-    assert len(costs) == 15
-    assert len(bounds) == 5
-    assert min(costs) >= optimum - 1e-4
-    assert min(costs) == pytest.approx(optimum, rel=0.02)
-    assert max(bounds) <= optimum + 1e-4
-    assert max(bounds) == pytest.approx(optimum, rel=0.02)
-    assert rows["longer"].ours > rows["ALP, cubic"].ours
-
-
-def test_programs_on_values_discounted():
-    """The same table for the discounted criterion: costs from the start, and bounds on them."""
-    rows = {row.name: row for row in four_queue(parameters={"buffers": 3}, criterion=dp.Discounted(0.95))}
-    model = dp.load("four-queue", buffers=3)
-    optimum = dp.solve_exact(model, dp.Discounted(0.95)).value
-    assert not [name for name in rows if "average" in name]
-    assert rows["lbfs"].ours == pytest.approx(dp.evaluate_exact(model, model.policy("lbfs"), dp.Discounted(0.95)).cost)
-    for row in rows.values():
-        assert row.optimum == pytest.approx(optimum, abs=1e-4)
-        assert row.ours >= optimum - 1e-4
-        assert row.lower_bound is None or row.lower_bound <= optimum + 1e-4
-    assert rows["ALP, quartic"].ours == pytest.approx(optimum, rel=0.02)
-
-
-def test_programs_on_values_without_end(monkeypatch):
-    """Without end of states: drawn constraints, simulated costs; what fails says why, and bounds stay below costs."""
-    monkeypatch.setattr("dualplan.reproduce.four_queue.DRAWN", 2_000)
-    monkeypatch.setattr("dualplan.reproduce.four_queue.SOFT", 300)
-    rows = {row.name: row for row in four_queue(parameters={"buffers": None}, steps=60_000)}
-    assert rows["lbfs"].published == 144.1
-    assert rows["ALP, cubic"].optimum is None
-    assert all(row.note for row in rows.values())
-    bounds = [row.lower_bound for row in rows.values() if row.lower_bound is not None]
-    assert len(bounds) == 2
-    assert 18.55 <= bounds[0] < bounds[1] < 32
-    assert sum(row.ours is not None and row.lower < row.ours for row in rows.values()) >= 8
 
 
 def test_reference_figures_of_programs_on_values():

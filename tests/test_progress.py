@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,7 +22,6 @@ from dualplan.improvement import duels, loop
 from dualplan.intervals import Interval
 from dualplan.models.load import load
 from dualplan.plans import Plan, run_plan
-from dualplan.reproduce.rows import Row
 
 # -- bars and lines ---------------------------------------------------------------------------------------------------
 
@@ -321,15 +321,18 @@ def test_sweeps_that_are_interrupted_leave_their_bounds(run, monkeypatch):
     assert err == "interrupted; nothing was saved.\n"
 
 
-def test_a_table_that_is_interrupted_shows_its_rows(run, monkeypatch):
-    def cut(*, rows, **_):
-        rows.append(Row("one", 1.0, None, 1.0, 1.0, "exact"))
-        raise KeyboardInterrupt
+def test_an_interruption_of_a_row_ends_the_table(run, monkeypatch, tmp_path):
+    calls = []
 
-    monkeypatch.setattr("dualplan.cli.reproduce.dual_mixing", cut)
-    status, out, _ = run("reproduce", "dual-mixing", "--json")
-    data = json.loads(out)
-    assert (status, data["status"], [row["name"] for row in data["rows"]]) == (130, "interrupted", ["one"])
+    def cut(*args, **options):
+        calls.append(args)
+        return replace(evaluate(*args, **options), status=dp.Status.INTERRUPTED)
+
+    evaluate = dp.evaluate
+    monkeypatch.setattr("dualplan.reproduce.measure.evaluate", cut)
+    status, out, err = run("reproduce", "eight-queue", "--steps", "1000", "--out", str(tmp_path / "out"))
+    assert (status, out, len(calls)) == (130, "", 1)
+    assert err == "interrupted before there was anything to show; nothing was saved.\n"
 
 
 def test_nothing_to_show_is_said_too(run, monkeypatch):

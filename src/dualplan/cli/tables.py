@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -10,28 +11,37 @@ from dualplan import figures
 from dualplan.cli.output import number, out_console
 from dualplan.known import PROVED
 from dualplan.models.contract import Model
-from dualplan.reproduce.rows import Row
+from dualplan.reproduce.rows import Outcome, Row, verdict
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
 
-COLUMNS = {"ours": "cost", "lower": "from", "upper": "to", "published": "published", "optimum": "optimum",
-           "lower_bound": "lower bound, proved", "seconds": "seconds", "note": "how"}  # fmt: skip
+
+def print_outcome(outcome: Outcome, folder: Path) -> None:
+    """An experiment that was run again: a line a figure, in the columns that are not empty, and what they say."""
+    cells = [_cells(row) for row in outcome.rows]
+    used = [key for key in cells[0] if any(row[key] for row in cells)]
+    table = Table(*used)
+    for row in cells:
+        table.add_row(*(row[key] for key in used))
+    out = out_console()
+    out.print(table)
+    for sentence in outcome.words:
+        out.print(sentence, highlight=False)
+    out.print(f"saved in {folder}", highlight=False)
 
 
-def print_figures(rows: list[Row]) -> None:
-    """A table of the columns in which there is something."""
-    dicts = [row.to_json() for row in rows]
-    used = [key for key in COLUMNS if any(row[key] not in (None, "") for row in dicts)]
-    table = Table("", *(COLUMNS[key] for key in used))
-    for row in dicts:
-        table.add_row(row["name"], *(_cell(row[key]) for key in used))
-    out_console().print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _cells(row: Row) -> dict[str, str]:
+    return {
+        "network": row.network,
+        "what": row.name,
+        "ours, 95% interval": row.shown,
+        "elsewhere": "" if row.published is None else str(row.published),
+        "verdict": verdict(row),
+        "optimum": "" if row.optimum is None else f"{row.optimum:.4f}",
+        "lower bound, proved": "" if row.lower_bound is None else f"{row.lower_bound:.4f}",
+        "seconds": "" if row.seconds is None else f"{row.seconds:.1f}",
+        "how": row.note,
+    }
 
 
 def print_planned(result: dict[str, Any]) -> None:
@@ -164,17 +174,16 @@ def print_rows(result: dict[str, Any]) -> None:
         out_console().print(_limits(result["limits"]))
 
 
-def print_curves(result: dict[str, Any]) -> None:
-    """The curves of figure-3 as a table."""
-    table = Table("H", "steps", "objective", "violation", "average loss of the policy")
-    for curve in result["curves"]:
-        for k, step in enumerate(curve["steps"]):
-            cost = f"{curve['cost'][k]:.2f} ± {curve['half_width'][k]:.2f}"
-            table.add_row(f"{curve['penalty']:g}", f"{step:,}", number(curve["objective"][k]),
-                          number(curve["violation"][k]), cost)  # fmt: skip
+def print_curves(outcome: Outcome) -> None:
+    """The curves of an experiment as a table, if it has any."""
+    if not outcome.curves:
+        return
+    table = Table("H", "iterations", "objective", "violation", "average loss of the policy")
+    for curve in outcome.curves:
+        for k, step in enumerate(curve.steps):
+            table.add_row(f"{curve.penalty:g}", f"{step:,}", number(curve.objective[k]), number(curve.violation[k]),
+                          f"{curve.cost[k]:.2f} ± {curve.half_width[k]:.2f}")  # fmt: skip
     out_console().print(table)
-    out_console().print(", ".join(f"{name} {value:.4g}" for name, value in result["lines"].items()), highlight=False)
-    out_console().print(f"drawn to {result['figure']}", highlight=False)
 
 
 def _with_error(value: float, error: float) -> str:

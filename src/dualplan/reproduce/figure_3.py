@@ -8,33 +8,41 @@ and the optimum.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dualplan import features as families
 from dualplan.evaluation import evaluate
 from dualplan.exact.iteration import solve_exact
-from dualplan.exact.policy import evaluate_exact
 from dualplan.features.contract import Features
-from dualplan.figures import blank, require_drawable, save
+from dualplan.figures import blank, save
 from dualplan.models import zoo
 from dualplan.models.contract import Model
 from dualplan.models.load import build
-from dualplan.reproduce.rows import Progress
+from dualplan.reproduce.measure import exactly, unless_interrupted
+from dualplan.reproduce.rows import AGREES, DIGITISED, Figure, Outcome, Progress, Row, verdict
 from dualplan.solvers.mixture import MixturePolicy
 from dualplan.solvers.subgradient import halving, solve_subgradient
 from dualplan.surrogate import DualALP
 from dualplan.types import Floats, Json
 
 BATCH, FIRST_STEP, HALVED = 1_000, 1e-4, 2_000
-STEPS = 5_000  # the paper does not say how many; from here on steps are a quarter of the first and less
+ITERATIONS = 5_000  # the paper does not say how many; from here on steps are a quarter of the first and less
 PRINTED, WORKABLE = 2.0, 300.0
+LOOKS = 10  # along the iterations, and one at the start
+STEPS = 2_000_000  # of each simulation
+TOLERANCE = 0.02  # of the optimum
 HEURISTICS = ("longer", "lbfs")
+PAPER: Json = {"buffers": (38, 25, 25, 38), "dynamics": "bernoulli", "phantom": True, "full": "lose"}
+PLOT = {
+    name: Figure(value, 2, source=DIGITISED, reproducible=False)
+    for name, value in (("longer", 40.11), ("lbfs", 50.93), ("policy", 37.94))
+}  # which line is which is our guess: the plot has no labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,56 +55,85 @@ class Curve:
     violation: list[float]
     cost: list[float]
     half_width: list[float]
+    seconds: float = 0.0
 
 
 def figure_3(
-    out: str | Path, *, count: int = 372, progress: Progress | None = None, parameters: Json | None = None, **run: Any
-) -> Json:
+    *,
+    features: int = 372,
+    iterations: int = ITERATIONS,
+    radius: float | None = None,
+    steps: int = STEPS,
+    parameters: Json | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Outcome:
     """Run the experiment on the paper's network, in the dynamics of its text unless `parameters` say otherwise."""
-    require_drawable(out)
-    dynamics = {"buffers": (38, 25, 25, 38), "dynamics": "bernoulli", "phantom": True, "full": "lose"}
-    model = build("four-queue", zoo.four_queue, {**dynamics, **(parameters or {})})
+    given = {**PAPER, **(parameters or {})}
+    model = build("four-queue", zoo.four_queue, given)
     if progress is not None:
         progress(0, 4, "features")
-    return three_panels(model, families.paper(model, count), out, progress=progress, **run)
+    plot = PLOT if given["buffers"] == PAPER["buffers"] else {}
+    return three_panels(
+        model, families.paper(model, features), plot, iterations=iterations, radius=radius, steps=steps, seed=seed,
+        progress=progress, parameters=given,
+    )  # fmt: skip
 
 
 def three_panels(
     model: Model,
     features: Features,
-    out: str | Path,
+    plot: dict[str, Figure],
     *,
-    steps: int = STEPS,
-    looks: int = 10,
+    iterations: int = ITERATIONS,
     radius: float | None = None,
-    evaluation_steps: int = 2_000_000,
+    steps: int = STEPS,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Json:
-    """The subgradient method watched at several numbers of steps for both penalties, drawn to `out`."""
+    parameters: Json | None = None,
+) -> Outcome:
+    """The subgradient method watched along its iterations for both penalties, beside heuristics and the optimum."""
     tell = progress or (lambda *_: None)
     problem = DualALP(model, features, radius=radius)
     curves = []
     for k, penalty in enumerate((PRINTED, WORKABLE)):
-        show = partial(_tell_steps, tell, 1 + k, penalty, steps)
-        curves.append(_curve(problem, penalty, steps, looks, evaluation_steps, seed, show))
+        show = partial(_tell_steps, tell, 1 + k, penalty, iterations)
+        curves.append(_curve(problem, penalty, iterations, steps, seed, show))
     tell(3, 4, "heuristics and optimum")
-    lines = {name: evaluate_exact(model, model.policy(name)).cost for name in HEURISTICS}
-    optimum = solve_exact(model, tol=0.02)
-    lines["optimum"] = optimum.value
-    _draw(Path(out), model, features, curves, lines)
-    return {
-        "experiment": "figure-3",
-        "model": model.describe(),
-        "features": len(features),
-        "radius": problem.radius,
-        "batch": BATCH,
-        "steps": steps,
-        "lines": lines,
-        "optimum_bounds": [optimum.lower, optimum.upper],
-        "curves": [vars(curve) for curve in curves],
-        "figure": str(out),
-    }
+    started = time.monotonic()
+    optimum = solve_exact(model, tol=TOLERANCE)
+    best = Row("optimum", optimum.value, None, optimum.lower, optimum.upper, True, f"within {TOLERANCE:g}",
+               optimum.value, seconds=time.monotonic() - started)  # fmt: skip
+    rows = [exactly(name, model, model.policy(name), published=plot.get(name), optimum=optimum.value)
+            for name in HEURISTICS]  # fmt: skip
+    rows += [best, *(_last(curve, plot.get("policy"), optimum.value) for curve in curves)]
+    settings = {"parameters": parameters or {}, "model": model.describe(), "features": len(features), "batch": BATCH,
+                "radius": problem.radius, "iterations": iterations, "steps": steps, "seed": seed}  # fmt: skip
+    title = f"{model.name}, {len(features)} features, {model.describe()['states']:,} states"
+    return Outcome("figure-3", title, tuple(rows), _words(rows, curves, bool(plot)), settings, tuple(curves))
+
+
+def _last(curve: Curve, figure: Figure | None, optimum: float) -> Row:
+    """The policy of the last look."""
+    cost, half = curve.cost[-1], curve.half_width[-1]
+    note = f"objective {curve.objective[-1]:.4g}, violation {curve.violation[-1]:.3g}"
+    return Row(f"H = {curve.penalty:g}, {curve.steps[-1]:,} iterations", cost, figure, cost - half, cost + half,
+               note=note, optimum=optimum, seconds=curve.seconds)  # fmt: skip
+
+
+def _words(rows: list[Row], curves: list[Curve], plotted: bool) -> tuple[str, ...]:
+    printed, workable = curves
+    words = (
+        f"At H = {PRINTED:g}, as printed, the objective goes from {printed.objective[0]:.4g} to "
+        f"{printed.objective[-1]:.4g} and the violation from {printed.violation[0]:.3g} to {printed.violation[-1]:.3g};"
+        f" at H = {WORKABLE:g} they end at {workable.objective[-1]:.4g} and {workable.violation[-1]:.3g}.",
+    )
+    if not plotted:
+        return words
+    both = all(verdict(row) == AGREES for row in rows[:2])
+    told = "agree with" if both else "are not both"
+    return (f"LONGER ({rows[0].shown}) and LBFS ({rows[1].shown}) {told} the two lines of the paper's plot, which has "
+            "no labels and does not name its first point, S or the number of iterations.", *words)  # fmt: skip
 
 
 def _tell_steps(tell: Progress, part: int, penalty: float, steps: int, done: int) -> None:
@@ -107,13 +144,13 @@ def _curve(
     problem: DualALP,
     penalty: float,
     steps: int,
-    looks: int,
     evaluation_steps: int,
     seed: int,
     show: Callable[[int], None],
 ) -> Curve:
     model, fresh = problem.model, problem.draw(50_000, seed=seed + 1)
-    curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, looks + 1)
+    curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, LOOKS + 1)
+    started = time.monotonic()
 
     def watch(done: int, theta: Floats) -> None:
         show(done)
@@ -121,6 +158,7 @@ def _curve(
             return
         parts = problem.value(theta, penalty, fresh)
         found = evaluate(model, MixturePolicy(problem.features, theta), steps=evaluation_steps, seed=seed)
+        unless_interrupted(found.status)
         curve.steps.append(done)
         curve.objective.append(parts.objective)
         curve.violation.append(parts.negative + parts.flow)
@@ -132,26 +170,26 @@ def _curve(
         problem, penalty, steps=steps, step_size=halving(FIRST_STEP, HALVED), batch=BATCH, seed=seed,
         watch=watch,
     )  # fmt: skip
-    return curve
+    return replace(curve, seconds=time.monotonic() - started)
 
 
-def _draw(path: Path, model: Model, features: Features, curves: list[Curve], lines: dict[str, float]) -> None:
+def draw_curves(outcome: Outcome, path: Path) -> None:
+    """Objective, violation and cost along the iterations, each penalty a line; heuristics and optimum across costs."""
     figure, panels = blank(3)
     titles = ("LP objective", "total violation", "average loss of the policy")
     for panel, title, what in zip(panels, titles, ("objective", "violation", "cost"), strict=True):
-        for curve in curves:
+        for curve in outcome.curves:
             values = getattr(curve, what)
             if what == "cost":
                 panel.errorbar(curve.steps, values, curve.half_width, capsize=2, label=f"H = {curve.penalty:g}")
             else:
                 panel.plot(curve.steps, values, marker=".", label=f"H = {curve.penalty:g}")
-        panel.set(title=title, xlabel="steps")
+        panel.set(title=title, xlabel="iterations")
     panels[0].set_yscale("symlog")
     panels[1].set_yscale("log")
-    for style, (name, value) in zip(("--", ":", "-."), lines.items(), strict=True):
-        panels[2].axhline(value, linestyle=style, color="black", linewidth=1, label=f"{name} {value:.2f}")
+    for style, row in zip(("--", ":", "-."), outcome.rows, strict=False):
+        panels[2].axhline(row.ours, linestyle=style, color="black", linewidth=1, label=f"{row.name} {row.ours:.2f}")
     panels[2].legend(fontsize="small")
     panels[0].legend(fontsize="small")
-    options = model.describe()
-    figure.suptitle(f"{model.name}, {len(features)} features, {options['states']:,} states")
+    figure.suptitle(outcome.title)
     save(figure, path)
