@@ -9,9 +9,8 @@ import pytest
 
 import dualplan as dp
 from bank import mixed_features
-from dualplan import meta, theorems
+from dualplan import figures, meta, theorems
 from dualplan.errors import InputError
-from dualplan.figures import draw_curve
 from dualplan.grids import geometric_grid, grid_size, paper_grid
 from dualplan.meta import make_scheme, solve_along, solve_meta
 from dualplan.outcomes import Judge, choose, judged
@@ -233,8 +232,8 @@ def test_a_simulated_choice_is_paired_with_the_runner_up(net):
 def test_a_curve_is_drawn(net, tmp_path):
     problem = dp.DualALP(net, mixed_features(net))
     found = solve_meta(problem, epsilon=1.0, beta=5.0, grid=[1.0, 10.0], solver="listed-lp", violations="listed")
-    draw_curve(found.to_json()["points"], tmp_path / "curve.svg", "four queues", {"optimum": 2.0})
+    figures.save(figures.curve(found.to_json()["points"], "four queues", {"optimum": 2.0}), tmp_path / "curve.svg")
     drawn = (tmp_path / "curve.svg").read_text()
     assert drawn.count('<g id="axes_') == 3
     with pytest.raises(InputError, match="must end in"):
-        draw_curve(found.to_json()["points"], tmp_path / "curve.txt", "")
+        figures.save(figures.curve(found.to_json()["points"], ""), tmp_path / "curve.txt")

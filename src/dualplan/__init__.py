@@ -4,7 +4,7 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, policies, primal, solvers, test_functions, theorems
+from dualplan import features, figures, policies, primal, solvers, test_functions, theorems
 from dualplan.bounds import best_bound
 from dualplan.certificates import Certificate, certify
 from dualplan.combine import Combined, combine
@@ -30,6 +30,7 @@ from dualplan.models.tabular import TabularModel
 from dualplan.outcomes import Judge
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
+from dualplan.policy_maps import PolicyMap, by_server, policy_map
 from dualplan.results import Comparison, Evaluation
 from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
 from dualplan.runs import Run
@@ -74,6 +75,7 @@ __all__ = [
     "Plan",
     "Policy",
     "PolicyError",
+    "PolicyMap",
     "QueueClass",
     "QueueingNetwork",
     "RolloutFit",
@@ -87,6 +89,7 @@ __all__ = [
     "TabularModel",
     "Violations",
     "best_bound",
+    "by_server",
     "certify",
     "check_model",
     "combine",
@@ -95,6 +98,7 @@ __all__ = [
     "evaluate",
     "evaluate_exact",
     "features",
+    "figures",
     "fitted_potential",
     "improve",
     "lattice_plan",
@@ -104,6 +108,7 @@ __all__ = [
     "make_lattice",
     "measure_violations",
     "policies",
+    "policy_map",
     "primal",
     "rollout_step",
     "rollout_values",

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
+from dualplan import figures
 from dualplan.cli.output import number, out_console
-from dualplan.figures import draw_curve
 from dualplan.known import PROVED
 from dualplan.models.contract import Model
 from dualplan.reproduce.rows import Row
@@ -150,7 +150,7 @@ def _print_theory(theory: dict[str, Any]) -> None:
 def draw(result: dict[str, Any], figure: str) -> None:
     """The curve of costs and violations against H, into a file."""
     bound = {} if result.get("lower_bound") is None else {"lower bound": result["lower_bound"]}
-    draw_curve(result["tried"], figure, f"{result['model']}, {result['features']} features", bound)
+    figures.save(figures.curve(result["tried"], f"{result['model']}, {result['features']} features", bound), figure)
 
 
 def print_rows(result: dict[str, Any]) -> None:

@@ -1,0 +1,22 @@
+"""Figures, drawn without a display and saved whole or not at all; the only place that imports Matplotlib.
+
+Every function here draws data that others computed and returns a Matplotlib figure: `save` writes it to a file,
+`as_svg` makes an element for a page, `theme` chooses the colours.
+"""
+
+from dualplan.figures.canvas import DARK, LIGHT, Theme, as_svg, blank, require_drawable, save, theme
+from dualplan.figures.curves import curve
+from dualplan.figures.maps import policy_maps
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "Theme",
+    "as_svg",
+    "blank",
+    "curve",
+    "policy_maps",
+    "require_drawable",
+    "save",
+    "theme",
+]
