@@ -31,15 +31,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dualplan._kernels.constraints import allowed_at
-from dualplan.models.contract import Model
+from dualplan._kernels.sweep import policy_rows
+from dualplan.models.contract import Box, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.types import Bools, Floats, Ints, Json
 
-LONGEST = 48  # values along an axis
+LONGEST, SHORTEST = 48, 12  # values along an axis, and how far one without end goes at least
 MOST, LEAST = 6, 3  # coordinates that can be chosen, and levels that each of them has at least
-CELLS = 2_000_000  # of all layers together
+CELLS, FEWEST = 2_000_000, 1_000  # of all layers together, and of each at least
+AT_ONCE = 100_000  # states of which a policy is asked at once
+NUMBERED = 2**60  # states of a box up to which they have numbers
 EDGES = 0.001, 0.999  # quantiles of the visits between which a long axis lies
 PROBED = 200  # states at which the time of a policy is taken
 NEVER = 0  # the number of a state that cannot occur
@@ -50,6 +53,7 @@ ANSWERS = 20_000_000  # cells times actions, of which it is asked whether they a
 
 
 Decision = tuple[tuple[int, int], ...]  # actions and percents
+Percents = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,29 +137,37 @@ def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells
     axes = [_axis(model, i, visits[:, i]) for i in chosen]
     extra = [_events(model, chosen)] if event >= 0 else []
     pairs = tuple(itertools.combinations(range(len(axes)), 2)) or ((0, -1),)
-    fixed = np.median(visits, axis=0).astype(np.int64)
-    most = max(axis.values.size for axis in axes)
-    for count in range(most, 0, -1):
-        found = Slices(
-            (*(_with_levels(a, visits[:, a.coordinate], count) for a in axes), *extra), pairs, np.clip(
-                fixed, model.box.lower, model.box.upper
-            ),
-        )  # fmt: skip
+    middle = _middle(model, visits)
+    for count in range(max(axis.values.size for axis in axes), 0, -1):
+        levelled = (_with_levels(axis, visits[:, axis.coordinate], middle, count) for axis in axes)
+        found = Slices((*levelled, *extra), pairs, middle)
         if found.cells <= cells:
             break
     return found
+
+
+def _middle(model: Model, visits: Ints) -> Ints:
+    """The medians of the visits; a server that finishes whom it serves is at the class where it mostly is."""
+    middle = np.sort(visits, axis=0)[len(visits) // 2].astype(np.int64)
+    if isinstance(model, QueueingNetwork) and model.nonpreemptive:
+        for s, choices in enumerate(model.choices):
+            place = len(model.classes) + s
+            middle[place] = 1 + np.bincount(visits[:, place], minlength=2)[1:].argmax()
+            served = choices[int(middle[place]) - 1]
+            middle[served] = max(middle[served], 1)
+    return middle
 
 
 def _axis(model: Model, i: int, visited: Ints) -> Axis:
     low, high = int(model.box.lower[i]), int(model.box.upper[i])
     if high - low >= LONGEST:
         ends = np.quantile(visited, EDGES)
-        low, high = max(low, math.floor(ends[0])), min(high, max(math.ceil(ends[1]), low + 1))
+        low, high = max(low, math.floor(ends[0])), min(high, max(math.ceil(ends[1]), math.floor(ends[0]) + SHORTEST))
     values = np.unique(np.linspace(low, high, min(LONGEST, high - low + 1)).round().astype(np.int64))
     return Axis(i, values, np.arange(values.size), 0)
 
 
-def _with_levels(axis: Axis, visited: Ints, count: int) -> Axis:
+def _with_levels(axis: Axis, visited: Ints, middle: Ints, count: int) -> Axis:
     """The levels: all places, or where quantiles of the visits are, filled up evenly."""
     size = axis.values.size
     near = np.abs(axis.values[None, :] - np.quantile(visited, np.linspace(0, 0.99, count))[:, None]).argmin(axis=1)
@@ -164,8 +176,8 @@ def _with_levels(axis: Axis, visited: Ints, count: int) -> Axis:
         if len(wanted) < count:
             wanted[place] = None
     levels = np.array(sorted(wanted), np.int64)
-    middle = np.abs(axis.values[levels] - np.median(visited)).argmin()
-    return replace(axis, levels=levels, start=int(middle))
+    start = np.abs(axis.values[levels] - middle[axis.coordinate]).argmin()
+    return replace(axis, levels=levels, start=int(start))
 
 
 def _events(model: Model, chosen: Sequence[int]) -> Axis:
@@ -220,55 +232,81 @@ def tabulate(model: Model, policies: Sequence[Policy], visits: Ints, seconds: fl
     """What the policies decide on slices; as many cells as `CELLS`, and about so many seconds, allow."""
     pace = sum(_pace(policy, visits[:PROBED]) for policy in policies)
     cells = min(CELLS // (len(policies) + 1), ANSWERS // len(model.actions), int(seconds / pace))
-    slices = make_slices(model, visits, max(1_000, cells))
+    slices = make_slices(model, visits, max(FEWEST, cells))
     places = slices.places()
     radix = np.cumprod([1, *(axis.values.size for axis in slices.axes[:-1])])
     _, first, where = np.unique(places @ radix, return_index=True, return_inverse=True)
     states = np.ascontiguousarray(slices.states(places[first]))
     may = _allowed(model, states)
-    layers = tuple(_layer(policy.name, _decisions(policy, states, may), where) for policy in policies)
-    allowed = [tuple((int(a), 100) for a in np.flatnonzero(row)) for row in may]
-    return Tabulated(model, slices, layers, _layer("allowed", allowed, where))
+    layers = tuple(_layer(policy.name, _percents(policy, states, may), where) for policy in policies)
+    return Tabulated(model, slices, layers, _layer("allowed", 100 * may.astype(np.uint8), where))
 
 
 def _pace(policy: Policy, states: Ints) -> float:
-    """Seconds that a policy takes for a state, after the first, and what is done with its answer."""
+    """Seconds that a policy takes for a state, after the first."""
     policy.probabilities(states[0])
     started = time.perf_counter()
     for x in states:
         policy.probabilities(x)
-    return (time.perf_counter() - started) / len(states) + 3e-6
+    return (time.perf_counter() - started) / len(states)
 
 
-def _decisions(policy: Policy, states: Ints, may: Bools) -> list[Decision]:
-    """Actions and percents in each state, the empty decision in those that cannot occur."""
-    return [_decision(policy.probabilities(x)) if any_ else () for x, any_ in zip(states, may.any(axis=1), strict=True)]
+def _percents(policy: Policy, states: Ints, may: Bools) -> Percents:
+    """The probabilities in each state in whole percents; nothing in states that cannot occur."""
+    percents = np.zeros(may.shape, np.uint8)
+    occurring = np.flatnonzero(may.any(axis=1))
+    for part in np.array_split(occurring, -(-occurring.size // AT_ONCE) or 1):
+        rows = _rows(policy, states[part])
+        certain = rows.max(axis=1, initial=0.0) > CERTAIN
+        rows[certain] = rows[certain] > CERTAIN
+        percents[part] = np.round(100 * rows)
+    return percents
 
 
-def _decision(chances: Floats) -> Decision:
-    best = int(chances.argmax())
-    if chances[best] > CERTAIN:
-        return ((best, 100),)
-    return tuple((int(a), round(100 * float(chances[a]))) for a in np.flatnonzero(chances >= 1 - CERTAIN))
+def _rows(policy: Policy, states: Ints) -> Floats:
+    """π(·|x), a row for each state; by one compiled loop where the states can be numbered within a box."""
+    rows, code = np.empty((len(states), len(policy.model.actions))), policy.code
+    if len(states) == 0:
+        return rows
+    corners = Box(states.min(axis=0), states.max(axis=0))
+    if code is None or (corners.count or 0) > NUMBERED:
+        for k, x in enumerate(states):
+            rows[k] = policy.probabilities(x)
+    else:
+        numbers = (states - corners.lower) @ corners.strides
+        policy_rows(code.act, code.ints, code.floats, corners.lower, corners.upper, numbers, rows)
+    return rows
 
 
-def _layer(name: str, decisions: Sequence[Decision], where: Ints) -> Layer:
+def _layer(name: str, percents: Percents, where: Ints) -> Layer:
     """Decisions numbered; percents rounded more coarsely, as long as there are too many different ones."""
-    grain = GRAINS[0]
     for grain in GRAINS:
-        known: dict[Decision, int] = {(): NEVER}
-        coarse = {d: _rounded(d, grain) for d in dict.fromkeys(decisions)}
-        numbers = np.array([known.setdefault(coarse[d], len(known)) for d in decisions], np.int64)
+        coarse = percents if grain == GRAINS[0] else _coarsened(percents, grain)
+        # the first of all rows is that of a state that cannot occur, and its sum the least, so that its number is 0
+        rows = np.concatenate([np.zeros((1, coarse.shape[1]), np.uint8), coarse])
+        known, numbers = _distinct(rows)
         if len(known) <= DECISIONS:
             break
-    return Layer(name, tuple(known), numbers[where.ravel()], grain)
+    decisions = tuple(tuple((int(a), int(row[a])) for a in np.flatnonzero(row)) for row in known)
+    return Layer(name, decisions, np.asarray(numbers[1:][where.ravel()], np.int64), grain)
 
 
-def _rounded(decision: Decision, grain: int) -> Decision:
-    if grain == GRAINS[0] or len(decision) < 2:
-        return decision
-    rounded = tuple((a, grain * round(p / grain)) for a, p in decision)
-    return tuple((a, p) for a, p in rounded if p > 0) or (max(decision, key=lambda choice: choice[1]),)
+def _distinct(rows: Percents) -> tuple[Percents, Ints]:
+    """The rows that differ, and which of them each row is; by random sums, which sort faster than rows, checked."""
+    weights = np.random.default_rng(0).random(rows.shape[1])
+    _, first, numbers = np.unique(rows @ weights, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first[numbers]], rows):
+        known, numbers = np.unique(rows, axis=0, return_inverse=True)
+        return known, numbers.ravel()
+    return rows[first], numbers
+
+
+def _coarsened(percents: Percents, grain: int) -> Percents:
+    """Rounded to multiples of a grain; a state that would have nothing left keeps its likeliest action."""
+    coarse = (grain * np.round(percents / grain)).astype(np.uint8)
+    lost = np.flatnonzero(percents.any(axis=1) & ~coarse.any(axis=1))
+    coarse[lost, percents[lost].argmax(axis=1)] = grain
+    return np.asarray(coarse)
 
 
 def _allowed(model: Model, states: Ints) -> Bools:
@@ -325,7 +363,7 @@ def _axis_json(model: Model, axis: Axis) -> Json:
         "start": axis.start,
         "along": axis.along,
         "low": int(model.box.lower[i]),
-        "whole": bool(axis.values.size == model.box.upper[i] - model.box.lower[i] + 1),
+        "whole": int(axis.values[0]) == int(model.box.lower[i]) and int(axis.values[-1]) == int(model.box.upper[i]),
     }
 
 
