@@ -7,6 +7,7 @@ Every function here draws data that others computed and returns a Matplotlib fig
 from dualplan.figures.canvas import DARK, LIGHT, Theme, as_svg, blank, require_drawable, save, theme
 from dualplan.figures.curves import curve
 from dualplan.figures.maps import policy_maps
+from dualplan.figures.progress import convergence, costs, read_trace
 
 __all__ = [
     "DARK",
@@ -14,8 +15,11 @@ __all__ = [
     "Theme",
     "as_svg",
     "blank",
+    "convergence",
+    "costs",
     "curve",
     "policy_maps",
+    "read_trace",
     "require_drawable",
     "save",
     "theme",

@@ -25,7 +25,7 @@ def curve(rows: Sequence[Json], title: str, lines: Mapping[str, float] | None = 
     one. `lines` are drawn across the costs.
     """
     figure, panels = blank(3)
-    penalties = [_flow(row["penalty"]) for row in rows]
+    penalties = [flow_penalty(row["penalty"]) for row in rows]
     for key, words in (("objective", "objective ℓᵀu"), ("surrogate", "surrogate c"), ("F", "F = c + β/H")):
         if all(row.get(key) is not None for row in rows):
             panels[0].plot(penalties, [row[key] for row in rows], marker=".", label=words)
@@ -64,6 +64,6 @@ def finite_or_nan(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) else math.nan
 
 
-def _flow(penalty: Any) -> float:
+def flow_penalty(penalty: Any) -> float:
     """H of the flow, where the two violations are weighed apart."""
     return float(penalty[1] if isinstance(penalty, list) else penalty)

@@ -1,0 +1,164 @@
+"""Drawings: what their artists hold is what was computed."""
+
+import re
+
+import numpy as np
+import pytest
+
+import dualplan as dp
+from dualplan import figures
+from dualplan.errors import InputError
+from dualplan.figures.maps import switching
+
+
+@pytest.fixture(scope="module")
+def net():
+    return dp.load("four-queue", buffers=(5, 3, 3, 4))
+
+
+@pytest.fixture(scope="module")
+def maps(net):
+    return [dp.policy_map(net, net.policy(name), "1", "4", {"2": 1, "3": 1}) for name in ("longer", "lbfs")]
+
+
+def attempt(step, cost, gain, accepted, seconds):
+    interval = None if gain is None else dict(zip(("value", "lower", "upper"), gain, strict=True))
+    return {"step": step, "size": 0, "candidates": 1, "policy": step, "cost": cost, "gain": interval,
+            "accepted": accepted, "seconds": seconds, "note": ""}  # fmt: skip
+
+
+def begun(policy, cost, low, high, status="completed"):
+    return {"policy": policy, "cost": cost, "cost_lower": low, "cost_upper": high, "status": status}
+
+
+RESULT = {
+    "task": "improve", "model": "toy", "criterion": "average", "source": "search", "cost": 8.0, "cost_lower": 7.9,
+    "cost_upper": 8.2, "cost_status": "completed", "evaluation": "batch-means", "lower_bound": 7.0,
+    "lower_bound_kind": "proved", "seconds": 30.0,
+    "start": [begun("lbfs", 9.0, 8.8, 9.2), begun("fbfs", None, None, None, "unstable")],
+    "attempts": [
+        attempt("lattice", 8.5, (0.5, 0.3, 0.6), True, 10.0),
+        attempt("dual", 30.0, (-21.5, -22.0, -21.0), False, 2.0),
+        attempt("rollout", None, None, False, 3.0),
+        attempt("search", 8.1, (0.4, 0.1, 0.7), True, 5.0),
+    ],
+}  # fmt: skip
+
+
+def bars(panel):
+    """Each error bar as (x, y, low, high), of the vertical or the horizontal kind."""
+    found = []
+    for container in panel.containers:
+        for segments in container.lines[2]:
+            found += [tuple(np.round(np.array(s).ravel(), 12)) for s in segments.get_segments()]
+    return found
+
+
+def test_maps_show_the_actions(maps):
+    figure = figures.policy_maps(maps)
+    for panel, found in zip(figure.axes, maps, strict=True):
+        image = panel.images[0]
+        assert (np.asarray(image.get_array()) == found.actions).all()
+        assert image.get_extent() == [-0.5, 5.5, -0.5, 4.5]
+        assert (np.asarray(image.get_alpha())[found.chance < 1] < 1).all()
+        for action in np.unique(found.actions):  # the colour of an action is that of its legend
+            colour = image.cmap(image.norm(action))
+            patch = next(p for p in figure.legends[0].legend_handles if p.get_label() == found.labels[action])
+            assert patch.get_facecolor() == pytest.approx(colour)
+
+
+def test_lines_are_where_the_action_changes(maps):
+    for found in maps:
+        a, inside = found.actions, 0
+        for k in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                if j + 1 < a.shape[1] and a[k, j] != a[k, j + 1]:
+                    assert [(j + 0.5, k - 0.5), (j + 0.5, k + 0.5)] in switching(found)
+                    inside += 1
+                if k + 1 < a.shape[0] and a[k, j] != a[k + 1, j]:
+                    assert [(j - 0.5, k + 0.5), (j + 0.5, k + 0.5)] in switching(found)
+                    inside += 1
+        assert len(switching(found)) == inside > 0
+
+
+def test_svg_for_pages(maps):
+    """The same drawing, the same text; light and dark share no id; nothing in it reaches the rest of a page."""
+    texts = {}
+    for name in ("light", "dark"):
+        with figures.theme(name) as theme:
+            texts[name] = figures.as_svg(figures.policy_maps(maps), title='a "map"')
+            assert figures.as_svg(figures.policy_maps(maps), title='a "map"') == texts[name]
+            assert theme.paper in texts[name]
+        assert texts[name].startswith("<svg ")
+        assert texts[name].endswith("</svg>")
+        assert "<style" not in texts[name]
+        assert "<dc:date>" not in texts[name]
+        ids = re.findall(r'\bid="([^"]+)"', texts[name])
+        assert len(ids) == len(set(ids))
+        for used in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", texts[name]):
+            assert set(used) & set(ids)
+    assert not set(re.findall(r'\bid="([^"]+)"', texts["light"])) & set(re.findall(r'\bid="([^"]+)"', texts["dark"]))
+
+
+def test_themes_end_with_their_block(maps):
+    with figures.theme("dark"):
+        dark = figures.policy_maps(maps)
+    light = figures.policy_maps(maps)
+    assert dark.get_facecolor() != light.get_facecolor()
+    with pytest.raises(InputError, match="unknown theme"), figures.theme("drak"):
+        pass
+
+
+def test_a_search_against_time():
+    panel = figures.convergence(RESULT).axes[0]
+    best = next(line for line in panel.lines if line.get_label() == "best so far")
+    assert best.get_xdata().tolist() == [0.0, 10.0, 20.0, 30.0]
+    assert best.get_ydata().tolist() == [9.0, 8.5, 8.1, 8.1]
+    bound = next(line for line in panel.lines if line.get_label() == "lower bound (proved)")
+    assert set(bound.get_ydata()) == {7.0}
+    seen = bars(panel)
+    assert (10.0, 8.4, 10.0, 8.7) in seen  # of 8.5, the gain .5 in [.3, .6]
+    assert (20.0, 7.8, 20.0, 8.4) in seen
+    assert (30.0, 7.9, 30.0, 8.2) in seen
+    assert (0.0, 8.8, 0.0, 9.2) in seen
+    high = next(c for c in panel.collections if c.get_label() == "costs more than is shown")
+    assert high.get_offsets()[:, 0].tolist() == [12.0]
+    labels = {c.get_label() for c in panel.collections}
+    assert {"lattice, kept", "search, kept", "dual, not kept"} <= labels
+
+
+def test_costs_side_by_side():
+    figure = figures.costs(RESULT, optimum=7.5)
+    panel = figure.axes[0]
+    names = [label.get_text() for label in panel.get_yticklabels()]
+    assert names == ["found: search", "lbfs", "fbfs", "optimum", "no policy costs less"]
+    seen = bars(panel)
+    assert (7.9, 0.0, 8.2, 0.0) in seen
+    assert (8.8, 1.0, 9.2, 1.0) in seen
+    assert not [bar for bar in seen if bar[1] == 2.0]  # an unstable policy has no cost
+    texts = [t.get_text() for t in panel.texts]
+    assert texts[2] == "unstable"
+    assert texts[1] == "9 ± 0.2"
+    words = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert words == ["measured, 95% interval", "computed", "proved"]
+
+
+def test_a_plan_from_its_folder(tmp_path):
+    plan = dp.Plan("forest", penalty=[1.0, 10.0], criterion="discounted", gamma=0.9)
+    planned = dp.run_plan(plan, folder=str(tmp_path / "run"))
+    figure = figures.convergence(planned, tmp_path / "run")
+    drawn = figure.axes[0].lines[0].get_ydata().tolist()  # in the order in which they were solved
+    assert sorted(drawn) == sorted(row["objective"] for row in planned.to_json()["tried"])
+    assert figure.axes[1].lines[0].get_ydata().tolist() == [
+        row["violation_flow"] for row in figures.read_trace(tmp_path / "run")
+    ]
+    assert "found: dual, H" in figures.costs(planned).axes[0].get_yticklabels()[0].get_text()
+    with pytest.raises(InputError, match="no attempts"):
+        figures.convergence({"task": "evaluate"})
+
+
+def test_wrong_titles(maps):
+    with pytest.raises(InputError, match="as many titles"):
+        figures.policy_maps(maps, ["one"])
+    with pytest.raises(InputError, match="no map"):
+        figures.policy_maps([])
