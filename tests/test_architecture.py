@@ -81,6 +81,10 @@ ALLOWED = {
     "saved": {"_kernels", "features", "models", "policies", "primal", "runs", "solvers"},
     "figures": {"figures", "policy_maps", "runs"},
     "policy_maps": {"_kernels", "models", "policies", "primal"},
+    "report": {
+        "_kernels", "criteria", "evaluation", "exact", "experiments", "figures", "improvement", "intervals",
+        "marginals", "models", "policies", "policy_maps", "primal", "report", "results", "runs", "saved", "sensitivity",
+    },
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs", "simulation"},

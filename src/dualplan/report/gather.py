@@ -1,8 +1,8 @@
 """What a report is about: a saved run, its model and policy, and the model's heuristics beside it.
 
-The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all states where these are few,
-otherwise by simulation in the time that the report may take. The policy is compared with the best of them exactly, or in pairs
-on random numbers that nothing was chosen by.
+The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all states where these are
+few, otherwise by simulation in the time that the report may take. The policy is compared with the best of them exactly,
+or in pairs on random numbers that nothing was chosen by.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dualplan.types import Json
 EXACT = "exact"
 EXACTLY = 20_000  # states up to which heuristics are evaluated exactly
 STEPS = 2_000_000  # of each simulation at most
+CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
 GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET)
 
@@ -82,14 +83,11 @@ class SavedRun:
     def found(self) -> Judged:
         """The policy with the cost that the run saved."""
         result = self.result
-        unknown = math.nan, -math.inf, math.inf
-        ends = [n if result[k] is None else float(result[k]) for k, n in zip(_COST, unknown, strict=True)]
+        cost, lower, upper = _known(result["cost"], result["cost_lower"], result["cost_upper"])
         measures = {name: _interval(values) for name, values in result["measures"].items()}
         notes = tuple(result.get("notes") or notes_on(self.model, measures))
-        return Judged(self.policy.name, *ends, result["evaluation"], Status(result["cost_status"]), measures, notes)
-
-
-_COST = "cost", "cost_lower", "cost_upper"
+        status = Status(result["cost_status"])
+        return Judged(self.policy.name, cost, lower, upper, result["evaluation"], status, measures, notes)
 
 
 def read_run(folder: str | Path) -> SavedRun:
@@ -106,7 +104,7 @@ def read_run(folder: str | Path) -> SavedRun:
             "to report on."
         )
     policy, read = load_policy(saved), read_json(path / SETTINGS)
-    criterion = make_criterion(result["criterion"], result.get("gamma"), result.get("start_state", _start(read)))
+    criterion = make_criterion(result["criterion"], result.get("gamma"), _start(read))
     return SavedRun(path, read["settings"], read.get("versions", {}), result, policy, criterion)
 
 
@@ -118,12 +116,16 @@ def _start(read: Json) -> object:
 
 
 def _interval(values: Json) -> Interval:
-    value, lower, upper = values["value"], values["lower"], values["upper"]
-    return Interval(
+    value, lower, upper = _known(values["value"], values["lower"], values["upper"])
+    return Interval(value, lower, upper, 1.0 if lower == upper else CONFIDENCE)
+
+
+def _known(value: float | None, lower: float | None, upper: float | None) -> tuple[float, float, float]:
+    """A number and its ends, where JSON has no word for infinity."""
+    return (
         math.nan if value is None else value,
         -math.inf if lower is None else lower,
         math.inf if upper is None else upper,
-        1.0 if lower == upper else 0.95,
     )
 
 

@@ -1,7 +1,7 @@
 """The command that repeats a run, from what its folder has.
 
-A search over a named network is repeated by its name, if the name and the parameters that are tried make a model with the same
-fingerprint; other networks are written out as TOML. The dual program is repeated by its plan.
+A search over a named network is repeated by its name, if the name and the parameters that are tried make a model with
+the same fingerprint; other networks are written out as TOML. The dual program is repeated by its plan.
 """
 
 from __future__ import annotations

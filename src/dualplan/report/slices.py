@@ -1,22 +1,22 @@
 """Decisions of policies on slices of the states, for a map that a reader can turn.
 
-A slice fixes all coordinates but two. For each pair (i, j) of the coordinates that can be chosen and each combination of
-levels of the others that can be chosen, the decisions at all (x_i, x_j) are tabulated; every other coordinate stays at the
-median of the states that the policy visits. So a map has
+A slice fixes all coordinates but two. For each pair (i, j) of the coordinates that can be chosen and each combination
+of levels of the others that can be chosen, the decisions at all (x_i, x_j) are tabulated; every other coordinate stays
+at the median of the states that the policy visits. So a map has
 
     Σ_{i<j} n_i·n_j·Π_{k≠i,j} m_k
 
 cells, n the values along an axis and m the levels on a slider. Which ones:
 
-*axes*      all values of a coordinate if they are at most `LONGEST`; otherwise those between the quantiles .001 and .999
-            of the visits, evenly spaced where even these are more. So coordinates without end have one.
+*axes*      all values of a coordinate if they are at most `LONGEST`; otherwise those between the quantiles .001 and
+            .999 of the visits, evenly spaced where even these are more. So coordinates without end have one.
 *levels*    all values of the axis, if cells allow it; otherwise quantiles of the visits, filled up evenly.
 *chosen*    all coordinates if there are at most `MOST`; otherwise the busiest, by their mean over the visits. Fewer, if
             otherwise fewer than `LEAST` levels would be left.
 
-A state may be on several slices; policies are asked once for each. Decisions are numbered in the order in which they are
-met, 0 being a state that cannot occur (no action is allowed, or a server without a customer is at work), and the numbers
-run-length encoded. Cells hold what `Policy.probabilities` answers, rounded to whole percents where actions are drawn.
+A state may be on several slices; policies are asked once for each. Decisions are numbered, 0 being a state that cannot
+occur (no action is allowed, or a server without a customer is at work), and the numbers run-length encoded. Cells hold
+what `Policy.probabilities` answers, in whole percents, or more coarsely where too many decisions differ.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ class Axis:
     levels: Ints
     start: int  # place, among the levels, of the one to begin with
     along: bool = True  # whether it can be an axis; the pending event of a network cannot
+
+    def whole(self, model: Model) -> bool:
+        """Whether all values of the coordinate are there."""
+        low, high = int(model.box.lower[self.coordinate]), int(model.box.upper[self.coordinate])
+        return int(self.values[0]) == low and int(self.values[-1]) == high and self.values.size == high - low + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +122,7 @@ def make_slices(model: Model, visits: Ints, cells: int) -> Slices:
     while True:
         chosen = sorted(names[:many])
         found = _slices(model, visits, chosen, event, cells)
-        if many <= 2 or found.cells <= cells and _levelled(found):
+        if many <= 2 or (found.cells <= cells and _levelled(found)):
             return found
         many -= 1
 
@@ -129,7 +134,7 @@ def _levelled(slices: Slices) -> bool:
 
 def _busiest(visits: Ints) -> list[int]:
     """Coordinates by their mean, the largest first; of equal ones the first."""
-    return np.argsort(-visits.mean(axis=0), kind="stable").tolist()
+    return [int(i) for i in np.argsort(-visits.mean(axis=0), kind="stable")]
 
 
 def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells: int) -> Slices:
@@ -155,7 +160,7 @@ def _middle(model: Model, visits: Ints) -> Ints:
             middle[place] = 1 + np.bincount(visits[:, place], minlength=2)[1:].argmax()
             served = choices[int(middle[place]) - 1]
             middle[served] = max(middle[served], 1)
-    return middle
+    return np.asarray(middle)
 
 
 def _axis(model: Model, i: int, visited: Ints) -> Axis:
@@ -214,9 +219,29 @@ class Tabulated:
     layers: tuple[Layer, ...]
     may: Layer
 
+    @property
+    def begin(self) -> Json:
+        """What to show first: two classes of one server if there are such, otherwise the busiest coordinates."""
+        along = [k for k, axis in enumerate(self.slices.axes) if axis.along]
+        if isinstance(self.model, QueueingNetwork):
+            for s, choices in enumerate(self.model.choices):
+                own = [k for k in along if self.slices.axes[k].coordinate in choices]
+                if len(own) > 1:
+                    return {"across": own[0], "up": own[1], "decider": s}
+        return {"across": along[0], "up": along[1] if len(along) > 1 else -1, "decider": 0}
+
+    def levels(self, without: Sequence[str]) -> dict[str | int, int]:
+        """The levels to begin with, but for some coordinates."""
+        start = self.slices.fixed.copy()
+        for axis in self.slices.axes:
+            start[axis.coordinate] = axis.values[axis.levels[axis.start]]
+        return {name: int(v) for name, v in zip(self.model.coordinates, start, strict=True) if name not in without}
+
     def to_json(self) -> Json:
         """Everything that the page needs to draw maps."""
         return {
+            "begin": self.begin,
+            "classes": [*self.model.class_names] if isinstance(self.model, QueueingNetwork) else [],
             "axes": [_axis_json(self.model, axis) for axis in self.slices.axes],
             "pairs": [list(pair) for pair in self.slices.pairs],
             "coordinates": list(self.model.coordinates),
@@ -362,8 +387,6 @@ def _axis_json(model: Model, axis: Axis) -> Json:
         "levels": axis.levels.tolist(),
         "start": axis.start,
         "along": axis.along,
-        "low": int(model.box.lower[i]),
-        "whole": int(axis.values[0]) == int(model.box.lower[i]) and int(axis.values[-1]) == int(model.box.upper[i]),
     }
 
 

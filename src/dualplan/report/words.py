@@ -1,7 +1,7 @@
-"""What a report says, in sentences: the model, what was found, against heuristics, against all policies, and what that rests on.
+"""What a report says, in sentences: the model, what was found, against heuristics and all policies, what that rests on.
 
-Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings` are what a reader must know
-before believing them: customers that are lost for nothing, limits that are broken, runs that were too short.
+Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings` are what a reader
+must know before believing them: customers that are lost for nothing, limits that are broken, runs that were too short.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ def percent(share: float) -> str:
     if 0 < abs(share) < 5e-5:
         return "less than 0.01%"
     return f"{100 * share:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
+
+
+def at_most(share: float) -> str:
+    """A share as a percentage, rounded up."""
+    digits = 1 if share >= 0.1 else 2
+    return f"{math.ceil(share * 10 ** (2 + digits) - 1e-6) / 10**digits:.{digits}f}%"
 
 
 def between(lower: float, upper: float, digits: int = 5) -> str:
@@ -96,7 +102,9 @@ def how_known(judged: Judged) -> str:
         return "computed over all states"
     if not judged.trusted:
         return f"simulated; {judged.status.advice}"
-    return "simulated, 95% interval " + (between(judged.lower, judged.upper) or f"±{number(judged.upper - judged.cost, 2)}")
+    return "simulated, 95% interval " + (
+        between(judged.lower, judged.upper) or f"±{number(judged.upper - judged.cost, 2)}"
+    )
 
 
 def found_words(run: SavedRun) -> str:
@@ -110,8 +118,8 @@ def found_words(run: SavedRun) -> str:
         return f"In {result['seconds']:.0f} s the search took {tries}, {gains}. The best is “{found.name}”. {cost}"
     penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
     return (
-        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} H; "
-        f"the policy of H = {_flow(result['penalty']):g} is the one chosen. {cost}"
+        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} "
+        f"H; the policy of H = {_flow(result['penalty']):g} is the one chosen. {cost}"
     )
 
 
@@ -131,15 +139,16 @@ def saved_share(beside: Beside) -> Interval | None:
     return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
 
 
-def heuristic_words(run: SavedRun, beside: Beside) -> str:
+def heuristic_words(beside: Beside) -> str:
     """The policy against the best heuristic."""
     best, saved = beside.best, beside.saved
     if best is None or saved is None:
         return "None of the model's heuristics has a cost that can be trusted, so there is nothing to compare with."
     count = len(beside.judged)
-    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.name} at {number(best.cost)} ({how_known(best)})."
+    cost = f"{number(best.cost)} ({how_known(best)})"
+    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.name} at {cost}."
     if count == 1:
-        intro = f"The model has one heuristic, {best.name}, which costs {number(best.cost)} ({how_known(best)})."
+        intro = f"The model has one heuristic, {best.name}, which costs {cost}."
     if beside.same:
         return f"{intro} It is the policy: nothing better was found."
     if not math.isfinite(saved.value):
@@ -164,9 +173,11 @@ def bound_words(run: SavedRun) -> str:
     by = f" by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
     of = f", among {result['lower_bound_assumed']}" if result.get("lower_bound_assumed") else ""
     if kind != PROVED:
-        rest = f" If it holds, another policy could save at most {percent(gap)} of the cost." if gap is not None else ""
-        return f"By the states that were looked at, no policy costs less than {number(bound)} ({kind}, not a proof).{rest}"
-    rest = "." if gap is None else f", so another policy could save at most {percent(gap)} of this one's cost."
+        rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost." if gap is not None else ""
+        return (
+            f"By the states that were looked at, no policy costs less than {number(bound)} ({kind}, not a proof).{rest}"
+        )
+    rest = "." if gap is None else f", so another policy could save at most {at_most(gap)} of this one's cost."
     return f"It is proved{by} that no policy costs less than {number(bound)}{of}{rest}"
 
 
@@ -179,8 +190,8 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     if beside.best is not None and beside.saved is not None:
         against = Fact("against the best heuristic", *_against(beside, beside.best, beside.saved, share))
     gap, kind = result["gap"], result["lower_bound_kind"]
-    words = "no lower bound is known" if gap is None else f"of the cost, at most; the bound is {kind}"
-    return [first, against, Fact("could still be saved", "unknown" if gap is None else percent(gap), words)]
+    words = "no lower bound is known" if gap is None else f"of the cost by another policy; the bound is {kind}"
+    return [first, against, Fact("could still be saved", "unknown" if gap is None else f"≤ {at_most(gap)}", words)]
 
 
 def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | None) -> tuple[str, str]:
@@ -190,12 +201,16 @@ def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | No
         return "unknown", f"{best.name}; one of the two is unstable"
     value = number(-saved.value, 3) if share is None else percent(-share.value)
     if saved.confidence == 1:
-        return value, f"than {best.name}, {number(best.cost)}; both exact"
+        return value, f"{best.name} costs {number(best.cost)}; both exact"
     if saved.lower <= 0 <= saved.upper:
-        return value, f"than {best.name}; the interval includes 0"
+        return value, f"{best.name} costs {number(best.cost)}; the interval includes 0"
     ends = saved if share is None else share
-    reach = f"{percent(-ends.upper)} to {percent(-ends.lower)}" if share is not None else between(-ends.upper, -ends.lower, 3)
-    return value, f"than {best.name}, {number(best.cost)}; paired interval {reach}"
+    reach = (
+        f"{percent(-ends.upper)} to {percent(-ends.lower)}"
+        if share is not None
+        else between(-ends.upper, -ends.lower, 3)
+    )
+    return value, f"{best.name} costs {number(best.cost)}; paired interval {reach}"
 
 
 # -- what must be said ------------------------------------------------------------------------------------------------
@@ -216,7 +231,8 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         if not limit["kept"]:
             yield (
                 f"A limit is not kept: {limit['measure']} is {number(limit['value'])} ({number(limit['lower'])} to "
-                f"{number(limit['upper'])}) and must be at most {limit['at_most']:g}; no policy that was found keeps it for sure."
+                f"{number(limit['upper'])}) and must be at most {limit['at_most']:g}; no policy that was found keeps "
+                "it for sure."
             )
     if result.get("gap_reached") is False:
         yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
@@ -250,7 +266,10 @@ class Known:
 
 GROUPS = {
     "Proved": ((PROVED, COMPUTED), "Follows from the model: by mathematics, or computed over all its states."),
-    "Measured": ((MEASURED, ESTIMATED, STATISTICAL), "By simulation or from draws; intervals hold with their confidence."),
+    "Measured": (
+        (MEASURED, ESTIMATED, STATISTICAL),
+        "By simulation or from draws; intervals hold with their confidence.",
+    ),
     "Assumed": ((ASSUMED, UNKNOWN), "Nothing here was checked: if it is wrong, so is what rests on it."),
 }
 
@@ -264,24 +283,43 @@ def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Know
 def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
     found, result = run.found, run.result
     exact = found.method == EXACT
-    yield Known("cost of the policy", number(found.cost, 7), between(found.lower, found.upper, 8), COMPUTED if exact else MEASURED,
-                "over all states" if exact else f"{found.method}; {found.status.advice}")  # fmt: skip
+    how, note = (COMPUTED, "over all states") if exact else (MEASURED, f"{found.method}; {found.status.advice}")
+    yield Known("cost of the policy", number(found.cost, 7), between(found.lower, found.upper, 8), how, note)
     yield from _bound_entries(run)
     if beside.best is not None and beside.saved is not None and not beside.same:
         gain = beside.saved
-        label, note = (COMPUTED, "both over all states") if gain.confidence == 1 else (MEASURED, "in pairs, on the same random numbers")
-        yield Known(f"saved against {beside.best.name}", number(gain.value), between(gain.lower, gain.upper), label, note)
+        label, note = (
+            (COMPUTED, "both over all states")
+            if gain.confidence == 1
+            else (MEASURED, "in pairs, on the same random numbers")
+        )
+        yield Known(
+            f"saved against {beside.best.name}", number(gain.value), between(gain.lower, gain.upper), label, note
+        )
     for limit in result["limits"]:
-        yield Known(limit["measure"], number(limit["value"]), between(_up(limit["lower"]), _up(limit["upper"])),
-                    COMPUTED if exact else MEASURED, f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}")  # fmt: skip
+        ends = between(_down(limit["lower"]), _up(limit["upper"]))
+        kept = f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}"
+        yield Known(limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept)
     yield from _certified(result.get("certificate"))
-    yield Known("the model", "", "", ASSUMED, "It describes what happens and what it costs; nothing here was compared with data.")
+    yield Known(
+        "the model",
+        "",
+        "",
+        ASSUMED,
+        "It describes what happens and what it costs; nothing here was compared with data.",
+    )
     if not exact and not isinstance(run.criterion, Discounted):
-        yield Known("equilibrium", "", "", ASSUMED, "What was simulated, after a warm-up that is left out, is the long run.")
+        yield Known(
+            "equilibrium", "", "", ASSUMED, "What was simulated, after a warm-up that is left out, is the long run."
+        )
 
 
 def _up(value: float | None) -> float:
     return math.inf if value is None else value
+
+
+def _down(value: float | None) -> float:
+    return -math.inf if value is None else value
 
 
 def _bound_entries(run: SavedRun) -> Iterator[Known]:
@@ -295,7 +333,7 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
     if result["gap"] is not None:
         label = kind if exact or kind != PROVED else MEASURED
         note = "of the cost, at most" + ("" if exact else "; the cost in it is the upper end of a 95% interval")
-        yield Known("what another policy could save", percent(result["gap"]), "", label, note)
+        yield Known("what another policy could save", at_most(result["gap"]), "", label, note)
     if result.get("lower_bound_assumed"):
         yield Known("policies that the bound is about", "", "", ASSUMED, result["lower_bound_assumed"])
 
@@ -303,7 +341,7 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
 def _certified(saved: Json | None) -> Iterator[Known]:
     """The certificate of the dual program."""
     for name, entry in (saved or {"entries": {}})["entries"].items():
-        low, high = (-math.inf if entry["lower"] is None else entry["lower"]), _up(entry["upper"])
+        low, high = _down(entry["lower"]), _up(entry["upper"])
         shown = "" if low == high else between(low, high)
         label = "certificate: cost" if name == "cost" else name
         yield Known(label, number(entry["value"]), shown, entry["label"], entry["note"])

@@ -1,0 +1,125 @@
+"""The pictures of a report, each in light and in dark colours, with a caption that says what to see.
+
+A picture that does not apply to a run, or that the model has not the data for, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dualplan import figures
+from dualplan.errors import InputError
+from dualplan.intervals import finite
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.policy_maps import by_server, policy_map
+from dualplan.report.gather import EXACT, Beside, SavedRun
+from dualplan.report.slices import Tabulated
+from dualplan.types import Json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture twice, its title, and its caption."""
+
+    title: str
+    caption: str
+    light: str
+    dark: str
+
+
+def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> list[Picture]:
+    """All pictures that apply."""
+    found = []
+    for title, caption, draw in _drawings(run, beside, tabulated):
+        try:
+            found.append(_both(title, caption, draw))
+        except InputError:  # it is not for this model
+            continue
+    return found
+
+
+def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
+    drawn = []
+    for theme in ("light", "dark"):
+        with figures.theme(theme):
+            drawn.append(figures.as_svg(draw(), f"{title}. {caption}"))
+    return Picture(title, caption, *drawn)
+
+
+def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    result = with_heuristics(run, beside)
+    yield (
+        "Costs",
+        "Dots are costs, bars their intervals; the lower bound is what no policy costs less than. A policy left of "
+        "another is cheaper where their intervals do not overlap.",
+        lambda: figures.costs(result),
+    )
+    if run.searched:
+        caption = (
+            "What each step tried, when it was judged, and the best cost so far; bars are paired intervals of gains."
+        )
+    else:
+        caption = "Objective and violations along the penalties, in the order in which they were solved."
+    yield (
+        "How the cost came down" if run.searched else "The program solved",
+        caption,
+        lambda: figures.convergence(run.result, run.folder),
+    )
+    if not run.searched:
+        yield (
+            "Against the penalty H",
+            "The objective of the program and its violations at each H, and what the policy of that H costs: where "
+            "violations are small, the objective is near the cost.",
+            lambda: figures.curve(run.result["tried"], "", _lines(run)),
+        )
+    yield "The policy beside a heuristic", _map_caption(beside), lambda: _maps(run, beside, tabulated)
+
+
+def with_heuristics(run: SavedRun, beside: Beside) -> Json:
+    """The result with the heuristics as they were evaluated for the page, in the words of a search."""
+    start = [
+        {"policy": j.name, "cost": finite(j.cost), "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
+         "cost_upper": finite(j.cost if j.method == EXACT else j.upper), "status": str(j.status)}
+        for j in beside.judged
+    ]  # fmt: skip
+    return {**run.result, "start": start, "attempts": run.result.get("attempts", [])}
+
+
+def _lines(run: SavedRun) -> dict[str, float]:
+    return {} if run.result["lower_bound"] is None else {"lower bound": run.result["lower_bound"]}
+
+
+def _map_caption(beside: Beside) -> str:
+    against = f" and of the heuristic {beside.best.name}" if beside.best is not None and not beside.same else ""
+    return (
+        f"Decisions of the policy found{against} on two coordinates, the others at typical values; lines are where the "
+        "decision changes."
+    )
+
+
+def _maps(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Figure:
+    """The maps to begin with: of the servers that decide about them, or of the whole action."""
+    begin = tabulated.begin
+    if begin["up"] < 0:
+        raise InputError("a model with one coordinate has no map.")
+    names = [run.model.coordinates[tabulated.slices.axes[begin[side]].coordinate] for side in ("across", "up")]
+    policies = [run.policy] if beside.same or beside.best is None else [run.policy, beside.policies[0]]
+    maps, titles = [], []
+    for policy in policies:
+        found = policy_map(run.model, policy, names[0], names[1], tabulated.levels(names))
+        if isinstance(run.model, QueueingNetwork):
+            servers = by_server(found)
+            chosen = [begin["decider"], *(s for s in range(len(servers)) if s != begin["decider"])][:SERVERS]
+            maps += [servers[s] for s in chosen]
+            titles += [f"{policy.name}, {servers[s].server}" for s in chosen]
+        else:
+            maps.append(found)
+            titles.append(policy.name)
+    return figures.policy_maps(maps, titles)
