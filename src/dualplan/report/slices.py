@@ -349,10 +349,10 @@ def _allowed(model: Model, states: Ints) -> Bools:
 def _consistent(model: QueueingNetwork, states: Ints) -> Bools:
     """Whether servers are at work exactly where there are customers, for networks without preemption."""
     good = np.ones(len(states), bool)
-    for s, choices in enumerate(model.choices):
-        served, classes = states[:, len(model.classes) + s], [c for c in choices if c >= 0]
-        for k, c in enumerate(choices, start=1):
-            good &= (served != k) | (states[:, c] > 0 if c >= 0 else False)
+    for s, classes in enumerate(model.choices):
+        served = states[:, len(model.classes) + s]
+        for k, c in enumerate(classes, start=1):
+            good &= (served != k) | (states[:, c] > 0)
         good &= (served != 0) | (states[:, classes] == 0).all(axis=1)
     return good
 
