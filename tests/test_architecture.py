@@ -79,7 +79,9 @@ ALLOWED = {
         "solvers", "surrogate", "theorems", "violations",
     },
     "saved": {"_kernels", "features", "models", "policies", "primal", "runs", "solvers"},
-    "figures": {"figures", "policy_maps", "runs"},
+    "figures": {"figures", "marginals", "models", "policy_maps", "runs", "sensitivity"},
+    "sensitivity": {"exact", "experiments", "intervals", "models", "policies", "results"},
+    "marginals": {"exact", "intervals", "models", "policies", "simulation"},
     "policy_maps": {"_kernels", "models", "policies", "primal"},
     "report": {
         "_kernels", "criteria", "evaluation", "exact", "experiments", "figures", "improvement", "intervals",

@@ -162,3 +162,35 @@ def test_wrong_titles(maps):
         figures.policy_maps(maps, ["one"])
     with pytest.raises(InputError, match="no map"):
         figures.policy_maps([])
+
+
+def test_laws_over_each_other(net):
+    policies = [net.policy("longer"), net.policy("lbfs")]
+    laws = dp.marginals(net, policies)
+    figure = figures.marginals(laws)
+    assert [panel.get_title() for panel in figure.axes] == ["1", "2", "3", "4"]
+    for k, panel in enumerate(figure.axes):
+        for line, m in zip(panel.lines, (laws[k], laws[4 + k]), strict=True):
+            assert line.get_ydata()[:-1].tolist() == m.probabilities.tolist()
+            assert line.get_xdata()[:-1].tolist() == (m.values - 0.5).tolist()
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["longer (computed)", "lbfs (computed)"]
+    measured = dp.marginals(net, policies[:1], coordinates=["2"], exact=False, steps=100_000)
+    band = figures.marginals(measured, log=True).axes[0].collections[0].get_paths()[0].vertices
+    assert set(np.round(measured[0].upper, 12)) <= set(np.round(band[:, 1], 12))
+    with pytest.raises(InputError, match="no law"):
+        figures.marginals([])
+
+
+def test_costs_under_other_rates():
+    unbounded = dp.QueueingNetwork([dp.QueueClass("q", "s", 0.32, 0.3)])
+    found = dp.sensitivity(unbounded, unbounded.policy("longer"), factors=(0.8, 1.0, 1.1), steps=100_000)
+    figure = figures.sensitivity(found)
+    assert [panel.get_title() for panel in figure.axes[:2]] == ["arrival q", "service q"]  # the unstable one first
+    line = figure.axes[0].lines[0]
+    assert line.get_xdata().tolist() == [0.8, 1.0, 1.1]
+    assert line.get_ydata()[:2].tolist() == [p.cost for p in found[0].points[:2]]
+    assert np.isnan(line.get_ydata()[2])
+    cross = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
+    assert list(cross.get_xdata()) == [1.1]
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert {p.upper for p in found[0].points[:2]} <= set(band[:, 1])

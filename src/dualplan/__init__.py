@@ -18,6 +18,7 @@ from dualplan.intervals import Interval
 from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.limits import Limit
 from dualplan.lower_bounds import LowerBound, lower_bound
+from dualplan.marginals import Marginal, marginals
 from dualplan.meta import MetaSolution, solve_meta
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
@@ -35,6 +36,7 @@ from dualplan.results import Comparison, Evaluation
 from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
+from dualplan.sensitivity import Sensitivity, sensitivity
 from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.solvers import Solution, solve
 from dualplan.status import Status
@@ -68,6 +70,7 @@ __all__ = [
     "Limit",
     "LinearSolution",
     "LowerBound",
+    "Marginal",
     "MetaSolution",
     "MissingError",
     "Model",
@@ -81,6 +84,7 @@ __all__ = [
     "RolloutFit",
     "Run",
     "RunError",
+    "Sensitivity",
     "SimulatedALP",
     "SimulatedSolution",
     "SimulatorModel",
@@ -106,6 +110,7 @@ __all__ = [
     "load_policy",
     "lower_bound",
     "make_lattice",
+    "marginals",
     "measure_violations",
     "policies",
     "policy_map",
@@ -114,6 +119,7 @@ __all__ = [
     "rollout_values",
     "run_plan",
     "save_policy",
+    "sensitivity",
     "solve",
     "solve_exact",
     "solve_lattice",

@@ -6,8 +6,10 @@ Every function here draws data that others computed and returns a Matplotlib fig
 
 from dualplan.figures.canvas import DARK, LIGHT, Theme, as_svg, blank, require_drawable, save, theme
 from dualplan.figures.curves import curve
+from dualplan.figures.laws import marginals
 from dualplan.figures.maps import policy_maps
 from dualplan.figures.progress import convergence, costs, read_trace
+from dualplan.figures.rates import sensitivity
 
 __all__ = [
     "DARK",
@@ -18,9 +20,11 @@ __all__ = [
     "convergence",
     "costs",
     "curve",
+    "marginals",
     "policy_maps",
     "read_trace",
     "require_drawable",
     "save",
+    "sensitivity",
     "theme",
 ]

@@ -10,18 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dualplan import figures
+from dualplan.criteria import Discounted
 from dualplan.errors import InputError
 from dualplan.intervals import finite
+from dualplan.marginals import marginals
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.policies.contract import Policy
 from dualplan.policy_maps import by_server, policy_map
-from dualplan.report.gather import EXACT, Beside, SavedRun
+from dualplan.report.gather import EXACT, SEED, Beside, SavedRun
 from dualplan.report.slices import Tabulated
+from dualplan.sensitivity import ARRIVALS, SERVICES, sensitivity
 from dualplan.types import Json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
+LAW_STEPS, RATE_STEPS = 500_000, 100_000  # of each simulation, where states are many
+FEW = 1_000  # states up to which every rate is changed
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,36 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
             lambda: figures.curve(run.result["tried"], "", _lines(run)),
         )
     yield "The policy beside a heuristic", _map_caption(beside), lambda: _maps(run, beside, tabulated)
+    if isinstance(run.criterion, Discounted):
+        return  # what follows is about the long run
+    policies, whose = compared(run, beside)
+    names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
+    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS, seed=SEED)
+    yield (
+        "Where the state is in the long run",
+        f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
+        lambda: figures.marginals(laws),
+    )
+    if isinstance(run.model, QueueingNetwork):
+        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED)
+        yield (
+            "If the rates are other than they were taken to be",
+            f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",
+            lambda: figures.sensitivity(changed),
+        )
+
+
+def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
+    """The policy and the best heuristic, and the words for both."""
+    if beside.same or beside.best is None:
+        return [run.policy], "the policy"
+    return [run.policy, beside.policies[0]], f"the policy and {beside.best.name}"
+
+
+def _rates(network: QueueingNetwork) -> list[str] | None:
+    """All rates where costs are computed in a moment, otherwise all arrivals and all services."""
+    count = network.box.count
+    return None if count is not None and count <= FEW else [ARRIVALS, SERVICES]
 
 
 def with_heuristics(run: SavedRun, beside: Beside) -> Json:
@@ -110,9 +146,8 @@ def _maps(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Figure:
     if begin["up"] < 0:
         raise InputError("a model with one coordinate has no map.")
     names = [run.model.coordinates[tabulated.slices.axes[begin[side]].coordinate] for side in ("across", "up")]
-    policies = [run.policy] if beside.same or beside.best is None else [run.policy, beside.policies[0]]
     maps, titles = [], []
-    for policy in policies:
+    for policy in compared(run, beside)[0]:
         found = policy_map(run.model, policy, names[0], names[1], tabulated.levels(names))
         if isinstance(run.model, QueueingNetwork):
             servers = by_server(found)
