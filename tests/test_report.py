@@ -14,9 +14,13 @@ import pytest
 
 import dualplan as dp
 from dualplan.cli.inputs import parameters_from
+from dualplan.criteria import Average
 from dualplan.errors import InputError
-from dualplan.improvement import improve
+from dualplan.improvement.contract import Attempt, Candidate, Improved, Member
+from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
+from dualplan.known import PROVED
+from dualplan.lower_bounds import LowerBound
 from dualplan.models.load import load
 from dualplan.plans import Plan, override, run_plan
 from dualplan.policies.tables import TablePolicy, random_policy
@@ -27,7 +31,7 @@ from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
 from dualplan.report.words import at_most, bound_words, certificate, facts, heuristic_words, percent, warnings
-from dualplan.runs import read_json, write_json
+from dualplan.runs import Run, read_json, write_json
 from dualplan.saved import save_policy
 from dualplan.status import Status
 
@@ -48,12 +52,31 @@ buffer = 2
 """
 
 
+def save_search(folder, model):
+    """A run as a search saves it: the optimal policy of a small model, with exact costs and a proved bound."""
+    best = dp.solve_exact(model, tol=1e-6)
+    exact = dp.evaluate_exact(model, best.policy)
+    start = dp.evaluate(model, model.policy("random"), steps=20_000)
+    found = Improved(
+        model, Average(), best.policy, "the best", exact.cost, exact.lower, exact.upper, "exact", exact.status,
+        {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}, (), (),
+        (Member(Candidate(model.policy("random"), "heuristic"), start, None),),
+        (Attempt("lattice", 0, 1, "the best", exact.cost, Interval(1.0, 0.9, 1.1, 0.95), True, 1.5),),
+        LowerBound(best.lower, PROVED, "average", (), functions="value iteration"), None, Status.TIME, None, 0, 2.0,
+    )  # fmt: skip
+    settings = {
+        "task": "improve", "model": model.describe(), "criterion": {"criterion": "average"}, "limits": [],
+        "policies": [], "steps": list(STEPS), "seed": 0,
+    }  # fmt: skip
+    Run(folder, settings).save_result(found.to_json())
+    save_policy(best.policy, folder / "policy.npz")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def searched(tmp_path_factory):
     """A search on 81 states."""
-    folder = tmp_path_factory.mktemp("runs") / "searched"
-    improve(dp.load("four-queue", buffers=2), time=1, steps=["lattice"], folder=str(folder))
-    return folder
+    return save_search(tmp_path_factory.mktemp("runs") / "searched", dp.load("four-queue", buffers=2))
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +104,7 @@ def altered(searched, tmp_path):
 
 def judged(folder):
     run = read_run(folder)
-    return run, judge_heuristics(run, 1.0, lambda _: None)
+    return run, judge_heuristics(run, 600.0, lambda _: None)  # as long as the steps take
 
 
 # -- the map ----------------------------------------------------------------------------------------------------------
@@ -236,6 +259,7 @@ def test_simulated_against_exact(searched, monkeypatch):
     """Where states are many, the saving is simulated in pairs: the exact one is no farther than the whole interval."""
     _, beside = judged(searched)
     monkeypatch.setattr("dualplan.report.gather.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     _, simulated = judged(searched)
     assert simulated.best.method == "batch-means"
     assert simulated.saved.confidence == 0.95
@@ -422,8 +446,7 @@ def test_the_page_of_a_dual_program(planned):
 def test_names_are_escaped(tmp_path):
     (tmp_path / "odd.toml").write_text(ODD)
     model = load(str(tmp_path / "odd.toml"))
-    improve(model, time=1, steps=["lattice"], folder=str(tmp_path / "run"))
-    text = render(read_run(tmp_path / "run"), 1.0)
+    text = render(read_run(save_search(tmp_path / "run", model)), 1.0)
     found = Page(text)
     assert model.name in "".join(found.words)
     assert found.count("b") == found.count("i") == 0
