@@ -1,6 +1,7 @@
 """Drawings: what their artists hold is what was computed."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ import pytest
 import dualplan as dp
 from dualplan import figures
 from dualplan.errors import InputError
+from dualplan.figures.layout import BOX, ROW, arrange
 from dualplan.figures.maps import switching
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +198,89 @@ def test_costs_under_other_rates():
     assert list(cross.get_xdata()) == [1.1]
     band = figure.axes[0].collections[0].get_paths()[0].vertices
     assert {p.upper for p in found[0].points[:2]} <= set(band[:, 1])
+
+
+NETWORKS = {
+    "four-queue": {}, "criss-cross": {}, "six-class": {}, "eight-queue": {}, "reentrant": {},
+    "tandem": {"queues": 30, "servers": 30},
+}  # fmt: skip
+
+
+def networks():
+    repair = dp.load(str(ROOT / "examples" / "repair_shop.toml"))
+    loops = dp.QueueingNetwork([
+        dp.QueueClass("rather a long name", "first", 0.3, 0.05,
+                      route={"rather a long name": 0.25, "b": 0.25, "c": 0.25}),
+        dp.QueueClass("b", "second", 0.2, 0.05, route={"c": 0.5, "rather a long name": 0.1}),
+        dp.QueueClass("c", "third", 0.2, 0.0),
+    ], name="loops")  # fmt: skip
+    return [*(dp.load(name, **more) for name, more in NETWORKS.items()), repair, loops]
+
+
+def overlap(a, b):
+    return a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1
+
+
+@pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
+def test_diagrams(network):
+    """Every class, server, arrival, route and exit is there; boxes are apart; no line crosses a server or another."""
+    panel = figures.diagram(network).axes[0]
+    patches = {patch.get_gid(): patch for patch in panel.patches if patch.get_gid()}
+    expected = {f"class-{i}" for i in range(len(network.classes))} | {
+        f"server-{s}" for s in range(len(network.servers))
+    }
+    expected |= {f"route-arrival-{i}" for i, c in enumerate(network.classes) if c.arrival > 0}
+    expected |= {f"route-{i}-{'out' if d < 0 else d}" for i, routes in enumerate(network.routes) for d, _ in routes}
+    assert set(patches) == expected
+    texts = [text.get_text() for text in panel.texts]
+    for i, c in enumerate(network.classes):
+        assert c.name in texts
+        assert f"{c.service:.3g}" in texts
+        assert ("∞" if c.buffer is None else f"≤{c.buffer}") in texts
+        assert c.arrival == 0 or f"{c.arrival:.3g}" in texts
+        for d, p in network.routes[i]:
+            assert p == 1 or (f"{p:.3g}" if d >= 0 else f"out {p:.3g}") in texts
+    boxes = {gid: patch.get_path().get_extents(patch.get_patch_transform()) for gid, patch in patches.items()
+             if not gid.startswith("route")}  # fmt: skip
+    queues = [box for gid, box in boxes.items() if gid.startswith("class")]
+    servers = [box for gid, box in boxes.items() if gid.startswith("server")]
+    for group in (queues, servers):
+        assert not [1 for k, a in enumerate(group) for b in group[:k] if overlap(a, b)]
+    for i, c in enumerate(network.classes):  # each class lies in its server
+        own, server = boxes[f"class-{i}"], boxes[f"server-{network.servers.index(c.server)}"]
+        assert server.x0 < own.x0 < own.x1 < server.x1
+        assert server.y0 < own.y0 < own.y1 < server.y1
+    low, high = panel.get_xlim(), panel.get_ylim()
+    for box in servers:
+        assert low[0] < box.x0 < box.x1 < low[1]
+        assert high[0] < box.y0 < box.y1 < high[1]
+
+
+@pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
+def test_routes_of_diagrams(network):
+    """Lines run between the sides of their own servers, pass no server, and none runs along another."""
+    places = arrange(network)
+    segments = []
+    for route in places.routes:
+        if route.target >= 0:
+            assert route.corners[-1][0] == places.classes[route.target][0]
+            assert abs(route.corners[-1][1] - places.classes[route.target][1]) < ROW / 2
+        if route.source >= 0:
+            assert route.corners[0][0] == places.classes[route.source][0] + BOX
+            assert abs(route.corners[0][1] - places.classes[route.source][1]) < ROW / 2
+        segments += [(a, b) for a, b in zip(route.corners, route.corners[1:], strict=False) if a != b]
+        assert all(0 <= x <= places.width and 0 <= y <= places.height for x, y in route.corners)
+    for a, b in segments:
+        for (x, y), height in zip(places.servers, places.heights, strict=True):
+            crosses = max(a[0], b[0]) > x + 1e-9 and min(a[0], b[0]) < x + BOX - 1e-9
+            assert not (crosses and max(a[1], b[1]) > y + 1e-9 and min(a[1], b[1]) < y + height - 1e-9)
+    for along, across in ((0, 1), (1, 0)):
+        straight = [(a[across], *sorted((a[along], b[along]))) for a, b in segments if a[across] == b[across]]
+        for k, (place, low, high) in enumerate(straight):
+            for other, first, last in straight[:k]:
+                assert abs(place - other) > 1e-9 or high <= first + 1e-9 or last <= low + 1e-9
+
+
+def test_diagrams_of_other_models():
+    with pytest.raises(InputError, match="queueing networks"):
+        figures.diagram(dp.load("forest"))

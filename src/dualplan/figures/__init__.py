@@ -6,6 +6,7 @@ Every function here draws data that others computed and returns a Matplotlib fig
 
 from dualplan.figures.canvas import DARK, LIGHT, Theme, as_svg, blank, require_drawable, save, theme
 from dualplan.figures.curves import curve
+from dualplan.figures.diagrams import diagram
 from dualplan.figures.laws import marginals
 from dualplan.figures.maps import policy_maps
 from dualplan.figures.progress import convergence, costs, read_trace
@@ -20,6 +21,7 @@ __all__ = [
     "convergence",
     "costs",
     "curve",
+    "diagram",
     "marginals",
     "policy_maps",
     "read_trace",
