@@ -248,7 +248,7 @@ def test_against_the_best_heuristic(searched):
     assert beside.best.name == best
     assert beside.saved.value == pytest.approx(costs[best] - own, abs=1e-8)
     share = (costs[best] - own) / costs[best]
-    assert f" less, or {percent(share)}," in heuristic_words(beside)
+    assert f" less ({percent(share)}; exactly)" in heuristic_words(beside)
     rows = {row.name: row for row in comparison(run, beside).rows}
     assert float(rows[best].cells[0]) == pytest.approx(costs[best], rel=1e-4)
     assert rows[best].cells[2] == f"{100 * (costs[best] / own - 1):+.1f}%"
@@ -429,7 +429,7 @@ def test_the_page_is_whole(page):
     ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     svgs = [attributes for tag, attributes in found.tags if tag == "svg"]
-    assert len(svgs) >= 10  # five pictures at least, light and dark
+    assert len(svgs) == 12  # six pictures, light and dark
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in svgs)
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1

@@ -34,6 +34,7 @@ EXACTLY = 20_000  # states up to which heuristics are evaluated exactly
 STEPS = 2_000_000  # of each simulation at most
 CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
+TINY = 0.01  # measures below it in all policies are not in the table
 GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET)
 
 Tell = Callable[[str], None]
@@ -201,9 +202,10 @@ def few(model: Model) -> bool:
 
 
 def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
-    """The measures for a table: what is lost first, then those in which the policies differ most."""
-    names = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
-    lost = [n for n in names if n.startswith("lost") and any(j.measures[n].value > 0 for j in judged)]
+    """The measures for a table: what is lost first, then those in which the policies differ most, but for tiny ones."""
+    common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
+    names = [n for n in common if max(abs(j.measures[n].value) for j in judged) >= TINY]
+    lost = [n for n in names if n.startswith("lost")]
     others = sorted((n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n))
     return [*lost, *others][:most]
 
@@ -211,7 +213,7 @@ def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
 def _spread(judged: Sequence[Judged], name: str) -> float:
     """By how much policies differ in a measure, as a share of its mean."""
     values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
-    return float(np.ptp(values) / np.abs(values).mean()) if values.size and np.abs(values).mean() > 1e-9 else 0.0
+    return float(np.ptp(values) / np.abs(values).mean()) if values.size and np.abs(values).mean() >= TINY else 0.0
 
 
 def _finite(values: Iterator[float]) -> Iterator[float]:

@@ -155,12 +155,14 @@
   }
   function draw() {
     known.clear();
+    legend();
     const { begin, x: dx, y: dy } = slice();
     const [first, second] = [layers[0], layers[view.other]];
     let differing = 0;
+    // first who is there, since that decides how wide they are
+    canvases.forEach((canvas, place) => (canvas.closest(".map").hidden = shown()[place] === undefined));
     canvases.forEach((canvas, place) => {
       const which = shown()[place];
-      canvas.closest(".map").hidden = which === undefined;
       if (which === undefined) return;
       const box = layout(canvas);
       const pen = prepared(canvas, box);
@@ -172,7 +174,7 @@
           const [left, top] = corner(box, x, y);
           if (sums.size > 0) {
             pen.fillStyle = css(cellColour(sums, state));
-            pen.fillRect(left, top, Math.ceil(box.cw), Math.ceil(box.ch));
+            pen.fillRect(...inside(box, left, top));
           }
           if (second && differ(choices(first, cell), choices(second, cell), state)) {
             differing += place === 0 ? 1 : 0;
@@ -202,6 +204,12 @@
     return pen;
   }
   const corner = (box, x, y) => [MARGIN.left + x * box.cw, MARGIN.top + (box.ny - 1 - y) * box.ch];
+  // whole pixels, with a hair of paper between cells that are large enough for it
+  function inside(box, left, top) {
+    const gap = Math.min(box.cw, box.ch) > 9 ? 1 : 0;
+    const [x, y] = [Math.round(left), Math.round(top)];
+    return [x, y, Math.round(left + box.cw) - x - gap, Math.round(top + box.ch) - y - gap];
+  }
   function mark(pen, box, left, top) {
     const size = Math.max(2, Math.min(box.cw, box.ch) * 0.3);
     pen.fillStyle = css(rgb("ink"));
@@ -331,7 +339,7 @@
     axes.forEach((axis, k) => {
       if (k === view.across || k === view.up || !axis.along || axis.levels.length < 2) return;
       const label = document.createElement("label");
-      const output = document.createElement("output");
+      const output = document.createElement("b");
       const slider = document.createElement("input");
       const show = () => {
         output.textContent = word(k, axis.levels[view.levels[k]]);
@@ -345,7 +353,7 @@
         draw();
       });
       show();
-      label.append(axisName(k), " = ", output, slider);
+      label.append(axisName(k), " ", output, slider);
       box.append(label);
     });
   }
@@ -354,7 +362,6 @@
     view.cursor.y = Math.min(view.cursor.y, length(view.up) - 1);
     view.hover = null;
     makeControls();
-    legend();
     draw();
   }
   function chooseAxis(which, other) {

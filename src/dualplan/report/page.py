@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from typing import TYPE_CHECKING
 
 from dualplan.errors import InputError
-from dualplan.figures import DARK, LIGHT
 from dualplan.kinds import is_number
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.primal.relevance import visited
 from dualplan.report import words
 from dualplan.report.gather import EXACT, Beside, Judged, SavedRun, Tell, judge_heuristics, read_run, shown_measures
-from dualplan.report.pictures import pictures
+from dualplan.report.pictures import DARK, LIGHT, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
 from dualplan.report.words import number
 from dualplan.runs import versions, write_bytes
 from dualplan.types import Json
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 SECONDS = 10.0  # for what is simulated and tabulated
 FOR_MAPS = 0.4  # share of the time
@@ -92,6 +94,8 @@ SECTIONS = {
 
 
 def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # which commands without a page need not load
+
     loader = PackageLoader("dualplan", "report")
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return pages.get_template("page.html")
@@ -150,8 +154,10 @@ def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], ki
 
 def _apart(cost: float, found: float) -> str:
     """How far a cost is from that of the policy, in percent of it."""
-    share = cost / found - 1 if found > 0 else float("nan")
-    return "" if share != share or abs(share) == float("inf") else f"{100 * share:+.1f}%".replace("-", "−")
+    share = cost / found - 1 if found > 0 else math.nan
+    if not math.isfinite(share):
+        return ""
+    return "0.0%" if abs(share) < 5e-4 else f"{100 * share:+.1f}%".replace("-", "−")
 
 
 def _given(run: SavedRun, beside: Beside) -> list[Json]:
@@ -190,9 +196,9 @@ def _measure(judged: Judged, name: str) -> str:
 
 def map_words(run: SavedRun, beside: Beside) -> str:
     """What the map shows."""
-    whose = "the class that a server serves" if isinstance(run.model, QueueingNetwork) else "the action that is chosen"
-    side = "" if not beside.judged else " beside that of a heuristic"
-    return f"Each cell is a state, its colour {whose}{side}; all coordinates but two are held fixed."
+    what = "the class that the server serves" if isinstance(run.model, QueueingNetwork) else "the action"
+    side = " Left the policy that was found, right a heuristic." if beside.judged else ""
+    return f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
 
 
 def map_notes(tabulated: Tabulated) -> list[str]:

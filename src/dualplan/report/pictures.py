@@ -5,8 +5,9 @@ A picture that does not apply to a run, or that the model has not the data for, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dualplan import figures
@@ -27,17 +28,23 @@ if TYPE_CHECKING:
 
 SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
 LAW_STEPS, RATE_STEPS = 500_000, 100_000  # of each simulation, where states are many
+CLASSES = 24  # up to which a diagram can be read
+POINTS = 72  # of an inch
+# words are drawn in the colours of the data, too: on white, orange and green must be darker to be read
+LIGHT = replace(figures.LIGHT, palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]))
+DARK = figures.DARK
 FEW = 1_000  # states up to which every rate is changed
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture twice, its title, and its caption."""
+    """A picture twice, its title, its caption, and its width in points."""
 
     title: str
     caption: str
     light: str
     dark: str
+    width: int
 
 
 def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> list[Picture]:
@@ -52,15 +59,28 @@ def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> list[Pictur
 
 
 def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
-    drawn = []
-    for theme in ("light", "dark"):
+    drawn = {}
+    for theme in (LIGHT, DARK):
         with figures.theme(theme):
-            drawn.append(figures.as_svg(draw(), f"{title}. {caption}"))
-    return Picture(title, caption, *drawn)
+            figure = draw()
+            drawn[theme.name] = _own_images(figures.as_svg(figure, f"{title}. {caption}"))
+    return Picture(title, caption, drawn["light"], drawn["dark"], round(POINTS * figure.get_figwidth()))
+
+
+def _own_images(svg: str) -> str:
+    """Equal images of a drawing would share an id, which nothing refers to."""
+    return re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)
 
 
 def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
-    result = with_heuristics(run, beside)
+    result, model = with_heuristics(run, beside), run.model
+    if isinstance(model, QueueingNetwork) and len(model.classes) <= CLASSES:
+        yield (
+            "The network",
+            "Servers are boxes, queues the buffers in them with their sizes, circles services with their rates; arrows "
+            "are arrivals, routes and exits.",
+            lambda: figures.diagram(model),
+        )
     yield (
         "Costs",
         "Dots are costs, bars their intervals; the lower bound is what no policy costs less than. A policy left of "

@@ -44,7 +44,7 @@ def percent(share: float) -> str:
 def at_most(share: float) -> str:
     """A share as a percentage, rounded up."""
     digits = 1 if share >= 0.1 else 2
-    return f"{math.ceil(share * 10 ** (2 + digits) - 1e-6) / 10**digits:.{digits}f}%"
+    return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
 
 
 def between(lower: float, upper: float, digits: int = 5) -> str:
@@ -78,14 +78,14 @@ def model_words(run: SavedRun) -> str:
     model, described = run.model, run.model.describe()
     count = described["states"]
     states = "infinitely many states" if count is None else f"{_counted(count)} states"
-    size = f"{_plural(model.box.dim, 'coordinate')}, {states} and {_plural(len(model.actions), 'action')}"
-    kind = "a model"
+    size = f"{_plural(model.box.dim, 'coordinate')}, {states}, {_plural(len(model.actions), 'action')}"
+    kind = "A model"
     if isinstance(model, QueueingNetwork):
-        kind = f"a network of {_plural(len(model.classes), 'queue')} at {_plural(len(model.servers), 'server')}"
+        kind = f"A network of {_plural(len(model.classes), 'queue')} at {_plural(len(model.servers), 'server')}"
     aim = "the long-run average cost " + unit(run)
     if isinstance(run.criterion, Discounted):
         aim = f"the discounted cost from its start (γ = {run.criterion.gamma:g})"
-    return f"{model.name} is {kind} with {size}. What is minimised is {aim}."
+    return f"{kind}: {size}. What is minimised is {aim}."
 
 
 def _counted(count: int | str) -> str:
@@ -114,8 +114,8 @@ def found_words(run: SavedRun) -> str:
     if run.searched:
         kept = sum(row["accepted"] for row in result["attempts"])
         tries = _plural(len(result["attempts"]), "step")
-        gains = "none of which found a better policy" if kept == 0 else f"{kept} of which found a better policy"
-        return f"In {result['seconds']:.0f} s the search took {tries}, {gains}. The best is “{found.name}”. {cost}"
+        gained = f"{kept} of them with a gain" if kept else "none of them with a gain"
+        return f"In {result['seconds']:.0f} s the search took {tries}, {gained}. The best is “{found.name}”. {cost}"
     penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
     return (
         f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} "
@@ -154,14 +154,16 @@ def heuristic_words(beside: Beside) -> str:
     if not math.isfinite(saved.value):
         return f"{intro} The two could not be compared: one of them is unstable in simulation."
     exactly = saved.confidence == 1
+    if exactly and saved.lower <= 0 <= saved.upper:
+        return f"{intro} The policy costs the same, to all digits that were computed."
     how = "exactly" if exactly else f"paired 95% interval {between(saved.lower, saved.upper, 3)}"
     share = saved_share(beside)
-    part = "" if share is None else f", or {percent(abs(share.value))},"
+    part = "" if share is None else f"{percent(abs(share.value))}; "
     if saved.lower > 0:
-        return f"{intro} The policy costs {number(saved.value, 4)} less{part} ({how})."
+        return f"{intro} The policy costs {number(saved.value, 4)} less ({part}{how})."
     if saved.upper < 0:
-        return f"{intro} The policy costs {number(-saved.value, 4)} more{part} ({how}): the heuristic is better."
-    return f"{intro} In {how} no difference between the two can be told."
+        return f"{intro} The policy costs {number(-saved.value, 4)} more ({part}{how}): the heuristic is better."
+    return f"{intro} No difference between the two can be told ({how})."
 
 
 def bound_words(run: SavedRun) -> str:
@@ -200,6 +202,8 @@ def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | No
     if not math.isfinite(saved.value):
         return "unknown", f"{best.name}; one of the two is unstable"
     value = number(-saved.value, 3) if share is None else percent(-share.value)
+    if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
+        return "the same", f"{best.name} costs {number(best.cost)}; both exact"
     if saved.confidence == 1:
         return value, f"{best.name} costs {number(best.cost)}; both exact"
     if saved.lower <= 0 <= saved.upper:
