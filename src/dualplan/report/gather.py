@@ -34,7 +34,7 @@ EXACTLY = 20_000  # states up to which heuristics are evaluated exactly
 STEPS = 2_000_000  # of each simulation at most
 CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
-TINY = 0.01  # measures below it in all policies are not in the table
+TINY = 0.01  # measures below it for most policies are not in the table
 GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET)
 
 Tell = Callable[[str], None]
@@ -170,7 +170,7 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
 
 
 def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:
-    if few(run.model) and policy.code is not None:
+    if few(run.model, EXACTLY) and policy.code is not None:
         try:
             exact = evaluate_exact(run.model, policy, run.criterion)
         except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
@@ -195,16 +195,16 @@ def _saving(run: SavedRun, best: Judged, heuristic: Policy, seconds: float) -> I
     return pair.difference
 
 
-def few(model: Model) -> bool:
-    """Whether all states can be gone through in a moment."""
+def few(model: Model, most: int) -> bool:
+    """Whether there are at most so many states, and their laws can be listed."""
     listed = not isinstance(model, SimulatorModel) and model.has_forward
-    return listed and model.box.count is not None and model.box.count <= EXACTLY
+    return listed and model.box.count is not None and model.box.count <= most
 
 
 def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
     """The measures for a table: what is lost first, then those in which the policies differ most, but for tiny ones."""
     common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
-    names = [n for n in common if max(abs(j.measures[n].value) for j in judged) >= TINY]
+    names = [n for n in common if np.median([abs(j.measures[n].value) for j in judged]) >= TINY]
     lost = [n for n in names if n.startswith("lost")]
     others = sorted((n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n))
     return [*lost, *others][:most]

@@ -197,7 +197,7 @@ def _measure(judged: Judged, name: str) -> str:
 def map_words(run: SavedRun, beside: Beside) -> str:
     """What the map shows."""
     what = "the class that the server serves" if isinstance(run.model, QueueingNetwork) else "the action"
-    side = " Left the policy that was found, right a heuristic." if beside.judged else ""
+    side = " First the policy that was found, then a heuristic." if beside.judged else ""
     return f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
 
 

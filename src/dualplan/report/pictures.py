@@ -18,7 +18,7 @@ from dualplan.marginals import marginals
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.policy_maps import by_server, policy_map
-from dualplan.report.gather import EXACT, SEED, Beside, SavedRun
+from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
 from dualplan.report.slices import Tabulated
 from dualplan.sensitivity import ARRIVALS, SERVICES, sensitivity
 from dualplan.types import Json
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
-LAW_STEPS, RATE_STEPS = 500_000, 100_000  # of each simulation, where states are many
+LAW_STEPS, RATE_STEPS = 500_000, 200_000  # of each simulation, where states are many
 CLASSES = 24  # up to which a diagram can be read
 POINTS = 72  # of an inch
 # words are drawn in the colours of the data, too: on white, orange and green must be darker to be read
 LIGHT = replace(figures.LIGHT, palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]))
 DARK = figures.DARK
-FEW = 1_000  # states up to which every rate is changed
+FEW, COMPUTABLE = 1_000, 10_000  # states up to which every rate is changed, and up to which costs are computed
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
         lambda: figures.marginals(laws),
     )
     if isinstance(run.model, QueueingNetwork):
-        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED)
+        exactly = True if few(run.model, COMPUTABLE) else None
+        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED, exact=exactly)
         yield (
             "If the rates are other than they were taken to be",
             f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",

@@ -20,6 +20,7 @@ from dualplan.types import Json
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
 KNOWN = "unknown"
+LOST, MORE_LOST = "lost fraction", 0.001  # the measure, and by how much two policies differ in it to be worth a word
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -231,6 +232,7 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         yield f"The cost of the policy is not to be trusted: {found.status.advice}."
     for note in found.notes:
         yield f"The policy {note}" if note.startswith("loses") else note[:1].upper() + note[1:]
+    yield from _lost_by_both(found, beside)
     for limit in result["limits"]:
         if not limit["kept"]:
             yield (
@@ -252,6 +254,16 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
     for judged in beside.judged:
         if not judged.trusted:
             yield f"The heuristic {judged.name} has no cost that can be trusted: {judged.status.advice}."
+
+
+def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
+    """Whether the policy is cheaper than the heuristic but turns more customers away."""
+    best = beside.best
+    if best is None or LOST not in found.measures or LOST not in best.measures:
+        return
+    own, other = found.measures[LOST].value, best.measures[LOST].value
+    if own > other + MORE_LOST:
+        yield f"It loses {percent(own)} of its customers and {best.name} {percent(other)}: not all of the saving is gain."
 
 
 # -- what is known, and how -------------------------------------------------------------------------------------------
