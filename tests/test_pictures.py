@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -284,3 +285,21 @@ def test_routes_of_diagrams(network):
 def test_diagrams_of_other_models():
     with pytest.raises(InputError, match="queueing networks"):
         figures.diagram(dp.load("forest"))
+
+
+def test_every_figure_is_an_element_of_its_own(net, maps):
+    """All figures as SVG in both themes: well-formed, and no two of them share an id."""
+    laws = dp.marginals(net, net.policy("lbfs"))
+    rates = dp.sensitivity(net, net.policy("lbfs"), ["arrivals"], factors=(0.9, 1.1))
+    seen = set()
+    for name in ("light", "dark"):
+        with figures.theme(name):
+            drawn = [figures.diagram(net), figures.policy_maps(maps), figures.convergence(RESULT),
+                     figures.costs(RESULT), figures.marginals(laws), figures.sensitivity(rates)]  # fmt: skip
+        for figure in drawn:
+            text = figures.as_svg(figure)
+            assert ElementTree.fromstring(text).tag.endswith("svg")
+            ids = set(re.findall(r'\bid="([^"]+)"', text))
+            assert ids
+            assert not ids & seen
+            seen |= ids

@@ -193,6 +193,27 @@ def test_tables_and_plain_functions_are_kept():
     assert found.points[0].lower <= np.arange(4) @ law / law.sum() <= found.points[0].upper
 
 
+def test_a_look_ahead_is_kept():
+    """A look-ahead goes on with the rates it was made for: the cost is that of the table of its decisions."""
+
+    def network(factor):
+        return dp.QueueingNetwork([
+            dp.QueueClass("a", "s", 0.30 * factor, 0.12, 5, holding=1.0, penalty=3.0),
+            dp.QueueClass("b", "s", 0.32, 0.12, 5, holding=1.0, penalty=3.0),
+        ])  # fmt: skip
+
+    net, changed = network(1.0), network(1.5)
+    basis = dp.primal.monomials(net, 2)
+    weights = np.linspace(0.5, 1.5, len(basis))
+    policy = dp.primal.GreedyPolicy(net, dp.primal.LinearValues(basis, weights))
+    states = [net.box.state(k) for k in range(net.box.count)]
+    table = dp.policies.TablePolicy(changed, np.array([policy.probabilities(x).argmax() for x in states]))
+    (found,) = dp.sensitivity(net, policy, ["service a"], factors=(1.5,))
+    assert found.points[0].cost == pytest.approx(dp.evaluate_exact(changed, table).cost, abs=1e-8)
+    anew = dp.primal.GreedyPolicy(changed, dp.primal.LinearValues(dp.primal.monomials(changed, 2), weights))
+    assert any((anew.probabilities(x) != policy.probabilities(x)).any() for x in states)
+
+
 def test_common_random_numbers_help():
     """The paired interval of a small change is narrower than that of the cost itself."""
     net = dp.load("criss-cross", load="medium")

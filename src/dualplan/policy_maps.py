@@ -6,7 +6,8 @@ state is none, no action is shown: in a network without preemption, a server can
 beside a customer.
 
 In a network with joint actions `by_server` sums the probabilities of all joint actions in which the server serves a
-class, and shows the class of largest sum. A class that is served with nobody in it is idling.
+class, and shows the class of largest sum. A class that is served with nobody in it is idling; without preemption, where
+the decision is whom to take next, it means that nobody else waits.
 
 Compiled policies are asked by one compiled loop over the plane; nothing is longer than the number of its cells.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from dualplan._kernels import sweep as kernels
 from dualplan.errors import InputError, unknown
 from dualplan.kinds import is_whole
-from dualplan.models.contract import Model
+from dualplan.models.contract import Box, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, check_probabilities, require_policy_of
 from dualplan.primal.relevance import visited
@@ -31,7 +32,7 @@ SIZE = 31  # values of a coordinate, from its lowest on
 VISITS, SPACING = 4_000, 100  # states by which typical values are judged, and the steps between them
 AT_ONCE = 2**22  # probabilities held at once
 NONE = -1
-IDLE = "idle"
+IDLE, NOBODY = "idle", "nobody waits"  # of servers that can be interrupted, and of those that go on
 
 Coordinate = str | int
 
@@ -91,7 +92,7 @@ def policy_map(
 
 
 def by_server(found: PolicyMap) -> list[PolicyMap]:
-    """One map for each server: the class it serves, or "idle"."""
+    """One map for each server: the class it serves (without preemption: next), or that there is nobody to serve."""
     network = found.model
     if not isinstance(network, QueueingNetwork):
         raise InputError(f"model {network.name!r} is no queueing network, so it has no servers.")
@@ -112,7 +113,7 @@ def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap
     sums = _class_sums(network, rows, s)
     choices = np.array(network.choices[s])
     served = choices[sums.argmax(axis=1)]
-    labels = (*network.class_names, IDLE)
+    labels = (*network.class_names, NOBODY if network.nonpreemptive else IDLE)
     actions = np.where(_busy(network, states, served, s), served, len(labels) - 1)
     actions = np.where(_exists(network, states), actions, NONE)
     chance = np.where(actions == len(labels) - 1, _idling(network, states, sums, choices, s), sums.max(axis=1))
@@ -244,11 +245,10 @@ def _corners(found: PolicyMap, model: Model, plane: tuple[int, int]) -> tuple[In
 
 def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
     """π(·|x) of all states between two corners, one a row, and the states; the last coordinate runs fastest."""
-    widths = upper - lower + 1
-    count, actions = int(np.prod(widths)), len(policy.model.actions)
+    count, actions = int(np.prod(upper - lower + 1)), len(policy.model.actions)
     if count * actions > AT_ONCE:
         raise InputError(f"a map of {count} cells with {actions} actions is too large; ask for a smaller size.")
-    states = lower + np.stack(np.unravel_index(np.arange(count), tuple(widths.tolist())), axis=1)
+    states = Box(lower, upper).states(np.arange(count))
     rows = np.empty((count, actions))
     if policy.code is None:
         for k, x in enumerate(states):

@@ -60,9 +60,9 @@ class Theme:
 
 
 LIGHT = Theme("light", "#1f2328", "#ffffff", "#e4e7eb", "#8b949e",
-              ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5e4fa2", "#8c6d31"))  # fmt: skip
+              ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5e4fa2", "#56b4e9", "#8c6d31"))  # fmt: skip
 DARK = Theme("dark", "#e6edf3", "#0d1117", "#2d333b", "#768390",
-             ("#56b4e9", "#ff9354", "#3fd0a0", "#e69fc9", "#f0c243", "#9fd6ff", "#b3a6f2", "#d6b46c"))  # fmt: skip
+             ("#56b4e9", "#ff9354", "#3fd0a0", "#e69fc9", "#f0c243", "#b3a6f2", "#b8e0ff", "#d6b46c"))  # fmt: skip
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 _current: ContextVar[Theme] = ContextVar("theme", default=LIGHT)

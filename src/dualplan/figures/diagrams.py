@@ -100,7 +100,8 @@ def _draw_route(panel: Any, route: Route) -> None:
         label = "out" if route.rate > 1 - 1e-9 else f"out {words}"
         panel.text(end[0] + 0.03, y, label, fontsize=6, va="center", color=colour)
     elif route.rate < 1 - 1e-9:
-        panel.text(x + 0.05, y + 0.01, words, fontsize=6, va="bottom")
+        panel.text(x + 0.08, y, words, fontsize=6, va="center",
+                   bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.4})  # fmt: skip
 
 
 def _rounded(corners: tuple[Point, ...]) -> Any:

@@ -27,6 +27,8 @@ def marginals(found: Sequence[Marginal], *, log: bool = False) -> Figure:
 
     The far right is left out where all policies together have a probability of at most 10⁻³; with `log` nothing is.
     """
+    from matplotlib.ticker import MaxNLocator
+
     if not found:
         raise InputError("there is no law to draw; make some with marginals.")
     names = list(dict.fromkeys(m.coordinate for m in found))
@@ -41,6 +43,7 @@ def marginals(found: Sequence[Marginal], *, log: bool = False) -> Figure:
             _draw_law(panel, m, policies.index(m.policy))
         panel.set(title=name, xlabel="value", xlim=_limits(own, log))
         panel.set_yscale("log" if log else "linear")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     for panel in panels[len(names) :]:
         panel.set_axis_off()
     for panel in panels[::columns]:

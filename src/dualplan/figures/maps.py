@@ -18,6 +18,8 @@ SIDE = 3.4  # inches of a map
 ABREAST = 4
 FADED, CERTAIN = 0.5, 1 - 1e-9  # cells where the policy decides by chance
 NAMED_LEVELS = 6
+COLUMN, LINE = 1.35, 0.2  # inches of a column and of a line of the legend
+NARROWEST = 4.6
 
 
 @drawn
@@ -31,7 +33,8 @@ def policy_maps(maps: Sequence[PolicyMap], titles: Sequence[str] | None = None) 
     colours = dict(zip(shown, _colours(len(shown)), strict=True))
     columns = min(len(maps), ABREAST)
     rows = -(-len(maps) // columns)
-    figure = empty(SIDE * columns + 0.4, SIDE * rows + 1.2)
+    width = max(SIDE * columns + 0.4, NARROWEST)
+    figure = empty(width, SIDE * rows + 0.9 + LINE * -(-(len(shown) + 1) // int(width / COLUMN)))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, found, name in zip(panels, maps, names, strict=False):
         _draw_map(panel, found, colours)
@@ -111,8 +114,9 @@ def _legend(figure: Any, maps: Sequence[PolicyMap], colours: dict[str, Any]) -> 
     handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
     if any((m.chance[m.actions != NONE] < CERTAIN).any() for m in maps):
         handles.append(Patch(facecolor=current().faint, alpha=FADED, label="faded: by chance"))
+    room = int(figure.get_figwidth() / COLUMN)
     title = "class served" if maps[0].server is not None else "action"
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), title=title)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), room), title=title)
 
 
 def _levels(maps: Sequence[PolicyMap]) -> str:
@@ -121,5 +125,7 @@ def _levels(maps: Sequence[PolicyMap]) -> str:
     words = [f"{_word(maps[0], name)} at {value}" for name, value in agreed.items()]
     if not words:
         return ""
+    if len(words) > NAMED_LEVELS and len(set(agreed.values())) == 1:
+        return f"held fixed: {len(words)} others at {next(iter(agreed.values()))}"
     more = f", {len(words) - NAMED_LEVELS} more" if len(words) > NAMED_LEVELS else ""
     return "held fixed: " + ", ".join(words[:NAMED_LEVELS]) + more

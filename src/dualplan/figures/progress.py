@@ -80,10 +80,12 @@ def _search(found: Json) -> Figure:
     cost = finite_or_nan(found["cost"])
     panel.step([*x, last], [*y, y[-1]], where="post", color=theme.ink, linewidth=1.2, label="best so far")
     _draw_attempts(panel, attempts, [ends[id(row)] for row in attempts])
-    _draw_interval(panel, last, cost, found, "the policy found, evaluated afresh")
-    _draw_interval(panel, 0.0, y[0], found["start"][0], f"best to begin with: {found['start'][0]['policy']}")
+    _draw_interval(panel, last, cost, found, "D", "the policy found, evaluated afresh")
+    _draw_interval(panel, 0.0, y[0], found["start"][0], "s", f"best to begin with: {found['start'][0]['policy']}")
     _draw_bound(panel, found)
-    _limit(panel, [*y, cost, finite_or_nan(found["lower_bound"])], attempts, [ends[id(row)] for row in attempts])
+    kept = [end for row in attempts if row["accepted"] for end in _gain_ends(row)]
+    shown = [*y, cost, finite_or_nan(found["lower_bound"]), *kept]
+    _limit(panel, shown, attempts, [ends[id(row)] for row in attempts])
     panel.set(xlabel="seconds", ylabel=_cost_word(found), title=f"{found['model']}: search for a better policy")
     figure.legend(loc="outside right upper")
     return figure
@@ -105,6 +107,11 @@ def _draw_attempts(panel: Any, attempts: Sequence[Json], ends: Sequence[float]) 
                               label=f"{step}, {'kept' if kept else 'not kept'}")  # fmt: skip
 
 
+def _gain_ends(row: Json) -> tuple[float, float]:
+    below, above = _gain_reach(row)
+    return row["cost"] - below, row["cost"] + above
+
+
 def _gain_reach(row: Json) -> tuple[float, float]:
     """How far the interval of the gain reaches below and above the cost."""
     gain = row["gain"]
@@ -113,10 +120,10 @@ def _gain_reach(row: Json) -> tuple[float, float]:
     return gain["upper"] - gain["value"], gain["value"] - gain["lower"]
 
 
-def _draw_interval(panel: Any, x: float, cost: float, row: Json, label: str) -> None:
+def _draw_interval(panel: Any, x: float, cost: float, row: Json, marker: str, label: str) -> None:
     low, high = (finite_or_nan(row[key]) for key in ("cost_lower", "cost_upper"))
     reach = np.nan_to_num([[cost - low], [high - cost]])
-    panel.errorbar([x], [cost], reach, fmt="D", markersize=5, color=current().ink, capsize=3, label=label, zorder=4)
+    panel.errorbar([x], [cost], reach, fmt=marker, markersize=5, color=current().ink, capsize=3, label=label, zorder=4)
 
 
 def _draw_bound(panel: Any, found: Json) -> None:
