@@ -257,13 +257,13 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
 
 
 def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
-    """Whether the policy is cheaper than the heuristic but turns more customers away."""
+    """Whether the policy, where losses cost nothing, turns more customers away than the heuristic."""
     best = beside.best
-    if best is None or LOST not in found.measures or LOST not in best.measures:
+    if best is None or beside.same or not any(note.startswith("loses") for note in found.notes):
         return
-    own, other = found.measures[LOST].value, best.measures[LOST].value
-    if own > other + MORE_LOST:
-        yield f"It loses {percent(own)} of its customers and {best.name} {percent(other)}: not all of the saving is gain."
+    own, other = (judged.measures.get(LOST) for judged in (found, best))
+    if own is not None and other is not None and own.value > other.value + MORE_LOST:
+        yield f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the saving is gain."
 
 
 # -- what is known, and how -------------------------------------------------------------------------------------------
