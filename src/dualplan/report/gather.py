@@ -35,7 +35,8 @@ STEPS = 2_000_000  # of each simulation at most
 CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
 TINY = 0.01  # measures below it for most policies are not in the table
-GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET)
+# an interval holds whether the run ended by its width, its steps or its time
+GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
 
 Tell = Callable[[str], None]
 

@@ -122,10 +122,13 @@
   }
   // beyond the palette, even steps from dark blue over grey to yellow, which colour-blind readers can follow
   const SCALE = [[0, 42, 102], [83, 88, 108], [125, 124, 120], [176, 164, 110], [253, 231, 74]];
+  // the last choice that any policy makes: the scale ends there
+  const lastOf = ({ of }) => Math.max(1, ...layers.flatMap((layer) => layer.decisions.flat().map(([action]) => of[action])));
+  deciders.forEach((decider) => (decider.last = lastOf(decider)));
   function colourOf(choice) {
-    const count = deciders[view.decider].labels.length;
-    if (count <= data.palette) return rgb(`c${choice}`);
-    const at = (choice / (count - 1)) * (SCALE.length - 1);
+    const { labels, last } = deciders[view.decider];
+    if (labels.length <= data.palette) return rgb(`c${choice}`);
+    const at = (Math.min(choice, last) / last) * (SCALE.length - 1);
     const k = Math.min(Math.floor(at), SCALE.length - 2);
     return mix(SCALE[k], SCALE[k + 1], at - k);
   }
@@ -294,7 +297,7 @@
     });
   }
   function legend() {
-    const { labels } = deciders[view.decider];
+    const { labels, last } = deciders[view.decider];
     const list = byId("legend");
     list.replaceChildren();
     const item = (colour, text, name) => {
@@ -305,9 +308,10 @@
       li.append(patch, text);
       list.append(li);
     };
-    const step = labels.length > data.palette ? Math.ceil(labels.length / 8) : 1;
+    const step = labels.length > data.palette ? Math.ceil(last / 10) : 1;
     labels.forEach((label, k) => {
-      if (k % step === 0 || k === labels.length - 1) item(css(colourOf(k)), data.classes.length ? `serves ${label}` : label);
+      if (labels.length > data.palette && k > last) return;
+      if (k % step === 0 || k === last) item(css(colourOf(k)), data.classes.length ? `serves ${label}` : label);
     });
     if (deciders[view.decider].classes) item(css(mix(rgb("paper"), colourOf(0), 0.28)), "pale: nobody there to serve");
     if (view.show === "both") item("transparent", "the two differ", "differs");

@@ -176,11 +176,14 @@ def bound_words(run: SavedRun) -> str:
     by = f" by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
     of = f", among {result['lower_bound_assumed']}" if result.get("lower_bound_assumed") else ""
     if kind != PROVED:
-        rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost." if gap is not None else ""
+        tells = gap is not None and gap < 1
+        rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost." if tells else ""
         return (
             f"By the states that were looked at, no policy costs less than {number(bound)} ({kind}, not a proof).{rest}"
         )
-    rest = "." if gap is None else f", so another policy could save at most {at_most(gap)} of this one's cost."
+    rest = f", so another policy could save at most {at_most(gap or 0.0)} of this one's cost."
+    if gap is None or gap >= 1:
+        rest = ", which is too low to tell how far this one is from optimal."
     return f"It is proved{by} that no policy costs less than {number(bound)}{of}{rest}"
 
 
@@ -193,8 +196,12 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     if beside.best is not None and beside.saved is not None:
         against = Fact("against the best heuristic", *_against(beside, beside.best, beside.saved, share))
     gap, kind = result["gap"], result["lower_bound_kind"]
-    words = "no lower bound is known" if gap is None else f"of the cost by another policy; the bound is {kind}"
-    return [first, against, Fact("could still be saved", "unknown" if gap is None else f"≤ {at_most(gap)}", words)]
+    value, note = "unknown", "no lower bound is known"
+    if gap is not None:
+        value, note = f"≤ {at_most(gap)}", f"of the cost by another policy; the bound is {kind}"
+    if gap is not None and gap >= 1:
+        value, note = "unknown", f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
+    return [first, against, Fact("could still be saved", value, note)]
 
 
 def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | None) -> tuple[str, str]:
