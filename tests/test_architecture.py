@@ -87,6 +87,10 @@ ALLOWED = {
         "surrogate", "transitions",
     },
     "saved": {"_kernels", "features", "models", "policies", "primal", "rules", "runs", "solvers"},
+    "report": {
+        "_kernels", "criteria", "evaluation", "exact", "experiments", "figures", "improvement", "intervals",
+        "marginals", "models", "policies", "policy_maps", "primal", "report", "results", "runs", "saved", "sensitivity",
+    },
     "results": {"intervals"},
     "experiments": {"criteria", "intervals", "models", "policies", "results", "simulation"},
     "evaluation": {"criteria", "experiments", "intervals", "models", "policies", "results", "runs", "simulation"},

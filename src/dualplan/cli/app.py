@@ -17,13 +17,14 @@ from dualplan.cli.compare import compare
 from dualplan.cli.evaluate import evaluate
 from dualplan.cli.exact import exact
 from dualplan.cli.models import check, models
+from dualplan.cli.report import report
 from dualplan.cli.reproduce import reproduce
 from dualplan.cli.show import show
 from dualplan.cli.solve import solve
 from dualplan.errors import DualplanError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
-for command in (models, check, evaluate, exact, solve, show, compare, reproduce):
+for command in (models, check, evaluate, exact, solve, show, compare, report, reproduce):
     app.command()(shared(command))
 
 

@@ -1,0 +1,221 @@
+"""What a report is about: a saved run, its model and policy, and the model's heuristics beside it.
+
+The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all states where these are
+few, otherwise by simulation in the time that the report may take. The policy is compared with the best of them exactly,
+or in pairs on random numbers that nothing was chosen by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dualplan.criteria import Criterion, make_criterion
+from dualplan.errors import InputError, ModelError
+from dualplan.evaluation import compare, evaluate
+from dualplan.exact.policy import evaluate_exact
+from dualplan.experiments import notes_on
+from dualplan.intervals import Interval
+from dualplan.models.contract import Model
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.results import Evaluation
+from dualplan.runs import SETTINGS, read_json, read_result
+from dualplan.saved import load_policy
+from dualplan.status import Status
+from dualplan.types import Json
+
+EXACT = "exact"
+EXACTLY = 20_000  # states up to which heuristics are evaluated exactly
+STEPS = 2_000_000  # of each simulation at most
+CONFIDENCE = 0.95
+SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
+TINY = 0.01  # measures below it for most policies are not in the table
+# an interval holds whether the run ended by its width, its steps or its time
+GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A policy and what it costs."""
+
+    name: str
+    cost: float
+    lower: float
+    upper: float
+    method: str
+    status: Status
+    measures: dict[str, Interval]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the cost is one number, and the interval to be believed."""
+        return self.status in GOOD and math.isfinite(self.cost)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A finished run of `dualplan solve`, its model and its policy."""
+
+    folder: Path
+    settings: Json
+    versions: Json
+    result: Json
+    policy: Policy
+    criterion: Criterion
+
+    @property
+    def model(self) -> Model:
+        """The model, made again."""
+        return self.policy.model
+
+    @property
+    def searched(self) -> bool:
+        """Whether it was the search; otherwise it was the dual program."""
+        return bool(self.result.get("task") == "improve")
+
+    @property
+    def found(self) -> Judged:
+        """The policy with the cost that the run saved."""
+        result = self.result
+        cost, lower, upper = _known(result["cost"], result["cost_lower"], result["cost_upper"])
+        measures = {name: _interval(values) for name, values in result["measures"].items()}
+        notes = tuple(result.get("notes") or notes_on(self.model, measures))
+        status = Status(result["cost_status"])
+        return Judged(self.policy.name, cost, lower, upper, result["evaluation"], status, measures, notes)
+
+
+def read_run(folder: str | Path) -> SavedRun:
+    """The run in a folder, or one sentence about what is missing."""
+    result, path = read_result(folder), Path(folder)
+    if result.get("task") != "improve" and "tried" not in result:
+        raise InputError(f"the run in {str(folder)!r} found no policy; a report is made of one that `solve` has saved.")
+    if "measures" not in result or "lower_bound" not in result:
+        raise InputError(f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report.")
+    saved = path / "policy.npz"
+    if not saved.exists():
+        raise InputError(
+            f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so there is no policy "
+            "to report on."
+        )
+    policy, read = load_policy(saved), read_json(path / SETTINGS)
+    criterion = make_criterion(result["criterion"], result.get("gamma"), _start(read))
+    return SavedRun(path, read["settings"], read.get("versions", {}), result, policy, criterion)
+
+
+def _start(read: Json) -> object:
+    """Where a discounted run began; average ones have no start."""
+    settings = read["settings"]
+    within = settings["criterion"] if isinstance(settings["criterion"], dict) else settings
+    return within.get("start")
+
+
+def _interval(values: Json) -> Interval:
+    value, lower, upper = _known(values["value"], values["lower"], values["upper"])
+    return Interval(value, lower, upper, 1.0 if lower == upper else CONFIDENCE)
+
+
+def _known(value: float | None, lower: float | None, upper: float | None) -> tuple[float, float, float]:
+    """A number and its ends, where JSON has no word for infinity."""
+    return (
+        math.nan if value is None else value,
+        -math.inf if lower is None else lower,
+        math.inf if upper is None else upper,
+    )
+
+
+# -- the policies beside it -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Heuristics, the cheapest first and those that cannot be trusted last, and the policy against the best of them.
+
+    `saved` is the cost of the best one minus that of the policy.
+    """
+
+    policies: tuple[Policy, ...]
+    judged: tuple[Judged, ...]
+    saved: Interval | None
+    same: bool  # whether the policy is that heuristic
+
+    @property
+    def best(self) -> Judged | None:
+        """The best heuristic whose cost can be trusted."""
+        return self.judged[0] if self.judged and self.judged[0].trusted else None
+
+
+def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
+    """Evaluate the model's heuristics and compare the policy with the best."""
+    policies = [run.model.policy(name) for name in run.model.policies]
+    share = seconds / (len(policies) + 3)  # the comparison takes as long as three
+    found = []
+    for k, policy in enumerate(policies):
+        tell(f"heuristic {policy.name}")
+        found.append((_judge(run, policy, share, SEED + k), policy))
+    found.sort(key=lambda pair: (not pair[0].trusted, pair[0].cost if math.isfinite(pair[0].cost) else math.inf))
+    judged, ordered = tuple(j for j, _ in found), tuple(p for _, p in found)
+    if not judged or not judged[0].trusted:
+        return Beside(ordered, judged, None, False)
+    tell("comparing with the best heuristic")
+    same = ordered[0].digest == run.policy.digest
+    saved = Interval(0.0, 0.0, 0.0, 1.0) if same else _saving(run, judged[0], ordered[0], 3 * share)
+    return Beside(ordered, judged, saved, same)
+
+
+def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:
+    if few(run.model, EXACTLY) and policy.code is not None:
+        try:
+            exact = evaluate_exact(run.model, policy, run.criterion)
+        except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+            pass
+        else:
+            measures = {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}
+            ends = exact.cost, exact.lower, exact.upper
+            return Judged(policy.name, *ends, EXACT, exact.status, measures, notes_on(run.model, measures))
+    return _of(evaluate(run.model, policy, run.criterion, steps=STEPS, seed=seed, seconds=seconds))
+
+
+def _of(run: Evaluation) -> Judged:
+    return Judged(run.policy, run.cost, run.lower, run.upper, run.method, run.status, run.measures, run.notes)
+
+
+def _saving(run: SavedRun, best: Judged, heuristic: Policy, seconds: float) -> Interval:
+    """The cost of the best heuristic minus that of the policy."""
+    found = run.found
+    if best.method == found.method == EXACT:
+        return Interval(best.cost - found.cost, best.lower - found.upper, best.upper - found.lower, 1.0)
+    pair = compare(run.model, heuristic, run.policy, run.criterion, steps=2 * STEPS, seed=SEED - 1, seconds=seconds)
+    return pair.difference
+
+
+def few(model: Model, most: int) -> bool:
+    """Whether there are at most so many states, and their laws can be listed."""
+    listed = not isinstance(model, SimulatorModel) and model.has_forward
+    return listed and model.box.count is not None and model.box.count <= most
+
+
+def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
+    """The measures for a table: what is lost first, then those in which the policies differ most, but for tiny ones."""
+    common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
+    names = [n for n in common if np.median([abs(j.measures[n].value) for j in judged]) >= TINY]
+    lost = [n for n in names if n.startswith("lost")]
+    others = sorted((n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n))
+    return [*lost, *others][:most]
+
+
+def _spread(judged: Sequence[Judged], name: str) -> float:
+    """By how much policies differ in a measure, as a share of its mean."""
+    values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
+    return float(np.ptp(values) / np.abs(values).mean()) if values.size and np.abs(values).mean() >= TINY else 0.0
+
+
+def _finite(values: Iterator[float]) -> Iterator[float]:
+    return (v for v in values if math.isfinite(v))

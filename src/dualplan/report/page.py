@@ -1,0 +1,233 @@
+"""The page of a run: one HTML file that needs nothing else, of what `gather`, `words`, `slices` and `pictures` have."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dualplan.errors import InputError
+from dualplan.kinds import is_number
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.primal.relevance import visited
+from dualplan.report import words
+from dualplan.report.gather import EXACT, Beside, Judged, SavedRun, Tell, judge_heuristics, read_run, shown_measures
+from dualplan.report.pictures import DARK, LIGHT, pictures
+from dualplan.report.repeat import repeat
+from dualplan.report.slices import Tabulated, tabulate
+from dualplan.report.words import number
+from dualplan.runs import versions, write_bytes
+from dualplan.types import Json
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+SECONDS = 10.0  # for what is simulated and tabulated
+FOR_MAPS = 0.4  # share of the time
+VISITS, SPACING = 4_000, 20  # states by which ranges and levels of maps are chosen, and the steps between them
+HEURISTICS = 3  # on the map
+
+
+def write_report(
+    folder: str | Path, out: str | Path | None = None, *, seconds: float = SECONDS, tell: Tell = lambda _: None
+) -> Path:
+    """Write the report of the run in a folder, by default into the folder, and say where.
+
+    `seconds` are for what is computed for the page alone: costs of heuristics where they are simulated, and maps.
+    """
+    if not is_number(seconds) or seconds <= 0:
+        raise InputError(f"seconds must be a positive number, got {seconds!r}.")
+    run = read_run(folder)
+    target = Path(folder) / "report.html" if out is None else Path(out)
+    if not target.parent.is_dir():
+        raise InputError(f"there is no folder {str(target.parent)!r} for the report.")
+    if target.is_dir():
+        raise InputError(f"{str(target)!r} is a folder; name a file for the report.")
+    write_bytes(target, render(run, seconds, tell).encode())
+    return target
+
+
+def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None) -> str:
+    """The page as text."""
+    beside = judge_heuristics(run, (1 - FOR_MAPS) * seconds, tell)
+    tell("what the policies do")
+    policies = [run.policy, *beside.policies[:HEURISTICS]]
+    visits = visited(run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1)
+    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
+    tell("pictures")
+    drawn = pictures(run, beside, tabulated)
+    sections = ["summary", "comparison", "policy", *(["pictures"] if drawn else []), "certificate", "repeat"]
+    return _template().render(
+        title=run.model.name,
+        css=_asset("page.css"),
+        js=_asset("page.js"),
+        palette=list(zip(LIGHT.palette, DARK.palette, strict=True)),
+        sections=[(name, SECTIONS[name]) for name in sections],
+        model_words=words.model_words(run),
+        facts=words.facts(run, beside),
+        summary=[words.found_words(run), words.heuristic_words(beside), words.bound_words(run)],
+        warnings=words.warnings(run, beside),
+        comparison=comparison(run, beside),
+        measures=measures(run, beside),
+        map_words=map_words(run, beside),
+        map_notes=map_notes(tabulated),
+        map_data={**tabulated.to_json(), "palette": len(LIGHT.palette)},
+        pictures=drawn,
+        groups=words.certificate(run, beside),
+        repeat=repeat(run.model, run.settings, run.result),
+        settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
+        footer=footer(run),
+    )
+
+
+SECTIONS = {
+    "summary": "Summary",
+    "comparison": "Against heuristics and bounds",
+    "policy": "What the policy does",
+    "pictures": "Pictures",
+    "certificate": "What is known, and how",
+    "repeat": "To repeat it",
+}
+
+
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # which commands without a page need not load
+
+    loader = PackageLoader("dualplan", "report")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return pages.get_template("page.html")
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its name, its cells, how it is known, and the kind by which it is set apart."""
+
+    name: str
+    cells: tuple[str, ...]
+    how: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caption, the words over the columns, and rows."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def comparison(run: SavedRun, beside: Beside) -> Table:
+    """The policy, heuristics, policies of the user's own, and the bound."""
+    found, shown = run.found, shown_measures([run.found, *beside.judged])
+    rows = [_cost_row(f"found: {found.name}", found, found, shown, "found")]
+    rows += [_cost_row(judged.name, judged, found, shown) for judged in beside.judged]
+    rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
+    bound = run.result["lower_bound"]
+    if bound is not None:
+        cells = (number(bound), "", _apart(bound, found.cost), *("" for _ in shown))
+        by = run.result.get("lower_bound_functions") or ""
+        kind = run.result["lower_bound_kind"]
+        rows.append(Row("no policy costs less", cells, f"{kind}{f', by {by}' if by else ''}", "bound"))
+    caption = f"Costs are {words.unit(run)}, less is better; intervals of simulated costs have a confidence of 95%."
+    return Table(caption, ("cost", "interval", "against found", *shown), tuple(rows))
+
+
+def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "") -> Row:
+    interval = "exact" if judged.method == EXACT else words.between(judged.lower, judged.upper)
+    against = "" if kind == "found" else _apart(judged.cost, found.cost)
+    measured = (number(judged.measures[m].value, 4) for m in shown)
+    how = "over all states" if judged.method == EXACT else f"simulated ({judged.method})"
+    doubt = "" if judged.trusted else f"; not to be trusted: {judged.status.advice}"
+    return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
+
+
+def _apart(cost: float, found: float) -> str:
+    """How far a cost is from that of the policy, in percent of it."""
+    share = cost / found - 1 if found > 0 else math.nan
+    if not math.isfinite(share):
+        return ""
+    return "0.0%" if abs(share) < 5e-4 else f"{100 * share:+.1f}%".replace("-", "−")
+
+
+def _given(run: SavedRun, beside: Beside) -> list[Json]:
+    """Policies that a search began with and that are none of the model's heuristics."""
+    names = {judged.name for judged in beside.judged}
+    return [row for row in run.result["start"] if row["policy"] not in names] if run.searched else []
+
+
+def _given_row(row: Json, blanks: int) -> Row:
+    ends = "" if None in (row["cost_lower"], row["cost_upper"]) else words.between(row["cost_lower"], row["cost_upper"])
+    return Row(
+        row["policy"], (number(row["cost"]), ends, "", *[""] * blanks), f"simulated by the search, {row['status']}"
+    )
+
+
+def measures(run: SavedRun, beside: Beside) -> Table:
+    """All measures of the policy and of the best heuristics."""
+    found, others = run.found, beside.judged[:HEURISTICS]
+    columns = [f"found: {found.name}", *(judged.name for judged in others)]
+    rows = [Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures]
+    return Table(
+        "Long-run measures, with half the width of the interval where they were simulated.", tuple(columns), tuple(rows)
+    )
+
+
+def _measure(judged: Judged, name: str) -> str:
+    interval = judged.measures.get(name)
+    if interval is None:
+        return ""
+    spread = f" ± {number(interval.half_width, 2)}" if interval.half_width > 0 else ""
+    return number(interval.value) + spread
+
+
+# -- words about the map, and the end of the page ---------------------------------------------------------------------
+
+
+def map_words(run: SavedRun, beside: Beside) -> str:
+    """What the map shows."""
+    what = "the class that the server serves" if isinstance(run.model, QueueingNetwork) else "the action"
+    side = " First the policy that was found, then a heuristic." if beside.judged else ""
+    return f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
+
+
+def map_notes(tabulated: Tabulated) -> list[str]:
+    """What the map leaves out."""
+    model, slices, notes = tabulated.model, tabulated.slices, list[str]()
+    chosen = {axis.coordinate for axis in slices.axes}
+    left = [i for i in range(model.box.dim) if i not in chosen]
+    if left:
+        held = ", ".join(f"{model.coordinates[i]} = {slices.fixed[i]}" for i in left[:8])
+        more = f" and {len(left) - 8} more" if len(left) > 8 else ""
+        notes.append(
+            f"The busiest coordinates can be chosen; the others are held at medians of visited states: {held}{more}."
+        )
+    short = [model.coordinates[a.coordinate] for a in slices.axes if a.along and not a.whole(model)]
+    if short:
+        notes.append(f"Only the range of visited states is shown of {', '.join(short)}.")
+    if any(axis.levels.size < axis.values.size for axis in slices.axes):
+        notes.append(
+            "Sliders have fewer levels than there are values (quantiles of visited states), to keep the page small."
+        )
+    grain = max(layer.grain for layer in tabulated.layers)
+    if grain > 1:
+        notes.append(f"Probabilities are rounded to {grain}%.")
+    cells = slices.cells * len(tabulated.layers)
+    notes.append(f"{cells:,} decisions of {len(tabulated.layers)} policies were tabulated for this page.")
+    return notes
+
+
+def footer(run: SavedRun) -> str:
+    """The versions that ran, and those that made the page."""
+    ran = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    return f"The run: {ran}. The page: dualplan {versions()['dualplan']}. Model fingerprint {run.model.digest}."

@@ -1,0 +1,181 @@
+"""The pictures of a report, each in light and in dark colours, with a caption that says what to see.
+
+A picture that does not apply to a run, or that the model has not the data for, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dualplan import figures
+from dualplan.criteria import Discounted
+from dualplan.errors import InputError
+from dualplan.intervals import finite
+from dualplan.marginals import marginals
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.policies.contract import Policy
+from dualplan.policy_maps import by_server, policy_map
+from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
+from dualplan.report.slices import Tabulated
+from dualplan.sensitivity import ARRIVALS, SERVICES, sensitivity
+from dualplan.types import Json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
+LAW_STEPS, RATE_STEPS = 500_000, 200_000  # of each simulation, where states are many
+CLASSES = 24  # up to which a diagram can be read
+POINTS = 72  # of an inch
+# words are drawn in the colours of the data, too: on white, orange and green must be darker to be read
+LIGHT = replace(figures.LIGHT, palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]))
+DARK = figures.DARK
+FEW, COMPUTABLE = 1_000, 10_000  # states up to which every rate is changed, and up to which costs are computed
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture twice, its title, its caption, and its width in points."""
+
+    title: str
+    caption: str
+    light: str
+    dark: str
+    width: int
+
+
+def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> list[Picture]:
+    """All pictures that apply."""
+    found = []
+    for title, caption, draw in _drawings(run, beside, tabulated):
+        try:
+            found.append(_both(title, caption, draw))
+        except InputError:  # it is not for this model
+            continue
+    return found
+
+
+def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
+    drawn = {}
+    for theme in (LIGHT, DARK):
+        with figures.theme(theme):
+            figure = draw()
+            drawn[theme.name] = _own_images(figures.as_svg(figure, f"{title}. {caption}"))
+    return Picture(title, caption, drawn["light"], drawn["dark"], round(POINTS * figure.get_figwidth()))
+
+
+def _own_images(svg: str) -> str:
+    """Equal images of a drawing would share an id, which nothing refers to."""
+    return re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)
+
+
+def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    result, model = with_heuristics(run, beside), run.model
+    if isinstance(model, QueueingNetwork) and len(model.classes) <= CLASSES:
+        yield (
+            "The network",
+            "Servers are boxes, queues the buffers in them with their sizes, circles services with their rates; arrows "
+            "are arrivals, routes and exits.",
+            lambda: figures.diagram(model),
+        )
+    yield (
+        "Costs",
+        "Dots are costs, bars their intervals; the lower bound is what no policy costs less than. A policy left of "
+        "another is cheaper where their intervals do not overlap.",
+        lambda: figures.costs(result),
+    )
+    if run.searched:
+        caption = (
+            "What each step tried, when it was judged, and the best cost so far; bars are paired intervals of gains."
+        )
+    else:
+        caption = "Objective and violations along the penalties, in the order in which they were solved."
+    yield (
+        "How the cost came down" if run.searched else "The program solved",
+        caption,
+        lambda: figures.convergence(run.result, run.folder),
+    )
+    if not run.searched:
+        yield (
+            "Against the penalty H",
+            "The objective of the program and its violations at each H, and what the policy of that H costs: where "
+            "violations are small, the objective is near the cost.",
+            lambda: figures.curve(run.result["tried"], "", _lines(run)),
+        )
+    yield "The policy beside a heuristic", _map_caption(beside), lambda: _maps(run, beside, tabulated)
+    if isinstance(run.criterion, Discounted):
+        return  # what follows is about the long run
+    policies, whose = compared(run, beside)
+    names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
+    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS, seed=SEED)
+    yield (
+        "Where the state is in the long run",
+        f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
+        lambda: figures.marginals(laws),
+    )
+    if isinstance(run.model, QueueingNetwork):
+        exactly = True if few(run.model, COMPUTABLE) else None
+        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED, exact=exactly)
+        yield (
+            "If the rates are other than they were taken to be",
+            f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",
+            lambda: figures.sensitivity(changed),
+        )
+
+
+def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
+    """The policy and the best heuristic, and the words for both."""
+    if beside.same or beside.best is None:
+        return [run.policy], "the policy"
+    return [run.policy, beside.policies[0]], f"the policy and {beside.best.name}"
+
+
+def _rates(network: QueueingNetwork) -> list[str] | None:
+    """All rates where costs are computed in a moment, otherwise all arrivals and all services."""
+    count = network.box.count
+    return None if count is not None and count <= FEW else [ARRIVALS, SERVICES]
+
+
+def with_heuristics(run: SavedRun, beside: Beside) -> Json:
+    """The result with the heuristics as they were evaluated for the page, in the words of a search."""
+    start = [
+        {"policy": j.name, "cost": finite(j.cost), "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
+         "cost_upper": finite(j.cost if j.method == EXACT else j.upper), "status": str(j.status)}
+        for j in beside.judged
+    ]  # fmt: skip
+    return {**run.result, "start": start, "attempts": run.result.get("attempts", [])}
+
+
+def _lines(run: SavedRun) -> dict[str, float]:
+    return {} if run.result["lower_bound"] is None else {"lower bound": run.result["lower_bound"]}
+
+
+def _map_caption(beside: Beside) -> str:
+    against = f" and of the heuristic {beside.best.name}" if beside.best is not None and not beside.same else ""
+    return (
+        f"Decisions of the policy found{against} on two coordinates, the others at typical values; lines are where the "
+        "decision changes."
+    )
+
+
+def _maps(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Figure:
+    """The maps to begin with: of the servers that decide about them, or of the whole action."""
+    begin = tabulated.begin
+    if begin["up"] < 0:
+        raise InputError("a model with one coordinate has no map.")
+    names = [run.model.coordinates[tabulated.slices.axes[begin[side]].coordinate] for side in ("across", "up")]
+    maps, titles = [], []
+    for policy in compared(run, beside)[0]:
+        found = policy_map(run.model, policy, names[0], names[1], tabulated.levels(names))
+        if isinstance(run.model, QueueingNetwork):
+            servers = by_server(found)
+            chosen = [begin["decider"], *(s for s in range(len(servers)) if s != begin["decider"])][:SERVERS]
+            maps += [servers[s] for s in chosen]
+            titles += [f"{policy.name}, {servers[s].server}" for s in chosen]
+        else:
+            maps.append(found)
+            titles.append(policy.name)
+    return figures.policy_maps(maps, titles)

@@ -1,0 +1,153 @@
+"""The command that repeats a run, from what its folder has.
+
+A search over a named network is repeated by its name, if the name and the parameters that are tried make a model with
+the same fingerprint; other networks are written out as TOML. The dual program is repeated by its plan.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dualplan.improvement.steps import STEPS
+from dualplan.models.contract import Model
+from dualplan.models.load import load
+from dualplan.models.queueing import OPTIONS, QueueingNetwork
+from dualplan.models.zoo import INSTANCES
+from dualplan.types import Json
+
+NETWORK, PLAN = "network.toml", "plan.toml"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A command, the file that it reads if it needs one, and what it cannot say."""
+
+    command: str
+    file: str = ""
+    contents: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def repeat(model: Model, settings: Json, result: Json) -> Repeat:
+    """How to do a saved run again."""
+    return _search(model, settings, result) if result.get("task") == "improve" else _plan(settings)
+
+
+def _search(model: Model, settings: Json, result: Json) -> Repeat:
+    spec, parameters, contents = _named(model)
+    words = [spec, *_set(parameters), *_criterion(settings["criterion"])]
+    for policy in settings["policies"]:
+        words += ["-p", policy["name"]]
+    for limit in settings["limits"]:
+        words += ["--limit", limit]
+    words += ["--time", f"{math.ceil(result['seconds'])}s", "--seed", str(settings["seed"])]
+    if result["gap_wanted"] is not None:
+        words += ["--gap", repr(result["gap_wanted"])]
+    notes = [
+        "The folder does not say how long the search was allowed to take; the time in the command is what it took. "
+        "With as many steps the answer is the same."
+    ]
+    if settings["steps"] != list(STEPS):
+        notes.append(f"It was called from Python with steps {', '.join(settings['steps'])} only.")
+    if settings["criterion"].get("start") is not None:
+        notes.append(f"It started from {settings['criterion']['start']}, which only Python or a plan can say.")
+    if any(policy["name"] not in model.policies for policy in settings["policies"]):
+        notes.append("Policies of your own are named as they call themselves; give their files instead.")
+    return Repeat(_command(words), NETWORK if contents else "", contents, tuple(notes))
+
+
+def _plan(settings: Json) -> Repeat:
+    kept = {"budget": settings["constraints"], **settings}
+    left = {"set", "constraints", "digest"}
+    plan = {key: value for key, value in kept.items() if key not in left and value not in (None, {}, [])}
+    return Repeat(_command([PLAN, *_set(settings["set"])]), PLAN, as_toml(plan))
+
+
+def _command(words: Iterable[str]) -> str:
+    return shlex.join(["dualplan", "solve", *words, "--out", "again"])
+
+
+def _criterion(criterion: Json) -> list[str]:
+    if criterion["criterion"] == "average":
+        return []
+    return ["--criterion", criterion["criterion"], "--gamma", repr(criterion["gamma"])]
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+def _named(model: Model) -> tuple[str, Json, str]:
+    """What to call a model on the command line: its name and parameters, or the file to write first."""
+    if not isinstance(model, QueueingNetwork):
+        recipe = model.recipe or {"model": model.name, "parameters": {}}
+        return recipe["model"], recipe["parameters"], ""
+    for parameters in _guesses(model) if model.name in INSTANCES else ():
+        if load(model.name, **parameters).digest == model.digest:
+            return model.name, parameters, ""
+    return NETWORK, {}, as_toml(_without_none(model.recipe["network"]))
+
+
+def _guesses(model: QueueingNetwork) -> Iterable[Json]:
+    """Parameters that a named network may have been made with: none, its options, its buffers, both."""
+    usual = load(model.name)
+    assert isinstance(usual, QueueingNetwork)
+    options = {key: model.options[key] for key in OPTIONS if model.options[key] != usual.options[key]}
+    sizes = tuple(c.buffer for c in model.classes)
+    if len(sizes) != len(usual.classes):
+        return
+    buffers = {"buffers": sizes[0] if len(set(sizes)) == 1 else sizes}
+    yield from (options, {**buffers, **options})
+
+
+def _set(parameters: Mapping[str, Any]) -> list[str]:
+    return [word for key, value in parameters.items() for word in ("--set", f"{key}={_typed(value)}")]
+
+
+def _typed(value: Any) -> str:
+    """A value as it is typed after --set."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_typed, value)) + ("," if len(value) == 1 else "")
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+# -- TOML -------------------------------------------------------------------------------------------------------------
+
+
+def as_toml(data: Mapping[str, Any]) -> str:
+    """A TOML file: plain values first, then lists of tables."""
+    tables = {key: value for key, value in data.items() if _tables(value)}
+    lines = [f"{_key(key)} = {_inline(value)}" for key, value in data.items() if key not in tables]
+    for name, rows in tables.items():
+        for row in rows:
+            lines += ["", f"[[{_key(name)}]]", *(f"{_key(key)} = {_inline(value)}" for key, value in row.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_inline, value))}]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_inline(part)}" for key, part in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def _without_none(network: Json) -> Json:
+    """TOML has no word for nothing: what is None is left out."""
+    classes = [{key: value for key, value in entry.items() if value is not None} for entry in network["class"]]
+    return {**network, "class": classes}

@@ -1,0 +1,370 @@
+"""What a report says, in sentences: the model, what was found, against heuristics and all policies, what that rests on.
+
+Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings` are what a reader
+must know before believing them: customers that are lost for nothing, limits that are broken, runs that were too short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dualplan.criteria import Discounted
+from dualplan.intervals import Interval
+from dualplan.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.report.gather import EXACT, Beside, Judged, SavedRun
+from dualplan.status import Status
+from dualplan.types import Json
+
+SMALL_GAP = 0.001  # below which a longer search is not worth its time
+KNOWN = "unknown"
+LOST, MORE_LOST = "lost fraction", 0.001  # the measure, and by how much two policies differ in it to be worth a word
+
+
+def number(value: float | None, digits: int = 5) -> str:
+    """A number as it is written in a sentence or a table."""
+    if value is None or math.isnan(value):
+        return KNOWN
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{digits}g}"
+    if "e" in text and 1 <= abs(value) < 1e9:
+        text = f"{value:,.0f}"
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, never rounded down to nothing."""
+    if 0 < abs(share) < 5e-5:
+        return "less than 0.01%"
+    return f"{100 * share:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
+
+
+def at_most(share: float) -> str:
+    """A share as a percentage, rounded up."""
+    digits = 1 if share >= 0.1 else 2
+    return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
+
+
+def between(lower: float, upper: float, digits: int = 5) -> str:
+    """The ends of an interval; nothing where they are the same to all digits that are shown."""
+    low, high = number(lower, digits), number(upper, digits)
+    return "" if low == high else f"{low} to {high}"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A large number at the head of the page: what it is, the number, and a few words on it."""
+
+    name: str
+    value: str
+    words: str
+
+
+# -- the model and the policy -----------------------------------------------------------------------------------------
+
+
+def unit(run: SavedRun) -> str:
+    """What the cost is counted in."""
+    if isinstance(run.criterion, Discounted):
+        return "discounted"
+    continuous = isinstance(run.model, QueueingNetwork) and run.model.options["time"] == "continuous"
+    return "per unit of time" if continuous else "a step"
+
+
+def model_words(run: SavedRun) -> str:
+    """What the model is, and what is minimised."""
+    model, described = run.model, run.model.describe()
+    count = described["states"]
+    states = "infinitely many states" if count is None else f"{_counted(count)} states"
+    size = f"{_plural(model.box.dim, 'coordinate')}, {states}, {_plural(len(model.actions), 'action')}"
+    kind = "A model"
+    if isinstance(model, QueueingNetwork):
+        kind = f"A network of {_plural(len(model.classes), 'queue')} at {_plural(len(model.servers), 'server')}"
+    aim = "the long-run average cost " + unit(run)
+    if isinstance(run.criterion, Discounted):
+        aim = f"the discounted cost from its start (γ = {run.criterion.gamma:g})"
+    return f"{kind}: {size}. What is minimised is {aim}."
+
+
+def _counted(count: int | str) -> str:
+    return f"{count:,}" if isinstance(count, int) else count
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def how_known(judged: Judged) -> str:
+    """How a cost is known."""
+    if judged.method == EXACT:
+        return "computed over all states"
+    if not judged.trusted:
+        return f"simulated; {judged.status.advice}"
+    return "simulated, 95% interval " + (
+        between(judged.lower, judged.upper) or f"±{number(judged.upper - judged.cost, 2)}"
+    )
+
+
+def found_words(run: SavedRun) -> str:
+    """What was found, how, and what it costs."""
+    found, result = run.found, run.result
+    cost = f"It costs {number(found.cost)} {unit(run)} ({how_known(found)})."
+    if run.searched:
+        kept = sum(row["accepted"] for row in result["attempts"])
+        tries = _plural(len(result["attempts"]), "step")
+        gained = f"{kept} of them with a gain" if kept else "none of them with a gain"
+        return f"In {result['seconds']:.0f} s the search took {tries}, {gained}. The best is “{found.name}”. {cost}"
+    penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
+    return (
+        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} "
+        f"H; the policy of H = {_flow(result['penalty']):g} is the one chosen. {cost}"
+    )
+
+
+def _flow(penalty: float | list[float]) -> float:
+    """H of the flow, where the two violations are weighed apart."""
+    return penalty[1] if isinstance(penalty, list) else penalty
+
+
+# -- against others ---------------------------------------------------------------------------------------------------
+
+
+def saved_share(beside: Beside) -> Interval | None:
+    """The saving as a share of the best heuristic's cost."""
+    if beside.best is None or beside.saved is None or not beside.best.cost > 0:
+        return None
+    gain, cost = beside.saved, beside.best.cost
+    return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
+
+
+def heuristic_words(beside: Beside) -> str:
+    """The policy against the best heuristic."""
+    best, saved = beside.best, beside.saved
+    if best is None or saved is None:
+        return "None of the model's heuristics has a cost that can be trusted, so there is nothing to compare with."
+    count = len(beside.judged)
+    cost = f"{number(best.cost)} ({how_known(best)})"
+    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.name} at {cost}."
+    if count == 1:
+        intro = f"The model has one heuristic, {best.name}, which costs {cost}."
+    if beside.same:
+        return f"{intro} It is the policy: nothing better was found."
+    if not math.isfinite(saved.value):
+        return f"{intro} The two could not be compared: one of them is unstable in simulation."
+    exactly = saved.confidence == 1
+    if exactly and saved.lower <= 0 <= saved.upper:
+        return f"{intro} The policy costs the same, to all digits that were computed."
+    how = "exactly" if exactly else f"paired 95% interval {between(saved.lower, saved.upper, 3)}"
+    share = saved_share(beside)
+    part = "" if share is None else f"{percent(abs(share.value))}; "
+    if saved.lower > 0:
+        return f"{intro} The policy costs {number(saved.value, 4)} less ({part}{how})."
+    if saved.upper < 0:
+        return f"{intro} The policy costs {number(-saved.value, 4)} more ({part}{how}): the heuristic is better."
+    return f"{intro} No difference between the two can be told ({how})."
+
+
+def bound_words(run: SavedRun) -> str:
+    """The policy against all policies."""
+    result = run.result
+    bound, kind, gap = result["lower_bound"], result["lower_bound_kind"], result["gap"]
+    if bound is None:
+        return "No lower bound on what other policies cost is known, so how far this one is from optimal is not known."
+    by = f" by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
+    of = f", among {result['lower_bound_assumed']}" if result.get("lower_bound_assumed") else ""
+    if kind != PROVED:
+        tells = gap is not None and gap < 1
+        rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost." if tells else ""
+        return (
+            f"By the states that were looked at, no policy costs less than {number(bound)} ({kind}, not a proof).{rest}"
+        )
+    rest = f", so another policy could save at most {at_most(gap or 0.0)} of this one's cost."
+    if gap is None or gap >= 1:
+        rest = ", which is too low to tell how far this one is from optimal."
+    return f"It is proved{by} that no policy costs less than {number(bound)}{of}{rest}"
+
+
+def facts(run: SavedRun, beside: Beside) -> list[Fact]:
+    """The numbers at the head of the page."""
+    found, result, share = run.found, run.result, saved_share(beside)
+    exact = found.method == EXACT
+    first = Fact(f"cost {unit(run)}", number(found.cost), "computed over all states" if exact else how_known(found))
+    against = Fact("against heuristics", "–", "none to compare with")
+    if beside.best is not None and beside.saved is not None:
+        against = Fact("against the best heuristic", *_against(beside, beside.best, beside.saved, share))
+    gap, kind = result["gap"], result["lower_bound_kind"]
+    value, note = "unknown", "no lower bound is known"
+    if gap is not None:
+        value, note = f"≤ {at_most(gap)}", f"of the cost by another policy; the bound is {kind}"
+    if gap is not None and gap >= 1:
+        value, note = "unknown", f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
+    return [first, against, Fact("could still be saved", value, note)]
+
+
+def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | None) -> tuple[str, str]:
+    if beside.same:
+        return "the same", f"the policy is {best.name}"
+    if not math.isfinite(saved.value):
+        return "unknown", f"{best.name}; one of the two is unstable"
+    value = number(-saved.value, 3) if share is None else percent(-share.value)
+    if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
+        return "the same", f"{best.name} costs {number(best.cost)}; both exact"
+    if saved.confidence == 1:
+        return value, f"{best.name} costs {number(best.cost)}; both exact"
+    if saved.lower <= 0 <= saved.upper:
+        return value, f"{best.name} costs {number(best.cost)}; the interval includes 0"
+    ends = saved if share is None else share
+    reach = (
+        f"{percent(-ends.upper)} to {percent(-ends.lower)}"
+        if share is not None
+        else between(-ends.upper, -ends.lower, 3)
+    )
+    return value, f"{best.name} costs {number(best.cost)}; paired interval {reach}"
+
+
+# -- what must be said ------------------------------------------------------------------------------------------------
+
+
+def warnings(run: SavedRun, beside: Beside) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    return list(dict.fromkeys(_warnings(run, beside)))
+
+
+def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
+    found, result = run.found, run.result
+    if not found.trusted:
+        yield f"The cost of the policy is not to be trusted: {found.status.advice}."
+    for note in found.notes:
+        yield f"The policy {note}" if note.startswith("loses") else note[:1].upper() + note[1:]
+    yield from _lost_by_both(found, beside)
+    for limit in result["limits"]:
+        if not limit["kept"]:
+            yield (
+                f"A limit is not kept: {limit['measure']} is {number(limit['value'])} ({number(limit['lower'])} to "
+                f"{number(limit['upper'])}) and must be at most {limit['at_most']:g}; no policy that was found keeps "
+                "it for sure."
+            )
+    if result.get("gap_reached") is False:
+        yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
+    status = Status(result["status"])
+    gap = result["gap"]
+    if status is Status.TIME and run.searched and not (gap is not None and gap <= SMALL_GAP):
+        yield "The search ended because its time was spent: a longer one may find a better policy."
+    elif status not in (Status.TIME, Status.SETTLED, Status.GAP, Status.SOLVED, Status.REACHED, Status.COMPLETED):
+        yield f"{'The search' if run.searched else 'The program'} ended with “{status}”: {status.advice}."
+    best = beside.best
+    if best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0:
+        yield f"The heuristic {best.name} is cheaper than the policy that was found."
+    for judged in beside.judged:
+        if not judged.trusted:
+            yield f"The heuristic {judged.name} has no cost that can be trusted: {judged.status.advice}."
+
+
+def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
+    """Whether the policy, where losses cost nothing, turns more customers away than the heuristic."""
+    best = beside.best
+    if best is None or beside.same or not any(note.startswith("loses") for note in found.notes):
+        return
+    own, other = (judged.measures.get(LOST) for judged in (found, best))
+    if own is not None and other is not None and own.value > other.value + MORE_LOST:
+        yield f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the saving is gain."
+
+
+# -- what is known, and how -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number, how it is known, and why."""
+
+    name: str
+    value: str
+    between: str
+    label: str
+    note: str
+
+
+GROUPS = {
+    "Proved": ((PROVED, COMPUTED), "Follows from the model: by mathematics, or computed over all its states."),
+    "Measured": (
+        (MEASURED, ESTIMATED, STATISTICAL),
+        "By simulation or from draws; intervals hold with their confidence.",
+    ),
+    "Assumed": ((ASSUMED, UNKNOWN), "Nothing here was checked: if it is wrong, so is what rests on it."),
+}
+
+
+def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Known]]]:
+    """What is known in three groups, each with what its name means."""
+    entries = list(_entries(run, beside))
+    return [(name, meaning, [e for e in entries if e.label in labels]) for name, (labels, meaning) in GROUPS.items()]
+
+
+def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
+    found, result = run.found, run.result
+    exact = found.method == EXACT
+    how, note = (COMPUTED, "over all states") if exact else (MEASURED, f"{found.method}; {found.status.advice}")
+    yield Known("cost of the policy", number(found.cost, 7), between(found.lower, found.upper, 8), how, note)
+    yield from _bound_entries(run)
+    if beside.best is not None and beside.saved is not None and not beside.same:
+        gain = beside.saved
+        label, note = (
+            (COMPUTED, "both over all states")
+            if gain.confidence == 1
+            else (MEASURED, "in pairs, on the same random numbers")
+        )
+        yield Known(
+            f"saved against {beside.best.name}", number(gain.value), between(gain.lower, gain.upper), label, note
+        )
+    for limit in result["limits"]:
+        ends = between(_down(limit["lower"]), _up(limit["upper"]))
+        kept = f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}"
+        yield Known(limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept)
+    yield from _certified(result.get("certificate"))
+    yield Known(
+        "the model",
+        "",
+        "",
+        ASSUMED,
+        "It describes what happens and what it costs; nothing here was compared with data.",
+    )
+    if not exact and not isinstance(run.criterion, Discounted):
+        yield Known(
+            "equilibrium", "", "", ASSUMED, "What was simulated, after a warm-up that is left out, is the long run."
+        )
+
+
+def _up(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _down(value: float | None) -> float:
+    return -math.inf if value is None else value
+
+
+def _bound_entries(run: SavedRun) -> Iterator[Known]:
+    result = run.result
+    kind, exact = result["lower_bound_kind"], run.found.method == EXACT
+    if result["lower_bound"] is None:
+        yield Known("lower bound", KNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
+        return
+    note = f"by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
+    yield Known("lower bound on any policy's cost", number(result["lower_bound"], 7), "", kind, note)
+    if result["gap"] is not None:
+        label = kind if exact or kind != PROVED else MEASURED
+        note = "of the cost, at most" + ("" if exact else "; the cost in it is the upper end of a 95% interval")
+        yield Known("what another policy could save", at_most(result["gap"]), "", label, note)
+    if result.get("lower_bound_assumed"):
+        yield Known("policies that the bound is about", "", "", ASSUMED, result["lower_bound_assumed"])
+
+
+def _certified(saved: Json | None) -> Iterator[Known]:
+    """The certificate of the dual program."""
+    for name, entry in (saved or {"entries": {}})["entries"].items():
+        low, high = _down(entry["lower"]), _up(entry["upper"])
+        shown = "" if low == high else between(low, high)
+        label = "certificate: cost" if name == "cost" else name
+        yield Known(label, number(entry["value"]), shown, entry["label"], entry["note"])
