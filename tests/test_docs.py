@@ -33,6 +33,12 @@ def files(page):
     return dict(re.findall(r"^```\w+\n# file: (\S+)\n(.*?)^```", page.read_text(), re.M | re.S))
 
 
+def show(page, folder):
+    """Write the files of a page."""
+    for name, contents in files(page).items():
+        (folder / name).write_text(contents)
+
+
 @functools.cache
 def ran(page, name):
     """What a file of a page defines."""
@@ -44,6 +50,7 @@ def ran(page, name):
 @pytest.mark.parametrize(("page", "code"), blocks("python"))
 def test_python_blocks_run(page, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    show(page, tmp_path)
     before = re.match(r"# after: (\S+)\n", code)
     exec(compile(code, str(page), "exec"), dict(ran(page, before[1])) if before else {"__name__": "__main__"})
 
@@ -54,8 +61,7 @@ def test_commands_run(page, code, tmp_path):
     for name, source in (("net.toml", "models.md"), ("plan.toml", "dual.md")):
         toml = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs" / source).read_text(), re.M | re.S)
         (tmp_path / name).write_text(toml.group(1))
-    for name, contents in files(page).items():
-        (tmp_path / name).write_text(contents)
+    show(page, tmp_path)
     commands = [line[2:] for line in code.splitlines() if line.startswith("$ dualplan")]
     assert commands
     for command in commands:

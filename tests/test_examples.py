@@ -65,13 +65,14 @@ def test_machine_maintenance():
 
 
 def test_priority_queue():
-    """Both priorities are beaten, by what is found and by the optimum."""
+    """Both priorities are beaten, and few states in a lattice come near the optimum."""
     given = example("priority_queue")
-    costs = given["main"]("2s")
+    costs = given["main"]()
     optimum = least(*from_functions(given, [24, 24], 2, 5))
     assert costs["optimum"] == pytest.approx(optimum, abs=TOLERANCE)
-    assert min(costs["class 1 first"], costs["class 2 first"]) > 1.005 * optimum
-    assert next(cost for name, cost in costs.items() if name.startswith("lattice")) == pytest.approx(optimum, abs=2 * TOLERANCE)
+    rules = costs["class 1 first"], costs["class 2 first"]
+    found = next(cost for name, cost in costs.items() if name.startswith("lattice"))
+    assert optimum - TOLERANCE <= found < 1.002 * optimum < 1.005 * optimum < min(rules)
 
 
 def lost_sales(capacity, most, demand, penalty):
