@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat src/dualplan/_kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba/$(KERNELS)
 
-.PHONY: demo test quick lint types lock bench clean
+.PHONY: demo test quick lint types docs lock bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/compare_heuristics.py
@@ -27,6 +27,14 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
+# the pages of docs/ and the reference, into site/; a link that leads nowhere is an error
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build
+
+$(VENV)/docs: docs/requirements.lock $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
+	@touch $@
+
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/simulation.py
 
@@ -41,7 +49,9 @@ $(VENV)/ready: requirements.lock pyproject.toml
 lock:
 	uv pip compile pyproject.toml --group dev --extra gymnasium --extra dask --universal --python-version 3.11 \
 		--generate-hashes --no-header -o requirements.lock
+	uv pip compile --group docs -c requirements.lock --universal --python-version 3.11 \
+		--generate-hashes --no-header -o docs/requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,11 @@
-"""Every Python block and every command in README and docs runs."""
+"""Every Python block and every command in README and docs runs, and every public name is in the reference.
 
+A block that begins with `# file: NAME` stands for that file: commands of the same page find it in their folder, and
+blocks that begin with `# after: NAME` continue it.
+"""
+
+import functools
+import importlib
 import re
 import runpy
 import shlex
@@ -10,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PUBLIC = ("dualplan", *(f"dualplan.{name}" for name in ("features", "policies", "primal", "solvers")))
 
 
 def blocks(language):
@@ -21,18 +28,40 @@ def blocks(language):
     ]
 
 
+def files(page):
+    """The files that a page shows: names and contents."""
+    return dict(re.findall(r"^```\w+\n# file: (\S+)\n(.*?)^```", page.read_text(), re.M | re.S))
+
+
+def show(page, folder):
+    """Write the files of a page."""
+    for name, contents in files(page).items():
+        (folder / name).write_text(contents)
+
+
+@functools.cache
+def ran(page, name):
+    """What a file of a page defines."""
+    names = {"__name__": "__main__"}
+    exec(compile(files(page)[name], name, "exec"), names)
+    return names
+
+
 @pytest.mark.parametrize(("page", "code"), blocks("python"))
 def test_python_blocks_run(page, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+    show(page, tmp_path)
+    before = re.match(r"# after: (\S+)\n", code)
+    exec(compile(code, str(page), "exec"), dict(ran(page, before[1])) if before else {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("console"))
 def test_commands_run(page, code, tmp_path):
-    """Lines that start with `$ dualplan` are run as they stand, in a folder with the TOML of two pages."""
+    """Lines `$ dualplan ...` run as they stand, in a folder with the page's files and the TOML of two others."""
     for name, source in (("net.toml", "models.md"), ("plan.toml", "dual.md")):
         toml = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs" / source).read_text(), re.M | re.S)
         (tmp_path / name).write_text(toml.group(1))
+    show(page, tmp_path)
     commands = [line[2:] for line in code.splitlines() if line.startswith("$ dualplan")]
     assert commands
     for command in commands:
@@ -48,3 +77,17 @@ def test_the_example_of_a_simulator(capsys):
     runpy.run_path(str(ROOT / "examples" / "only_a_simulator.py"), run_name="__main__")
     upper = re.search(r"interval \[-[\d.]+, (-?[\d.]+)\]", capsys.readouterr().out)
     assert float(upper.group(1)) < 0
+
+
+def test_every_public_name_is_in_the_reference():
+    """Once, and by the path of the very object; add a line `::: module.name` to a page of docs/reference."""
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    paths = re.findall(r"^::: (\S+)$", pages, re.M)
+    places = [path.rpartition(".") for path in paths]
+    objects = [getattr(importlib.import_module(module), name) for module, _, name in places]
+    listed = {id(found) for found in objects}
+    for module in map(importlib.import_module, PUBLIC):
+        missing = [name for name in module.__all__ if id(getattr(module, name)) not in listed]
+        modules = [name for name in missing if type(getattr(module, name)) is type(module)]
+        assert sorted(missing) == sorted(modules), f"{module.__name__}: not in docs/reference"
+    assert len(set(paths)) == len(paths)
