@@ -19,6 +19,7 @@ from dualplan.report import write_report
 from dualplan.report.gather import read_run
 from test_report import save_search
 
+pytestmark = pytest.mark.xdist_group("browser")  # one worker starts the browser, and makes the runs once
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

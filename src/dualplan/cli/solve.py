@@ -103,5 +103,5 @@ def _print_solved(
     else:
         show(plain(result))
         if out is not None:
-            out_console().print(f"saved in {out}: dualplan evaluate MODEL -p {out}/policy.npz", highlight=False)
+            out_console().print(f"saved in {out}; dualplan report {out} writes it as a page", highlight=False)
     stop_if_interrupted(result["status"], out)

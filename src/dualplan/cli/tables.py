@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from dualplan.models.contract import Model
 from dualplan.reproduce.rows import Outcome, Row, verdict
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
+
+USUAL = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.TIME)  # of an evaluation: nothing to be said of it
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
@@ -69,22 +72,12 @@ def print_planned(result: dict[str, Any]) -> None:
 def print_improved(result: dict[str, Any]) -> None:
     """What a search found: where it began, what each step brought, the cost, the bound and the gap."""
     out = out_console()
-    table = Table("step", "policies", "best of them", "its cost", "gain, paired interval", "kept", "seconds")
-    for member in result["start"]:
-        table.add_row("begin", "", member["policy"], number(member["cost"]), "", "", "")
-    for row in result["attempts"]:
-        gain, cost = row["gain"], "" if row["cost"] is None else number(row["cost"])
-        words = (
-            ""
-            if gain is None
-            else f"{number(gain['value'], 3)} [{number(gain['lower'], 3)}, {number(gain['upper'], 3)}]"
-        )
-        table.add_row(row["step"], str(row["candidates"]), row["policy"], cost,
-                      words, "yes" if row["accepted"] else "", f"{row['seconds']:.1f}")  # fmt: skip
-    out.print(table)
+    if result["attempts"]:
+        out.print(_steps(result["attempts"]))
+    out.print(_costs(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
     out.print(f"best: {result['source']}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
-    if (status := Status(result["cost_status"])) not in (Status.SOLVED, Status.REACHED, Status.COMPLETED):
+    if (status := Status(result["cost_status"])) not in USUAL:
         out.print(f"{status}: {status.advice}.", highlight=False)
     for row in result["attempts"]:
         if row["note"]:
@@ -99,6 +92,46 @@ def print_improved(result: dict[str, Any]) -> None:
     if result["gap_reached"] is False:
         out.print(f"the gap of {result['gap_wanted']:.2%} that was asked for is not reached.", highlight=False)
     out.print(f"{result['status']}: {result['advice']} ({result['seconds']:.0f} s).", highlight=False)
+
+
+def _steps(attempts: list[dict[str, Any]]) -> Table:
+    """What each step of the search tried, and whether its best policy took the place of the last one."""
+    table = Table("step", "policies", "best of them", "its cost", "gain, paired interval", "kept", "seconds",
+                  title="how the search went")  # fmt: skip
+    for row in attempts:
+        gain, cost = row["gain"], "" if row["cost"] is None else number(row["cost"])
+        words = "" if gain is None else f"{number(gain['value'], 3)} [{_range(gain, 3)}]"
+        table.add_row(row["step"], str(row["candidates"]), row["policy"], cost,
+                      words, "yes" if row["accepted"] else "", f"{row['seconds']:.1f}")  # fmt: skip
+    return table
+
+
+def _costs(result: dict[str, Any]) -> Table:
+    """The policies to begin with, what was found, and what no policy undercuts, the dearest first."""
+    best = result["cost"]
+    table = Table(title=f"{result['model']}: what policies cost")
+    for name in ("policy", "cost", "interval", "more than found", "how it is known"):
+        table.add_column(name, justify="right" if name in ("cost", "interval", "more than found") else "left")
+
+    def row(name: str, cost: float | None, interval: str, how: str, style: str = "") -> None:
+        more = "" if cost is None or not best or style else f"{cost / best - 1:+.1%}"
+        table.add_row(name, number(cost), interval, more, how, style=style)
+
+    start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
+    for m in start:
+        status = Status(m["status"])
+        how = "simulated" + ("" if status in USUAL else f", {status}")
+        row(m["policy"], m["cost"], _range({"lower": m["cost_lower"], "upper": m["cost_upper"]}), how)
+    exact = result["evaluation"] == "exact"
+    interval = "exact" if exact else _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
+    row(f"found: {result['source']}", best, interval, "over all states" if exact else "simulated afresh", "bold")
+    if result["lower_bound"] is not None:
+        row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
+    return table
+
+
+def _range(ends: dict[str, Any], digits: int = 5) -> str:
+    return f"{number(ends['lower'], digits)}, {number(ends['upper'], digits)}"
 
 
 def _print_gap(result: dict[str, Any]) -> None:
