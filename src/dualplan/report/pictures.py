@@ -16,6 +16,7 @@ from dualplan.errors import InputError
 from dualplan.intervals import finite
 from dualplan.marginals import marginals
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.policy_maps import by_server, policy_map
 from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
@@ -110,7 +111,8 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
         return  # what follows is about the long run
     policies, whose = compared(run, beside)
     names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
-    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS, seed=SEED)
+    fast = not isinstance(run.model, SimulatorModel) and all(policy.code is not None for policy in policies)
+    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS if fast else None, seed=SEED)
     yield (
         "Where the state is in the long run",
         f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
