@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dualplan import figures
@@ -112,19 +113,21 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
     policies, whose = compared(run, beside)
     names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
     fast = not isinstance(run.model, SimulatorModel) and all(policy.code is not None for policy in policies)
-    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS if fast else None, seed=SEED)
+    steps = LAW_STEPS if fast else None
+    laws = cache(lambda: marginals(run.model, policies, coordinates=names, steps=steps, seed=SEED))
     yield (
         "Where the state is in the long run",
         f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
-        lambda: figures.marginals(laws),
+        lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
         exactly = True if few(run.model, COMPUTABLE) else None
-        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED, exact=exactly)
+        rates = _rates(run.model)
+        changed = cache(lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly))
         yield (
             "If the rates are other than they were taken to be",
             f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",
-            lambda: figures.sensitivity(changed),
+            lambda: figures.sensitivity(changed()),
         )
 
 
