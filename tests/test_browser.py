@@ -17,6 +17,7 @@ import dualplan as dp
 from dualplan.improvement import improve
 from dualplan.report import write_report
 from dualplan.report.gather import read_run
+from dualplan.saved import save_policy
 from test_report import save_search
 
 pytestmark = pytest.mark.xdist_group("browser")  # one worker starts the browser, and makes the runs once
@@ -373,6 +374,22 @@ def test_one_coordinate(opened, tmp_path):
         assert state == [x]
         assert agree(decisions[0], run.policy, state)
         assert run.model.actions[max(decisions[0], key=decisions[0].get)] in words
+
+
+def test_no_heuristic_beside_it(opened, tmp_path):
+    """A policy that is the model's only heuristic: one map, and nothing to compare it with."""
+    model = dp.load("garnet", states=5, actions=2)
+    folder = save_search(tmp_path / "alone", model)
+    save_policy(model.policy("random"), folder / "policy.npz")
+    write_report(folder, seconds=1.0)
+    page = opened(folder)
+    assert page.heard == []
+    assert page.is_visible("#map-0")
+    assert not any(page.is_visible(f"#{name}") for name in ("map-1", "other", "show", "up"))
+    go_to(page, 3, 0)
+    state, decisions, words = told(page)
+    assert (state, decisions) == ([3], [{0: 50, 1: 50}])
+    assert "(50%)" in words
 
 
 def test_decisions_at_events(opened, tmp_path):

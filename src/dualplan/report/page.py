@@ -54,7 +54,8 @@ def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None)
     """The page as text."""
     beside = judge_heuristics(run, (1 - FOR_MAPS) * seconds, tell)
     tell("what the policies do")
-    policies = [run.policy, *beside.policies[:HEURISTICS]]
+    others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
+    policies = [run.policy, *others[:HEURISTICS]]
     visits = visited(run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1)
     tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
     tell("pictures")
@@ -72,7 +73,7 @@ def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None)
         warnings=words.warnings(run, beside),
         comparison=comparison(run, beside),
         measures=measures(run, beside),
-        map_words=map_words(run, beside),
+        map_words=map_words(tabulated),
         map_notes=map_notes(tabulated),
         map_data={**tabulated.to_json(), "palette": len(LIGHT.palette)},
         pictures=drawn,
@@ -194,10 +195,10 @@ def _measure(judged: Judged, name: str) -> str:
 # -- words about the map, and the end of the page ---------------------------------------------------------------------
 
 
-def map_words(run: SavedRun, beside: Beside) -> str:
+def map_words(tabulated: Tabulated) -> str:
     """What the map shows."""
-    what = "the class that the server serves" if isinstance(run.model, QueueingNetwork) else "the action"
-    side = " First the policy that was found, then a heuristic." if beside.judged else ""
+    what = "the class that the server serves" if isinstance(tabulated.model, QueueingNetwork) else "the action"
+    side = " First the policy that was found, then a heuristic." if len(tabulated.layers) > 1 else ""
     return f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dualplan import figures
@@ -16,6 +17,7 @@ from dualplan.errors import InputError
 from dualplan.intervals import finite
 from dualplan.marginals import marginals
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.policy_maps import by_server, policy_map
 from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
@@ -110,19 +112,22 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
         return  # what follows is about the long run
     policies, whose = compared(run, beside)
     names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
-    laws = marginals(run.model, policies, coordinates=names, steps=LAW_STEPS, seed=SEED)
+    fast = not isinstance(run.model, SimulatorModel) and all(policy.code is not None for policy in policies)
+    steps = LAW_STEPS if fast else None
+    laws = cache(lambda: marginals(run.model, policies, coordinates=names, steps=steps, seed=SEED))
     yield (
         "Where the state is in the long run",
         f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
-        lambda: figures.marginals(laws),
+        lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
         exactly = True if few(run.model, COMPUTABLE) else None
-        changed = sensitivity(run.model, policies, _rates(run.model), steps=RATE_STEPS, seed=SEED, exact=exactly)
+        rates = _rates(run.model)
+        changed = cache(lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly))
         yield (
             "If the rates are other than they were taken to be",
             f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",
-            lambda: figures.sensitivity(changed),
+            lambda: figures.sensitivity(changed()),
         )
 
 
