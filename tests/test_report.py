@@ -66,7 +66,7 @@ def save_search(folder, model):
     )  # fmt: skip
     settings = {
         "task": "improve", "model": model.describe(), "criterion": {"criterion": "average"}, "limits": [],
-        "policies": [], "steps": list(STEPS), "seed": 0,
+        "policies": [], "steps": list(STEPS), "seed": 0, "budget": {"seconds": 90.0},
     }  # fmt: skip
     Run(folder, settings).save_result(found.to_json())
     save_policy(best.policy, folder / "policy.npz")

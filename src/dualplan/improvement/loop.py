@@ -90,7 +90,7 @@ def improve(
     chosen = _steps(steps)
     for policy in policies:
         require_policy_of(model, policy)
-    run = _open(search, policies, list(chosen), folder, resume)
+    run = _open(search, policies, list(chosen), clock.allowed, folder, resume)
     search.before = 0 if run is None else run.traced
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
@@ -116,7 +116,9 @@ def _steps(names: Sequence[str] | None) -> dict[str, Step]:
     return {name: step for name, step in STEPS.items() if names is None or name in names}
 
 
-def _open(search: Search, policies: Sequence[Policy], steps: list[str], folder: str | None, resume: bool) -> Run | None:
+def _open(
+    search: Search, policies: Sequence[Policy], steps: list[str], allowed: float, folder: str | None, resume: bool
+) -> Run | None:
     if folder is None:
         if resume:
             raise InputError("only a run that was saved in a folder can be resumed; name its folder.")
@@ -129,6 +131,7 @@ def _open(search: Search, policies: Sequence[Policy], steps: list[str], folder: 
         "policies": [policy.describe() for policy in policies],
         "steps": steps,
         "seed": search.seed,
+        "budget": {"seconds": allowed},
     }
     return Run(folder, settings, resume=resume)
 

@@ -7,7 +7,6 @@ the same fingerprint; other networks are written out as TOML. The dual program i
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -46,13 +45,10 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
         words += ["-p", policy["name"]]
     for limit in settings["limits"]:
         words += ["--limit", limit]
-    words += ["--time", f"{math.ceil(result['seconds'])}s", "--seed", str(settings["seed"])]
+    words += ["--time", f"{settings['budget']['seconds']:g}s", "--seed", str(settings["seed"])]
     if result["gap_wanted"] is not None:
         words += ["--gap", repr(result["gap_wanted"])]
-    notes = [
-        "The folder does not say how long the search was allowed to take; the time in the command is what it took. "
-        "With as many steps the answer is the same."
-    ]
+    notes = ["The clock decides how many steps are taken; with as many of them the answer is the same."]
     if settings["steps"] != list(STEPS):
         notes.append(f"It was called from Python with steps {', '.join(settings['steps'])} only.")
     if settings["criterion"].get("start") is not None:
