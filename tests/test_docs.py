@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from dualplan import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,3 +94,22 @@ def test_every_public_name_is_in_the_reference():
         modules = [name for name in missing if type(getattr(module, name)) is type(module)]
         assert sorted(missing) == sorted(modules), f"{module.__name__}: not in docs/reference"
     assert len(set(paths)) == len(paths)
+
+
+def long_commands():
+    """Lines of `sh` blocks that start with dualplan: too long to be run here."""
+    return [
+        pytest.param(line.split("#")[0], id=f"{page.stem}-{line.split('#')[0].strip()}")
+        for page in PAGES
+        for block in re.finditer(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
+        for line in block.group(1).splitlines()
+        if line.startswith("dualplan ")
+    ]
+
+
+@pytest.mark.parametrize("line", long_commands())
+def test_long_commands_are_understood(line):
+    """Their options are those of the command: unknown ones raise."""
+    name, *words = shlex.split(line)[1:]
+    context = typer.main.get_command(cli.app).commands[name].make_context(name, words)
+    assert context.args == []
