@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dualplan as dp
 from bank import mm1
@@ -40,6 +41,29 @@ def test_controls_for_each_policy_leave_nothing_to_chance():
     assert found.difference.value == pytest.approx(exact[0] - exact[1], abs=1e-6)
     shared = dp.compare(net, *both, steps=20_000, control=controls[0])
     assert shared.difference.half_width > 1e-3
+
+
+def test_a_fit_with_the_seed_of_the_evaluation_leaves_its_interval_honest():
+    """With functions for all states and few visits; of 80 intervals at 95% fewer than this many cover with p = .001."""
+    net = dp.load("four-queue", buffers=3)
+    policy, basis = net.policy("c-mu"), primal.indicators(net)
+    exact, hits = dp.evaluate_exact(net, policy).cost, 0
+    for seed in range(80):
+        control = primal.policy_values(net, policy, basis, visits=4_000, every=5, seed=seed)
+        found = dp.evaluate(net, policy, steps=20_000, seed=seed, control=control)
+        hits += found.lower <= exact <= found.upper
+    assert hits >= stats.binom.ppf(0.001, 80, 0.95)
+
+
+def test_measures_of_a_controlled_run_are_judged_by_themselves():
+    """M/M/1 at load .99 with its bias as control: the cost is known at once, queue lengths and losses are not."""
+    net = mm1(0.99)
+    control = primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50)
+    found = dp.evaluate(net, net.policy("longer"), steps=20_000, control=control)
+    assert found.lower <= 99.0 <= found.upper
+    assert found.half_width < 1e-6
+    assert all(not np.isfinite(m.half_width) for m in found.measures.values())
+    assert "too short for the measures" in found.notes[0]
 
 
 def test_many_states_at_once():

@@ -1,6 +1,7 @@
 """Plans in TOML, `dualplan solve` and saved policies."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -550,7 +551,7 @@ def test_reference_figures_of_programs_on_values():
         ("criss-cross", {"buffers": None}, "c-mu"),
         ("net.toml", {}, "longer"),
         ("lost-sales", {"lead_time": 2}, "myopic"),
-        ("own.py:make", {"size": 5}, "random"),
+        ("forest", {"ages": 5}, "random"),
     ],
 )
 def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, monkeypatch):
@@ -559,7 +560,6 @@ def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, mon
     Path("net.toml").write_text(
         'time = "continuous"\n[[class]]\nname = "a"\nserver = "s"\nservice = 1.0\narrival = 0.5\nbuffer = 3\n'
     )
-    Path("own.py").write_text("import dualplan as dp\n\n\ndef make(size=3):\n    return dp.load('forest', ages=size)\n")
     model = dp.load(spec, **parameters)
     dp.save_policy(model.policy(policy), "p.npz")
     monkeypatch.chdir("/")
@@ -567,6 +567,27 @@ def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, mon
     assert loaded.model.digest == model.digest
     x = model.start
     assert loaded.probabilities(x).tolist() == model.policy(policy).probabilities(x).tolist()
+
+
+def test_loading_a_policy_runs_no_file(tmp_path):
+    """Neither the one that made the model, nor one that somebody has written into the policy."""
+    (tmp_path / "own.py").write_text(
+        "import dualplan as dp\n\n\ndef make(ages=3):\n    return dp.load('forest', ages=ages)\n"
+    )
+    model = dp.load(f"{tmp_path}/own.py:make", ages=4)
+    path = tmp_path / "p.npz"
+    dp.save_policy(model.policy("random"), path)
+    with pytest.raises(dp.InputError, match="was made in Python; load it and give it"):
+        dp.load_policy(path)
+    assert dp.load_policy(path, model).model is model
+    with np.load(path) as file:
+        arrays = dict(file)
+    recipe = {"model": f"{os.__file__}:system", "parameters": {"command": f"touch {tmp_path}/touched"}}
+    header = json.loads(str(arrays["header"])) | {"recipe": recipe}
+    np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
+    with pytest.raises(dp.InputError, match="load it and give it with the policy"):
+        dp.load_policy(path)
+    assert not (tmp_path / "touched").exists()
 
 
 def test_a_policy_of_a_model_made_in_python_asks_for_it(tmp_path):

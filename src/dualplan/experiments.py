@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can 
 CHUNK, SLOW_CHUNK = 512, 32
 RUNS_PER_TASK = 64
 FEWEST_RUNS = 10
+SETTLED, RESOLUTION = 1e-9, 1e-11  # of controlled losses, relative: what counts as constant, and as rounding
 TRUNCATION = 1e-6  # γ^N at the horizon N
 
 
@@ -127,7 +129,12 @@ class LongRun:
 
     def _batch_interval(self, rows: Floats, dropped: int | None = None) -> Interval:
         batches = cut_into_batches(rows, self._dropped(rows) if dropped is None else dropped, column=1)
-        return ratio_interval(batches[:, 1], batches[:, 0], self.wanted.confidence)
+        return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], self.wanted.confidence))
+
+    def _resolved(self, found: Interval) -> Interval:
+        """Not narrower than the rounding of shaped losses, whose parts are far larger than their sum."""
+        room = RESOLUTION * (1 + abs(found.value)) if self.raw != 1 else 0.0
+        return replace(found, lower=found.lower - room, upper=found.upper + room)
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
@@ -143,7 +150,13 @@ class LongRun:
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
         if low == high:
             return None
-        return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column=1) else None
+        column = self.raw if self._settled(rows) else 1
+        return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column) else None
+
+    def _settled(self, rows: Floats) -> bool:
+        """Whether shaped losses are constant up to rounding, so that only rounding would be judged."""
+        shaped = rows[:, :, 1] / rows[:, :, 0]
+        return self.raw != 1 and bool(np.ptp(shaped) <= SETTLED * (1 + np.abs(shaped).max()))
 
     def _drift(self, i: int) -> Growth:
         sizes = self.rows[i][:, :, 2 + self.model.growing].sum(axis=2) / self.rows[i][:, :, 0]
@@ -157,7 +170,7 @@ class LongRun:
         rows, level = self.rows[i], self.wanted.confidence
         dropped = self._dropped(rows)
         batches = cut_into_batches(rows, dropped, column=1)
-        cost = ratio_interval(batches[:, 1], batches[:, 0], level)
+        cost = self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level))
         if self.wanted.method == "regenerative":
             cost, dropped = cycle_interval(self.cycles[i], level), 0
         if self.raw != 1:  # measures vary as losses do, not as shaped ones
@@ -167,6 +180,9 @@ class LongRun:
         }
         complaint = self._complaint(i) if status is not Status.INTERRUPTED else None
         notes = notes_on(self.model, measures)
+        if self.raw != 1 and measures and too_short(rows, dropped, self.raw):  # the cost is controlled, these are not
+            measures = {name: Interval(m.value, -np.inf, np.inf, level) for name, m in measures.items()}
+            notes = ("the run is too short for the measures other than the cost: they have no intervals.", *notes)
         if complaint is Status.UNSTABLE:
             drift = self._drift(i).per_step
             notes = (f"the state grows by about {drift:.3g} a step.", *notes)

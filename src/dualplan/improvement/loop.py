@@ -316,7 +316,7 @@ class Loop:
     def interrupted(self) -> Improved:
         """The best policy so far after a short evaluation, with the bound that there is."""
         self.tell("interrupted: a short evaluation of the policy")
-        return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL), NO_BOUND)
+        return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL, fit=False), NO_BOUND)
 
     def _ended(self, status: Status, known: tuple[Any, ...], bound: LowerBound) -> Improved:
         search, best = self.search, self.search.incumbent
@@ -336,15 +336,18 @@ class Loop:
             self.run.save_result(result.to_json())
         return result
 
-    def _evaluated(self, allowed: float) -> tuple[Any, ...]:
-        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a simulation."""
+    def _evaluated(self, allowed: float, fit: bool = True) -> tuple[Any, ...]:
+        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a simulation.
+
+        Without `fit` no control is fitted to the policy.
+        """
         search, best = self.search, self.search.incumbent
         model, criterion = search.model, search.criterion
         exact = self._exactly(best.policy)
         if exact is not None:
             measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
             return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
-        best = controlled(search, best)
+        best = controlled(search, best) if fit else best
         found: Evaluation = evaluate(
             model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
             seconds=allowed, control=best.control,

@@ -305,8 +305,8 @@ class Model:
 
     @property
     def recipe(self) -> Json | None:
-        """What `models.load.remake` makes the model of again; None for models that only Python can make."""
-        return self.origin
+        """What `models.load.remake` makes the model of again; None for models that a file of Python makes."""
+        return None if self.origin is None or ".py:" in self.origin["model"] else self.origin
 
     @cached_property
     def digest(self) -> str:

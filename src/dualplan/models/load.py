@@ -22,9 +22,7 @@ from dualplan.types import Json
 def load(spec: str, **parameters: Any) -> Model:
     """The model that `spec` names, with parameters changed."""
     model = _load(spec, parameters)
-    path, _, attribute = spec.partition(":")
-    here = f"{Path(path).resolve()}:{attribute}" if path.endswith(".py") else spec
-    model.origin = {"model": here, "parameters": parameters}
+    model.origin = {"model": spec, "parameters": parameters}
     return model
 
 
@@ -39,11 +37,13 @@ def require_stable(model: Model) -> None:
 
 
 def remake(recipe: Json) -> Model:
-    """The model of a recipe that was saved with a policy."""
+    """The model of a recipe that was saved with a policy: a network from its data, or a named instance."""
     if "network" in recipe:
         network = recipe["network"]
         classes = [{k: v for k, v in entry.items() if v is not None} for entry in network["class"]]
         return network_from_data({**network, "class": classes}, {}, str(network["name"]))
+    if recipe["model"] not in INSTANCES:  # files that came with the policy are not run
+        raise InputError(f"the model is made by {recipe['model']!r}; load it and give it with the policy.")
     parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in recipe["parameters"].items()}
     return load(recipe["model"], **parameters)
 

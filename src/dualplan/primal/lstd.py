@@ -25,6 +25,7 @@ from dualplan.transitions import transitions
 from dualplan.types import Floats, Ints
 
 VISITS, SPACING = 40_000, 100
+FIT = 9_001  # sets its random numbers apart from those of an evaluation with the same seed
 BLOCK = 5_000  # states whose next states are listed at once
 SINGULAR = 1e-12  # relative to the largest singular value of functions scaled to variance 1
 
@@ -40,7 +41,9 @@ def policy_values(
         raise InputError(f"visits and the steps between them are positive, got {visits!r} and {every!r}.")
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    states, where = np.unique(visited(model, policy, visits, seed, every), axis=0, return_inverse=True)
+    # a stream of its own: with the visits of the run that it controls, a fit would make its interval too narrow
+    own = int(np.random.SeedSequence([seed, FIT]).generate_state(1, np.uint64)[0]) >> 1
+    states, where = np.unique(visited(model, policy, visits, own, every), axis=0, return_inverse=True)
     weights = np.bincount(where.ravel()) / visits
     parts = [_one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)]
     values, drifts, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
