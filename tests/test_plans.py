@@ -571,9 +571,8 @@ def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, mon
 
 def test_loading_a_policy_runs_no_file(tmp_path):
     """Neither the one that made the model, nor one that somebody has written into the policy."""
-    (tmp_path / "own.py").write_text(
-        "import dualplan as dp\n\n\ndef make(ages=3):\n    return dp.load('forest', ages=ages)\n"
-    )
+    lines = ["import dualplan as dp", "def make(ages=3):", "    return dp.load('forest', ages=ages)"]
+    (tmp_path / "own.py").write_text("\n".join(lines))
     model = dp.load(f"{tmp_path}/own.py:make", ages=4)
     path = tmp_path / "p.npz"
     dp.save_policy(model.policy("random"), path)

@@ -76,7 +76,7 @@ def print_improved(result: dict[str, Any]) -> None:
         out.print(_steps(result["attempts"]))
     out.print(_costs(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(f"best: {result['source']}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
+    out.print(f"best: {_found(result)}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
     if (status := Status(result["cost_status"])) not in USUAL:
         out.print(f"{status}: {status.advice}.", highlight=False)
     for row in result["attempts"]:
@@ -113,30 +113,46 @@ def _costs(result: dict[str, Any]) -> Table:
     for name in ("policy", "cost", "interval", "more than found", "how it is known"):
         table.add_column(name, justify="right" if name in ("cost", "interval", "more than found") else "left")
 
-    def row(name: str, cost: float | None, interval: str, how: str, style: str = "") -> None:
-        more = "" if cost is None or not best or style else f"{cost / best - 1:+.1%}"
+    def row(name: str, cost: float | None, interval: str, how: str, style: str = "", same: bool = False) -> None:
+        more = "" if cost is None or not best or style else "the same" if same else f"{cost / best - 1:+.1%}"
         table.add_row(name, number(cost), interval, more, how, style=style)
 
     start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
     for m in start:
         status = Status(m["status"])
         how = "simulated" + ("" if status in USUAL else f", {status}")
-        row(m["policy"], m["cost"], _range({"lower": m["cost_lower"], "upper": m["cost_upper"]}), how)
+        same = _began_with(result, m["policy"])
+        row(m["policy"], m["cost"], _range({"lower": m["cost_lower"], "upper": m["cost_upper"]}), how, same=same)
     exact = result["evaluation"] == "exact"
     interval = "exact" if exact else _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
-    row(f"found: {result['source']}", best, interval, "over all states" if exact else "simulated afresh", "bold")
+    row(f"found: {_found(result)}", best, interval, "over all states" if exact else "simulated afresh", "bold")
     if result["lower_bound"] is not None:
         row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
     return table
+
+
+def _found(result: dict[str, Any]) -> str:
+    """The policy by its name, where it is one of those to begin with, or by the step that made it."""
+    return str(result["policy" if _began_with(result, result["policy"]) else "source"])
+
+
+def _began_with(result: dict[str, Any], name: str) -> bool:
+    return name == result["policy"] and any(m["policy"] == name for m in result["start"])
 
 
 def _range(ends: dict[str, Any], digits: int = 5) -> str:
     return f"{number(ends['lower'], digits)}, {number(ends['upper'], digits)}"
 
 
+def _rounded_up(share: float) -> str:
+    return f"{math.ceil(1e4 * share - 1e-9) / 1e4:.2%}"
+
+
 def _print_gap(result: dict[str, Any]) -> None:
     """What no policy undercuts, from where it is known, and the gap."""
-    gap = "unknown" if result["gap"] is None else f"at most {result['gap']:.2%} of the cost"
+    gap = "unknown" if result["gap"] is None else f"at most {_rounded_up(result['gap'])} of the cost"
+    if result["gap"] is not None and result["evaluation"] != "exact":
+        gap += ", as surely as the cost's interval holds"
     bound, kind = number(result["lower_bound"], 6), result["lower_bound_kind"]
     how = f", by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
     words = f"no policy costs less than {bound} (proved{how})"
