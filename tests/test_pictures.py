@@ -162,6 +162,17 @@ def test_a_plan_from_its_folder(tmp_path):
         figures.convergence({"task": "evaluate"})
 
 
+def test_words_are_no_formulas_and_powers_are():
+    """A `$` in a title is a `$`; powers of ten along a logarithmic axis stay formulas."""
+    row = {"objective": 1.0, "surrogate": 2.0, "violation_negative": 0.1, "violation_flow": 0.2, "cost": 3.0,
+           "cost_lower": 2.9, "cost_upper": 3.1}  # fmt: skip
+    figure = figures.curve([{**row, "penalty": h} for h in (1.0, 1e4)], "$_$ and $x^2$", {"$^$": 2.0})
+    text = figures.as_svg(figure)
+    assert ">$_$ and $x^2$</text>" in text
+    assert ">$^$ 2</text>" in text
+    assert not re.search(r">[^<]*mathdefault[^<]*</text>", text)
+
+
 def test_wrong_titles(maps):
     with pytest.raises(InputError, match="as many titles"):
         figures.policy_maps(maps, ["one"])

@@ -15,7 +15,8 @@ import pytest
 import dualplan as dp
 from dualplan.cli.inputs import parameters_from
 from dualplan.criteria import Average
-from dualplan.errors import InputError
+from dualplan.errors import InputError, ModelError
+from dualplan.figures.progress import cost_rows
 from dualplan.improvement.contract import Attempt, Candidate, Improved, Member
 from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
@@ -28,6 +29,7 @@ from dualplan.primal.relevance import visited
 from dualplan.report import write_report
 from dualplan.report.gather import judge_heuristics, read_run
 from dualplan.report.page import comparison, map_notes, render
+from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
 from dualplan.report.words import at_most, bound_words, certificate, facts, heuristic_words, percent, warnings
@@ -267,6 +269,64 @@ def test_simulated_against_exact(searched, monkeypatch):
     assert "paired" in heuristic_words(simulated)
 
 
+def test_a_comparison_that_was_too_short(searched, monkeypatch):
+    """Its numbers are shown with the doubt wherever they stand, and nothing is claimed by them."""
+    monkeypatch.setattr("dualplan.report.gather.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
+    asked = []
+
+    def short(*args, **kwargs):
+        asked.append(args[1].name)
+        return replace(dp.compare(*args, **kwargs), status=Status.TOO_SHORT)
+
+    monkeypatch.setattr("dualplan.report.gather.compare", short)
+    run, beside = judged(searched)
+    assert asked == [beside.best.name]
+    assert beside.status is Status.TOO_SHORT
+    doubt = "not to be trusted: the run is too short"
+    assert doubt in heuristic_words(beside)
+    assert doubt in facts(run, beside)[1].words
+    assert any(beside.best.name in w and doubt in w for w in warnings(run, beside))
+    entries = {entry.name: entry for _, _, group in certificate(run, beside) for entry in group}
+    assert doubt in entries[f"saved against {beside.best.name}"].note
+    worse = replace(beside, saved=Interval(-2.0, -3.0, -1.0, 0.95))
+    assert "is better" not in heuristic_words(worse)
+    assert not any("cheaper than the policy" in w for w in warnings(run, worse))
+    trusted = replace(worse, status=Status.COMPLETED)
+    assert "not to be trusted" not in heuristic_words(trusted) + facts(run, trusted)[1].words
+    assert any("cheaper than the policy" in w for w in warnings(run, trusted))
+
+
+def test_ends_are_those_of_what_is_said(searched):
+    """“Costs 2 more” has the interval of how much more; shares are of an estimate where the cost is one."""
+    run, beside = judged(searched)
+    best = replace(beside.judged[0], cost=50.0, method="batch-means")
+    simulated = replace(beside, judged=(best, *beside.judged[1:]))
+    worse = replace(simulated, saved=Interval(-2.0, -3.0, -1.0, 0.95))
+    assert "costs 2 more (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(worse)
+    assert facts(run, worse)[1].value == "4.00%"
+    assert "paired interval 2.00% to 6.00% of the estimate" in facts(run, worse)[1].words
+    better = replace(simulated, saved=Interval(2.0, 1.0, 3.0, 0.95))
+    assert "costs 2 less (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(better)
+    neither = replace(simulated, saved=Interval(0.5, -1.0, 2.0, 0.95))
+    assert "paired interval −4.00% to 2.00% of the estimate, which includes 0" in facts(run, neither)[1].words
+    assert "estimate" not in heuristic_words(beside) + facts(run, beside)[1].words
+
+
+def test_measures_in_the_table_have_their_widths(searched):
+    """Half the width of the interval where a measure was simulated, nothing where it was computed."""
+    run, beside = judged(searched)
+    exact = {row.name: row.cells[3:] for row in comparison(run, beside).rows}
+    assert not any("±" in cell for cells in exact.values() for cell in cells)
+    name = beside.best.name
+    first = beside.judged[0]
+    wide = {m: Interval(i.value, i.value - 0.25, i.value + 0.25, 0.95) for m, i in first.measures.items()}
+    simulated = replace(beside, judged=(replace(first, measures=wide, method="batch-means"), *beside.judged[1:]))
+    cells = {row.name: row.cells[3:] for row in comparison(run, simulated).rows}[name]
+    assert cells
+    assert cells == tuple(f"{cell} ± 0.25" for cell in exact[name])
+
+
 def test_a_heuristic_that_is_the_policy(altered, net):
     best = min(net.policies, key=lambda name: dp.evaluate_exact(net, net.policy(name)).cost)
     run, beside = judged(altered(net.policy(best)))
@@ -353,6 +413,7 @@ def test_numbers_in_words():
     assert at_most(0.0) == "0.00%"
     assert at_most(1e-9) == "0.01%"
     assert percent(-0.0806) == "−8.06%"
+    assert (percent(3e-5), percent(-3e-5), percent(-0.0)) == ("0.003%", "−0.003%", "0.00%")
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -380,6 +441,19 @@ def test_the_command_makes_the_same_model(searched, tmp_path, monkeypatch, name,
     words, given = parsed(told.command)
     assert load(words[2], **given).digest == model.digest
     assert words[words.index("--seed") + 1] == "0"
+
+
+def test_the_time_of_the_command(searched):
+    """What the search was allowed; what it took, and a note, where an early version saved no budget."""
+    read = read_run(searched)
+    told = repeat(read.model, read.settings, read.result)
+    words, _ = parsed(told.command)
+    assert words[words.index("--time") + 1] == "90s"
+    assert not any("was not saved" in note for note in told.notes)
+    early = repeat(read.model, {k: v for k, v in read.settings.items() if k != "budget"}, read.result)
+    words, _ = parsed(early.command)
+    assert words[words.index("--time") + 1] == "2s"
+    assert any("was not saved" in note for note in early.notes)
 
 
 def test_the_plan_again(planned, tmp_path):
@@ -469,6 +543,38 @@ def test_names_are_escaped(tmp_path):
     assert found.count("script") == 2  # the data and the program
     data = json.loads(re.search(r'id="map-data">(.*?)</script>', text, re.S).group(1))
     assert data["classes"][0] == "</script><script>alert(1)</script>"
+
+
+def test_names_are_no_formulas(tmp_path):
+    """A class named like broken mathematics is drawn letter by letter, in every picture."""
+    classes = [dp.QueueClass(name, "$s$", 0.4, 0.15, 2) for name in ("a$_$", "$x^")]
+    text = render(read_run(save_search(tmp_path / "run", dp.QueueingNetwork(classes, name="$^$"))), 1.0)
+    assert "Left out" not in text
+    drawings = re.findall(r"<svg.*?</svg>", text, re.S)
+    assert len(drawings) == 12
+    for words in ("a$_$", "$x^", "$s$", "$^$: costs", "arrival a$_$"):
+        assert any(f">{words}</text>" in drawing for drawing in drawings), words
+
+
+def test_a_picture_that_fails_is_named(searched, monkeypatch):
+    """With its reason, and the others are there."""
+
+    def fail(*_, **__):
+        raise ModelError("this law cannot be computed.")
+
+    monkeypatch.setattr("dualplan.report.pictures.marginals", fail)
+    found = Page(render(read_run(searched), 1.0))
+    assert "Left out: “Where the state is in the long run”, because this law cannot be computed." in found.words
+    assert found.count("svg") == 10
+
+
+def test_exact_heuristics_are_drawn_as_computed(searched):
+    run, beside = judged(searched)
+    known = {row.name: row.known for row in cost_rows(with_heuristics(run, beside))}
+    assert known[beside.best.name] == "computed"
+    first = replace(beside.judged[0], method="batch-means")
+    known = {row.name: row.known for row in cost_rows(with_heuristics(run, replace(beside, judged=(first,))))}
+    assert known[first.name] == "measured"
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

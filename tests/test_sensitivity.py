@@ -128,9 +128,7 @@ def test_a_queue_with_other_rates():
             assert point.upper - point.lower < 0.4
         assert by_factor(s)[1.0].change.half_width == 0.0
         assert s.base == by_factor(s)[1.0].cost
-    # d log(ρ/(1 − ρ)) / d log ρ = 1/(1 − ρ) = 2.5
-    assert found[0].elasticity == pytest.approx(2.5, abs=0.35)
-    assert found[1].elasticity == pytest.approx(-2.5, abs=0.35)
+        assert s.effect == max(abs(p.change.value) for p in s.points)  # the paired change
 
 
 def test_a_bounded_queue_is_computed():
@@ -154,6 +152,32 @@ def test_too_much_work_is_unstable():
     assert last.cost == np.inf
     assert found.effect == np.inf
     assert found.to_json()["points"][1]["cost"] is None
+
+
+def test_too_much_work_beside_a_bounded_queue():
+    """A buffer elsewhere does not help a queue without end: if its customers cost something, the cost is infinite."""
+
+    def two(holding):
+        return dp.QueueingNetwork([
+            dp.QueueClass("a", "s", 0.32, 0.3, holding=holding),
+            dp.QueueClass("b", "t", 0.2, 0.1, 3),
+        ])  # fmt: skip
+
+    (found,) = dp.sensitivity(two(1.0), two(1.0).policy("longer"), ["arrival a"], factors=(1.2,), steps=100_000)
+    assert (found.points[0].cost, found.points[0].known) == (np.inf, "computed")
+    (found,) = dp.sensitivity(two(0.0), two(0.0).policy("longer"), ["arrival a"], factors=(1.2,), steps=100_000)
+    assert found.points[0].known == "measured"
+    (found,) = dp.sensitivity(two(1.0), two(1.0).policy("longer"), ["arrival b"], factors=(3.0,), steps=100_000)
+    assert np.isfinite(found.points[0].cost)  # b turns them away
+
+
+def test_no_change_is_known_against_an_infinite_cost():
+    """The unchanged queue has a load of 1.1; at half the arrivals the cost is finite, and the change unknown."""
+    net = single_queue(0.33, 0.3)
+    (found,) = dp.sensitivity(net, net.policy("longer"), ["arrival q"], factors=(0.5, 1.0), steps=100_000)
+    assert np.isfinite(found.points[0].cost)
+    assert np.isnan(found.points[0].change.value)
+    assert found.effect == np.inf
 
 
 def test_decisions_are_kept():

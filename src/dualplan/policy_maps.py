@@ -187,7 +187,7 @@ def _slice(
             raise InputError(f"{model.coordinates[i]!r} is a side of the map; leave it out of the levels.")
     lower = model.box.lower.copy()
     if set(range(model.box.dim)) - set(given) - set(plane):
-        lower = _typical(model, policy, seed)
+        lower = typical(model, visited(model, policy, VISITS, seed, SPACING if policy.code is not None else 1))
     for i, value in given.items():
         lower[i] = _level(model, i, value)
     upper = lower.copy()
@@ -204,9 +204,8 @@ def _level(model: Model, i: int, value: int) -> int:
     return int(value)
 
 
-def _typical(model: Model, policy: Policy, seed: int) -> Ints:
-    """The medians of visited states; where servers finish whom they serve, what they are mostly busy with."""
-    states = visited(model, policy, VISITS, seed, SPACING if policy.code is not None else 1)
+def typical(model: Model, states: Ints) -> Ints:
+    """The medians of visited states (rows); where servers finish whom they serve, what they are mostly busy with."""
     middle = np.sort(states, axis=0)[(len(states) - 1) // 2]
     if not isinstance(model, QueueingNetwork):
         return np.asarray(middle, np.int64)

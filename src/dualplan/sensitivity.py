@@ -6,9 +6,9 @@ the original policy, whatever made it. In particular, rules that were derived fr
 go on with the original rates, as a controller would whose rates were estimated wrongly.
 
 Where states are few the cost is computed by linear algebra; elsewhere it is simulated, with the same random numbers for
-all factors, and the *change* against the unchanged network is a paired interval. In a network without any buffer limit
-a server whose offered load is 1 or more makes the average cost infinite under every policy; elsewhere instability is
-seen by simulation, as in `evaluate`.
+all factors, and the *change* against the unchanged network is a paired interval. A server whose load from queues
+without end is 1 or more makes the average cost infinite under every policy if all who wait in such queues cost
+something; elsewhere instability is seen by simulation, as in `evaluate`.
 
 Average costs do not depend on how often a chain of single events is looked at, so where changed rates no longer fit
 into the probabilities of one step, all networks are taken in continuous time.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Protocol
 
 from dualplan.errors import InputError, unknown
@@ -30,7 +29,7 @@ from dualplan.known import COMPUTED, MEASURED
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.results import Settings
+from dualplan.results import Evaluation, Settings
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 
@@ -79,18 +78,8 @@ class Sensitivity:
 
     @property
     def effect(self) -> float:
-        """The largest change of the cost among all factors."""
-        return max(abs(p.cost - self.base) if math.isfinite(p.cost) else math.inf for p in self.points)
-
-    @property
-    def elasticity(self) -> float:
-        """By how many percent the cost grows when the rate grows by one, from the factors next to 1."""
-        by_factor = sorted((p for p in self.points if math.isfinite(p.cost)), key=lambda p: p.factor)
-        around = [(a, b) for a, b in pairwise(by_factor) if a.factor <= 1 <= b.factor]
-        if not around or not self.base > 0:
-            return math.nan
-        low, high = around[0][0], around[-1][1]
-        return (high.cost - low.cost) / (high.factor - low.factor) / self.base
+        """The largest change of the cost among all factors, infinite where a cost is."""
+        return max(math.inf if math.isnan(p.change.value) else abs(p.change.value) for p in self.points)
 
     def to_json(self) -> Json:
         """As plain values."""
@@ -207,14 +196,10 @@ def _events(network: QueueingNetwork, classes: Sequence[QueueClass]) -> float:
     return sum(c.arrival for c in classes) + sum(peaks)
 
 
-def overloaded(network: QueueingNetwork) -> bool:
-    """Whether every policy has an infinite cost: no buffer has a limit, and a server has a load of 1 or more.
-
-    Only where every customer costs something, so that queues that grow make the cost grow.
-    """
-    costly = all(max(c.holding, c.quadratic) > 0 for c in network.classes)
-    lossless = all(c.buffer is None for c in network.classes) and not network.options["phantom"]
-    return costly and lossless and max(network.loads.values()) >= 1
+def _infinite(network: QueueingNetwork) -> bool:
+    """Whether every policy has an infinite cost: no buffer turns the work of a server away, and all who wait cost."""
+    costly = all(max(c.holding, c.quadratic, c.excess) > 0 for c in network.classes if c.buffer is None)
+    return costly and max(network.certain_loads.values()) >= 1
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------
@@ -252,7 +237,7 @@ class _Simulated:
 
     def of(self, network: QueueingNetwork) -> LongRun | None:
         """A finished run; None where the cost is known to be infinite."""
-        if overloaded(network):
+        if _infinite(network):
             return None
         run = LongRun(network, [KeptPolicy(network, self.policy)], self.settings)
         while run.size < run.limit:
@@ -264,11 +249,14 @@ class _Simulated:
         unknown_change = Interval(math.nan, -math.inf, math.inf, level)
         if one is None:
             return Point(factor, math.inf, math.inf, math.inf, unknown_change, COMPUTED, Status.UNSTABLE)
-        found = one.evaluations(Status.COMPLETED, 0.0)[0]
-        change = unknown_change
-        if base is not None and math.isfinite(found.cost):
+        found, change = _evaluated(one), unknown_change
+        if base is not None and math.isfinite(found.cost) and math.isfinite(_evaluated(base).cost):
             change = _paired(one.rows[0], base.rows[0], level)
         return Point(factor, found.cost, found.lower, found.upper, change, MEASURED, found.status)
+
+
+def _evaluated(run: LongRun) -> Evaluation:
+    return run.evaluations(Status.COMPLETED, 0.0)[0]
 
 
 def _paired(rows: Floats, base: Floats, confidence: float) -> Interval:

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from dualplan.errors import InputError, unknown
 from dualplan.runs import write_bytes
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,17 +84,34 @@ def theme(chosen: str | Theme) -> Iterator[Theme]:
         _current.reset(token)
 
 
-def drawn(draw: Callable[P, T]) -> Callable[P, T]:
-    """For functions that draw: Matplotlib's settings are those of the theme while they do."""
+def drawn(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """For functions that draw: in the theme's settings of Matplotlib, and words are no formulas."""
 
     @wraps(draw)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
         from matplotlib import rc_context  # half a second, which commands that draw nothing need not spend
 
         with rc_context(current().settings()):
-            return draw(*args, **kwargs)
+            return _letter_by_letter(draw(*args, **kwargs))
 
     return wrapped
+
+
+def _letter_by_letter(figure: Figure) -> Figure:
+    """The figure with a `$` in its words as a `$`, for words are names that users gave.
+
+    The numbers along axes are Matplotlib's own, which writes powers of ten as formulas.
+    """
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    axes = [axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)]
+    numbered = [axis for axis in axes if not isinstance(axis.get_major_formatter(), FixedFormatter)]
+    numbers = {id(text) for axis in numbered for text in axis.get_ticklabels(which="both")}
+    for text in figure.findobj(Text):
+        if id(text) not in numbers:
+            text.set_parse_math(False)
+    return figure
 
 
 def empty(width: float, height: float) -> Figure:

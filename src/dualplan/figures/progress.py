@@ -223,7 +223,7 @@ def cost_rows(found: Json, optimum: float | None = None) -> list[Dot]:
     known = COMPUTED if found["evaluation"] == "exact" else MEASURED
     rows = [_dot(f"found: {name}", found, known, str(found["cost_status"]))]
     if "attempts" in found:  # of a dual program, `start` is the state that discounted costs are counted from
-        rows += [_dot(row["policy"], row, MEASURED, row["status"]) for row in found["start"]]
+        rows += [_dot(row["policy"], row, row.get("known", MEASURED), row["status"]) for row in found["start"]]
     if optimum is not None:
         rows.append(Dot("optimum", float(optimum), float(optimum), float(optimum), COMPUTED))
     if found.get("lower_bound") is not None:

@@ -138,18 +138,24 @@ def _known(value: float | None, lower: float | None, upper: float | None) -> tup
 class Beside:
     """Heuristics, the cheapest first and those that cannot be trusted last, and the policy against the best of them.
 
-    `saved` is the cost of the best one minus that of the policy.
+    `saved` is the cost of the best one minus that of the policy, and `status` how their comparison ended.
     """
 
     policies: tuple[Policy, ...]
     judged: tuple[Judged, ...]
     saved: Interval | None
     same: bool  # whether the policy is that heuristic
+    status: Status = Status.SOLVED
 
     @property
     def best(self) -> Judged | None:
         """The best heuristic whose cost can be trusted."""
         return self.judged[0] if self.judged and self.judged[0].trusted else None
+
+    @property
+    def doubt(self) -> str:
+        """Why the saving is not to be trusted; nothing where it is."""
+        return "" if self.saved is None or self.status in GOOD else f"not to be trusted: {self.status.advice}"
 
 
 def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
@@ -165,9 +171,10 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     if not judged or not judged[0].trusted:
         return Beside(ordered, judged, None, False)
     tell("comparing with the best heuristic")
-    same = ordered[0].digest == run.policy.digest
-    saved = Interval(0.0, 0.0, 0.0, 1.0) if same else _saving(run, judged[0], ordered[0], 3 * share)
-    return Beside(ordered, judged, saved, same)
+    if ordered[0].digest == run.policy.digest:
+        return Beside(ordered, judged, Interval(0.0, 0.0, 0.0, 1.0), True)
+    saved, status = _saving(run, judged[0], ordered[0], 3 * share)
+    return Beside(ordered, judged, saved, False, status)
 
 
 def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:
@@ -187,13 +194,14 @@ def _of(run: Evaluation) -> Judged:
     return Judged(run.policy, run.cost, run.lower, run.upper, run.method, run.status, run.measures, run.notes)
 
 
-def _saving(run: SavedRun, best: Judged, heuristic: Policy, seconds: float) -> Interval:
-    """The cost of the best heuristic minus that of the policy."""
+def _saving(run: SavedRun, best: Judged, heuristic: Policy, seconds: float) -> tuple[Interval, Status]:
+    """The cost of the best heuristic minus that of the policy, and how the comparison ended."""
     found = run.found
     if best.method == found.method == EXACT:
-        return Interval(best.cost - found.cost, best.lower - found.upper, best.upper - found.lower, 1.0)
+        ends = best.lower - found.upper, best.upper - found.lower
+        return Interval(best.cost - found.cost, *ends, 1.0), found.status
     pair = compare(run.model, heuristic, run.policy, run.criterion, steps=2 * STEPS, seed=SEED - 1, seconds=seconds)
-    return pair.difference
+    return pair.difference, pair.status
 
 
 def few(model: Model, most: int) -> bool:

@@ -59,14 +59,13 @@ def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None)
     visits = visited(run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1)
     tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
     tell("pictures")
-    drawn = pictures(run, beside, tabulated)
-    sections = ["summary", "comparison", "policy", *(["pictures"] if drawn else []), "certificate", "repeat"]
+    drawn, left_out = pictures(run, beside, tabulated)
     return _template().render(
         title=run.model.name,
         css=_asset("page.css"),
         js=_asset("page.js"),
         palette=list(zip(LIGHT.palette, DARK.palette, strict=True)),
-        sections=[(name, SECTIONS[name]) for name in sections],
+        sections=list(SECTIONS.items()),
         model_words=words.model_words(run),
         facts=words.facts(run, beside),
         summary=[words.found_words(run), words.heuristic_words(beside), words.bound_words(run)],
@@ -77,6 +76,7 @@ def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None)
         map_notes=map_notes(tabulated),
         map_data={**tabulated.to_json(), "palette": len(LIGHT.palette)},
         pictures=drawn,
+        left_out=left_out,
         groups=words.certificate(run, beside),
         repeat=repeat(run.model, run.settings, run.result),
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
@@ -140,14 +140,17 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
         rows.append(Row("no policy costs less", cells, f"{kind}{f', by {by}' if by else ''}", "bound"))
-    caption = f"Costs are {words.unit(run)}, less is better; intervals of simulated costs have a confidence of 95%."
+    caption = (
+        f"Costs are {words.unit(run)}, less is better; intervals of what was simulated have a confidence of 95%, and ± "
+        "is half their width."
+    )
     return Table(caption, ("cost", "interval", "against found", *shown), tuple(rows))
 
 
 def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "") -> Row:
     interval = "exact" if judged.method == EXACT else words.between(judged.lower, judged.upper)
     against = "" if kind == "found" else _apart(judged.cost, found.cost)
-    measured = (number(judged.measures[m].value, 4) for m in shown)
+    measured = (_measure(judged, m, 4) for m in shown)
     how = "over all states" if judged.method == EXACT else f"simulated ({judged.method})"
     doubt = "" if judged.trusted else f"; not to be trusted: {judged.status.advice}"
     return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
@@ -184,12 +187,12 @@ def measures(run: SavedRun, beside: Beside) -> Table:
     )
 
 
-def _measure(judged: Judged, name: str) -> str:
+def _measure(judged: Judged, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
     spread = f" ± {number(interval.half_width, 2)}" if interval.half_width > 0 else ""
-    return number(interval.value) + spread
+    return number(interval.value, digits) + spread
 
 
 # -- words about the map, and the end of the page ---------------------------------------------------------------------

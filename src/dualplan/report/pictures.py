@@ -1,6 +1,7 @@
 """The pictures of a report, each in light and in dark colours, with a caption that says what to see.
 
-A picture that does not apply to a run, or that the model has not the data for, is left out.
+A picture that does not apply to a kind of run or model is not begun; one that cannot be drawn is left out, and why is
+said on the page.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dualplan import figures
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError
 from dualplan.intervals import finite
+from dualplan.known import COMPUTED, MEASURED
 from dualplan.marginals import marginals
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -49,15 +51,15 @@ class Picture:
     width: int
 
 
-def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> list[Picture]:
-    """All pictures that apply."""
-    found = []
+def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> tuple[list[Picture], list[str]]:
+    """All pictures that apply, and a sentence about each that could not be drawn."""
+    found, left_out = [], []
     for title, caption, draw in _drawings(run, beside, tabulated):
         try:
             found.append(_both(title, caption, draw))
-        except InputError:  # it is not for this model
-            continue
-    return found
+        except InputError as error:
+            left_out.append(f"Left out: “{title}”, because {error}")
+    return found, left_out
 
 
 def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
@@ -147,7 +149,8 @@ def _rates(network: QueueingNetwork) -> list[str] | None:
 def with_heuristics(run: SavedRun, beside: Beside) -> Json:
     """The result with the heuristics as they were evaluated for the page, in the words of a search."""
     start = [
-        {"policy": j.name, "cost": finite(j.cost), "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
+        {"policy": j.name, "known": COMPUTED if j.method == EXACT else MEASURED,
+         "cost": finite(j.cost), "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
          "cost_upper": finite(j.cost if j.method == EXACT else j.upper), "status": str(j.status)}
         for j in beside.judged
     ]  # fmt: skip

@@ -45,10 +45,13 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
         words += ["-p", policy["name"]]
     for limit in settings["limits"]:
         words += ["--limit", limit]
-    words += ["--time", f"{settings['budget']['seconds']:g}s", "--seed", str(settings["seed"])]
+    allowed = settings.get("budget", {}).get("seconds")
+    words += ["--time", f"{result['seconds'] if allowed is None else allowed:g}s", "--seed", str(settings["seed"])]
     if result["gap_wanted"] is not None:
         words += ["--gap", repr(result["gap_wanted"])]
     notes = ["The clock decides how many steps are taken; with as many of them the answer is the same."]
+    if allowed is None:
+        notes.append("The time that it was allowed was not saved; the command has the time that it took.")
     if settings["steps"] != list(STEPS):
         notes.append(f"It was called from Python with steps {', '.join(settings['steps'])} only.")
     if settings["criterion"].get("start") is not None:

@@ -35,6 +35,7 @@ from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
+from dualplan.policy_maps import typical
 from dualplan.types import Bools, Ints, Json
 
 LONGEST, SHORTEST = 48, 12  # values along an axis, and how far one without end goes at least
@@ -140,25 +141,13 @@ def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells
     axes = [_axis(model, i, visits[:, i]) for i in chosen]
     extra = [_events(model, chosen)] if event >= 0 else []
     pairs = tuple(itertools.combinations(range(len(axes)), 2)) or ((0, -1),)
-    middle = _middle(model, visits)
+    middle = typical(model, visits)
     for count in range(max(axis.values.size for axis in axes), 0, -1):
         levelled = (_with_levels(axis, visits[:, axis.coordinate], middle, count) for axis in axes)
         found = Slices((*levelled, *extra), pairs, middle)
         if found.cells <= cells:
             break
     return found
-
-
-def _middle(model: Model, visits: Ints) -> Ints:
-    """The medians of the visits; a server that finishes whom it serves is at the class where it mostly is."""
-    middle = np.sort(visits, axis=0)[len(visits) // 2].astype(np.int64)
-    if isinstance(model, QueueingNetwork) and model.nonpreemptive:
-        for s, choices in enumerate(model.choices):
-            place = len(model.classes) + s
-            middle[place] = 1 + np.bincount(visits[:, place], minlength=2)[1:].argmax()
-            served = choices[int(middle[place]) - 1]
-            middle[served] = max(middle[served], 1)
-    return np.asarray(middle)
 
 
 def _axis(model: Model, i: int, visited: Ints) -> Axis:

@@ -36,10 +36,10 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage, never rounded down to nothing."""
+    """A share as a percentage, never rounded down to nothing: small ones keep their sign and one digit."""
     if 0 < abs(share) < 5e-5:
-        return "less than 0.01%"
-    return f"{100 * share:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
+        return f"{number(100 * share, 1)}%"
+    return f"{100 * share + 0.0:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
 
 
 def at_most(share: float) -> str:
@@ -133,11 +133,16 @@ def _flow(penalty: float | list[float]) -> float:
 
 
 def saved_share(beside: Beside) -> Interval | None:
-    """The saving as a share of the best heuristic's cost."""
+    """The saving as a share of the best heuristic's cost, which is an estimate unless it is exact."""
     if beside.best is None or beside.saved is None or not beside.best.cost > 0:
         return None
     gain, cost = beside.saved, beside.best.cost
     return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
+
+
+def _estimated(best: Judged) -> str:
+    """What a share of the best heuristic's cost is a share of, where that is no exact number."""
+    return "" if best.method == EXACT else " of the estimate"
 
 
 def heuristic_words(beside: Beside) -> str:
@@ -154,17 +159,30 @@ def heuristic_words(beside: Beside) -> str:
         return f"{intro} It is the policy: nothing better was found."
     if not math.isfinite(saved.value):
         return f"{intro} The two could not be compared: one of them is unstable in simulation."
-    exactly = saved.confidence == 1
-    if exactly and saved.lower <= 0 <= saved.upper:
+    if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
         return f"{intro} The policy costs the same, to all digits that were computed."
-    how = "exactly" if exactly else f"paired 95% interval {between(saved.lower, saved.upper, 3)}"
+    doubt = f" That is {beside.doubt}." if beside.doubt else ""
     share = saved_share(beside)
-    part = "" if share is None else f"{percent(abs(share.value))}; "
+    part = "" if share is None else f"{percent(abs(share.value))}{_estimated(best)}; "
     if saved.lower > 0:
-        return f"{intro} The policy costs {number(saved.value, 4)} less ({part}{how})."
+        return f"{intro} The policy costs {number(saved.value, 4)} less ({part}{_how(saved)}).{doubt}"
     if saved.upper < 0:
-        return f"{intro} The policy costs {number(-saved.value, 4)} more ({part}{how}): the heuristic is better."
-    return f"{intro} No difference between the two can be told ({how})."
+        better = "" if doubt else ": the heuristic is better"
+        return (
+            f"{intro} The policy costs {number(-saved.value, 4)} more ({part}{_how(_negated(saved))}){better}.{doubt}"
+        )
+    return f"{intro} No difference between the two can be told ({_how(saved)}).{doubt}"
+
+
+def _how(difference: Interval) -> str:
+    """How a difference of two costs is known."""
+    if difference.confidence == 1:
+        return "exactly"
+    return f"paired 95% interval {between(difference.lower, difference.upper, 3)}"
+
+
+def _negated(interval: Interval) -> Interval:
+    return Interval(-interval.value, -interval.upper, -interval.lower, interval.confidence)
 
 
 def bound_words(run: SavedRun) -> str:
@@ -210,19 +228,14 @@ def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | No
     if not math.isfinite(saved.value):
         return "unknown", f"{best.name}; one of the two is unstable"
     value = number(-saved.value, 3) if share is None else percent(-share.value)
-    if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
-        return "the same", f"{best.name} costs {number(best.cost)}; both exact"
+    costs, doubt = f"{best.name} costs {number(best.cost)}", f"; {beside.doubt}" if beside.doubt else ""
+    includes = saved.lower <= 0 <= saved.upper
     if saved.confidence == 1:
-        return value, f"{best.name} costs {number(best.cost)}; both exact"
-    if saved.lower <= 0 <= saved.upper:
-        return value, f"{best.name} costs {number(best.cost)}; the interval includes 0"
-    ends = saved if share is None else share
-    reach = (
-        f"{percent(-ends.upper)} to {percent(-ends.lower)}"
-        if share is not None
-        else between(-ends.upper, -ends.lower, 3)
-    )
-    return value, f"{best.name} costs {number(best.cost)}; paired interval {reach}"
+        return "the same" if includes else value, f"{costs}; both exact{doubt}"
+    reach = between(-saved.upper, -saved.lower, 3)
+    if share is not None:
+        reach = f"{percent(-share.upper)} to {percent(-share.lower)}{_estimated(best)}"
+    return value, f"{costs}; paired interval {reach}{', which includes 0' if includes else ''}{doubt}"
 
 
 # -- what must be said ------------------------------------------------------------------------------------------------
@@ -256,7 +269,9 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
     elif status not in (Status.TIME, Status.SETTLED, Status.GAP, Status.SOLVED, Status.REACHED, Status.COMPLETED):
         yield f"{'The search' if run.searched else 'The program'} ended with “{status}”: {status.advice}."
     best = beside.best
-    if best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0:
+    if best is not None and beside.doubt:
+        yield f"The comparison with the heuristic {best.name} is {beside.doubt}."
+    elif best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0:
         yield f"The heuristic {best.name} is cheaper than the policy that was found."
     for judged in beside.judged:
         if not judged.trusted:
@@ -316,6 +331,7 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
             if gain.confidence == 1
             else (MEASURED, "in pairs, on the same random numbers")
         )
+        note += f"; {beside.doubt}" if beside.doubt else ""
         yield Known(
             f"saved against {beside.best.name}", number(gain.value), between(gain.lower, gain.upper), label, note
         )
