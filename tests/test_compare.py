@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -135,6 +137,38 @@ def test_compare_without_bounds_prints_and_draws(run, runs, tmp_path):
     assert status == 0
     assert "hold together with probability 95% (each with 99.00%)" in out
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_interrupted_pair_ends_the_command(run, runs, monkeypatch, tmp_path, form):
+    """Two of the three pairs are not made, so no intervals hold together, and there is nothing to show."""
+    made = []
+
+    def cut(*args, **options):
+        made.append(args)
+        return replace(dp.compare(*args, **options), status=dp.Status.INTERRUPTED)
+
+    monkeypatch.setattr("dualplan.cli.compare.compare_two", cut)
+    figure = tmp_path / "compared.png"
+    status, out, err = run("compare", runs / "cross.npz", "lbfs", "c-mu", "longer-first", "--steps", 20_000,
+                           "--figure", figure, "-q", *form)  # fmt: skip
+    assert (status, out, len(made)) == (130, "", 1)
+    status, _, err = run("compare", runs / "cross.npz", "lbfs", "--steps", 20_000, *form)
+    assert status == 130
+    assert "interrupted before there was anything to show; nothing was saved." in err
+    assert not figure.exists()
+
+
+def test_an_interrupted_search_of_a_rule_ends_the_command(run, monkeypatch, tmp_path):
+    def cut(*args, **options):
+        return replace(dp.compare(*args, **options | {"steps": 20_000}), status=dp.Status.INTERRUPTED)
+
+    cross = dp.load("criss-cross")
+    dp.evaluate(cross, cross.policy("lbfs"), steps=20_000, folder=str(tmp_path / "run"))
+    monkeypatch.setattr(sys.modules["dualplan.rules.readable"], "compare", cut)
+    status, out, err = run("show", tmp_path / "run", "--rules")
+    assert (status, out) == (130, "")
+    assert "interrupted before there was anything to show; nothing was saved." in err
 
 
 def test_the_criterion_is_that_of_the_run(run, runs, model):

@@ -8,11 +8,12 @@ import pytest
 
 import dualplan as dp
 from dualplan import features as families
+from dualplan.cli.tables import print_outcome
 from dualplan.improvement import improve
-from dualplan.reproduce import dual_mixing, eight_queue, experiments, lost_sales, six_class
+from dualplan.reproduce import dual_mixing, eight_queue, experiments, lost_sales, measure, six_class
 from dualplan.reproduce.four_queue import four_queue
 from dualplan.reproduce.picture import draw_rows
-from dualplan.reproduce.rows import Figure, Outcome, Row, below, failure, missed, verdict
+from dualplan.reproduce.rows import Figure, Outcome, Row, agreeing, below, failure, missed, verdict
 
 EXACT, SIMULATED = Figure(4.73, 2, deterministic=True), Figure(21.78, 2, 0.16)
 PNG = b"\x89PNG"
@@ -36,6 +37,10 @@ PNG = b"\x89PNG"
         (Row("a printed figure without error", 13.10, Figure(13.0, 1), 13.05, 13.15), "agrees", False),
         (Row("known not to be reproducible", 12.3, Figure(21.8, 1, reproducible=False), 12.2, 12.4),
          "not reproduced, differs by -9.5", False),
+        (Row("too short and apart", 4.75, EXACT, 4.74, 4.76, trusted=False), "our run is too short to tell", False),
+        (Row("too short and alike", 4.73, EXACT, 4.729, 4.731, trusted=False), "our run is too short to tell", False),
+        (Row("too short beside a simulated figure", 30.0, SIMULATED, 29.9, 30.1, trusted=False),
+         "our run is too short to tell", False),
         (Row("nothing of ours", published=EXACT), "", False),
         (Row("nothing from elsewhere", 1.0), "", False),
     ],
@@ -56,7 +61,52 @@ def test_one_sentence_about_all_that_is_missed():
 
 def test_how_a_cost_stands_to_another_method():
     for ours, word in ((21.0, "below"), (23.0, "above"), (21.9, "not to be told from")):
-        assert below(Row("a", ours, None, ours - 0.1, ours + 0.1), SIMULATED) == word
+        row = Row("a", ours, None, ours - 0.1, ours + 0.1)
+        assert below(row, SIMULATED) == word
+        assert below(replace(row, trusted=False), SIMULATED) == "not to be told from"
+
+
+def test_how_many_agree_and_why_others_cannot_be_told():
+    rows = [Row("a", 4.73, EXACT), Row("b", 4.9, EXACT, 4.7, 5.1), Row("c", 4.73, EXACT, trusted=False), Row("d", 1.0)]
+    assert agreeing(rows) == (
+        "1 of 3 figures that can be compared agree, and 1 cannot be told at the width of our intervals, and 1 cannot "
+        "be told since our run is too short."
+    )
+    assert failure([Row("c", 9.0, EXACT, trusted=False)]) is None
+    assert Outcome("made-up", "made up", tuple(rows), (), {}).to_json()["rows"][2]["trusted"] is False
+
+
+@pytest.mark.parametrize("status", [dp.Status.TOO_SHORT, dp.Status.COMPLETED])
+def test_rows_are_trusted_by_the_status_of_the_evaluation(monkeypatch, status):
+    """Not by that of the search, which says why it has ended."""
+    model, good = dp.load("four-queue", buffers=2), status is dp.Status.COMPLETED
+
+    def run(*args, **more):
+        return replace(dp.evaluate(*args, **more), status=status)
+
+    def search(*args, **more):
+        found = improve(model, [model.policy("lbfs")], steps=(), time=0.1)
+        return replace(found, status=dp.Status.TIME, evaluation="simulated", evaluation_status=status)
+
+    monkeypatch.setattr(measure, "evaluate", run)
+    monkeypatch.setattr(measure, "improve", search)
+    row = measure.simulated("lbfs", model, model.policy("lbfs"), steps=20_000, seed=0, published=EXACT)
+    found = measure.searched(model, time="1s", seed=0, published=EXACT)
+    for each in (row, found):
+        assert each.trusted is good
+        assert (verdict(each) == "our run is too short to tell") is not good
+        assert missed(each) is good
+        assert ("too-short" in each.note) is not good
+    assert measure.exactly("lbfs", model, model.policy("lbfs")).trusted
+
+
+def test_the_column_of_ours_claims_no_interval_for_exact_figures(capsys, tmp_path):
+    rows = (Row("a", 4.73, EXACT, 4.73, 4.73, exact=True), Row("b", 4.9, EXACT, 4.7, 5.1))
+    print_outcome(Outcome("made-up", "made up", rows, (), {}), tmp_path)
+    out = capsys.readouterr().out
+    assert "95%" not in out
+    assert "4.7300 exact" in out
+    assert "4.90 [4.70, 5.10]" in out
 
 
 def test_a_figure_for_a_table_of_any_shape(tmp_path):
@@ -161,7 +211,7 @@ def test_six_class_has_published_figures_for_its_parameters_only():
 def test_eight_queue(run, tmp_path, brief, monkeypatch):
     """One of the base policies: figures that are not reproduced are said to be so."""
     monkeypatch.setattr(eight_queue, "BASE", dict([*eight_queue.BASE.items()][:1]))
-    rows = rows_of(run, tmp_path, "eight-queue", "--steps", 100_000, "--time", "1s")
+    rows = rows_of(run, tmp_path, "eight-queue", "--steps", 400_000, "--time", "1s")
     for p in eight_queue.BASE:
         assert rows["", f"{p}, reading 1"]["verdict"].startswith("not reproduced")
     assert rows["", "primal mixture of the three"]["published"]["value"] == 19.14

@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -272,6 +273,43 @@ def test_a_simulated_difference_covers_the_exact_one(large, monkeypatch):
     assert (again.digest, again.simplification) == (rule.digest, known)
 
 
+@pytest.mark.parametrize("status", [dp.Status.TOO_SHORT, dp.Status.COMPLETED])
+def test_a_run_that_is_too_short_puts_no_rule_within_the_tolerance(monkeypatch, tmp_path, status):
+    """Rule and policy are the same, so the difference is 0; of a run that is too short that says nothing."""
+
+    def pair(*args, **settings):
+        return replace(dp.compare(*args, **settings), status=status)
+
+    model = dp.load("criss-cross", load="medium")
+    monkeypatch.setattr(readable_module, "compare", pair)
+    rule = readable(model, model.policy("lbfs"), leaves=2, rounds=1, steps=40_000, samples=1_000)
+    known, good = rule.simplification, status is dp.Status.COMPLETED
+    assert known.difference.value == 0.0
+    assert (known.status, known.within) == (status, good)
+    assert ("too short to forget its start" in str(known)) is not good
+    found = readable_module._Found(rule, known.difference, status)
+    assert found.fits(0.01) is good
+    assert found.rank(0.01)[0] == (0 if good else 1)
+    dp.save_policy(rule, tmp_path / "rule.npz")
+    assert dp.load_policy(tmp_path / "rule.npz").simplification == known
+
+
+def test_a_rule_of_an_unstable_run_does_not_fit(small):
+    rule = Rule(small, [(Node(order=(0, 1)),), (Node(order=(0, 1)),)])
+    for status in (dp.Status.UNSTABLE, dp.Status.INTERRUPTED, dp.Status.FEW_CYCLES):
+        assert not readable_module._Found(rule, dp.Interval(0.0, -0.1, 0.1, 0.95), status).fits(1.0)
+
+
+def test_an_interrupted_comparison_ends_the_search_of_a_rule(monkeypatch):
+    def pair(*args, **settings):
+        return replace(dp.compare(*args, **settings), status=dp.Status.INTERRUPTED)
+
+    model = dp.load("criss-cross", load="medium")
+    monkeypatch.setattr(readable_module, "compare", pair)
+    with pytest.raises(KeyboardInterrupt):
+        readable(model, model.policy("lbfs"), leaves=2, rounds=1, steps=20_000, samples=1_000)
+
+
 # -- rules as policies ------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +352,63 @@ def _possible(model, x):
 
 def _does(model, x, chances):
     return action_words(model, np.array(x), int(np.argmax(chances)))
+
+
+def followed(words, lengths, served_empty):
+    """What a leaf says in words: the class that is served, or None; `lengths` are those of the server's queues."""
+    first, _, rest = words.partition(" if one of its queues is empty, else ")
+    if rest:
+        return None if min(lengths.values()) == 0 else followed(rest, lengths, served_empty)
+    for name in first.removeprefix("serve ").split(", else "):
+        if name == "idle":
+            return None
+        if lengths[name] > 0 or served_empty:
+            return name
+    return None
+
+
+LEAVES = [
+    ("four-queue", {"buffers": 2}),
+    ("four-queue", {"buffers": 2, "decisions": "per-server"}),
+    ("four-queue", {"buffers": 2, "idling": True}),
+    ("four-queue", {"buffers": 1, "discipline": "nonpreemptive"}),
+    ("four-queue", {"buffers": 2, "dynamics": "bernoulli", "full": "lose", "phantom": True}),
+    ("six-class", {"buffers": 1}),
+    ("criss-cross", {"buffers": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), LEAVES)
+def test_the_words_of_a_leaf_are_what_is_done(name, options):
+    """Every order of choices, idling among them, in all states: whom the words serve, the action serves."""
+    model = dp.load(name, **options)
+    wide = max(len(own) for own in model.choices) + 1
+    phantom, servers = bool(model.options["phantom"]), len(model.servers)
+    states = [x for x in itertools.product(*(range(u + 1) for u in model.box.upper)) if _possible(model, x)]
+    for ranked in itertools.permutations(range(wide)):
+        orders = [tuple(k for k in ranked if k <= len(own)) for own in model.choices]
+        rule = Rule(model, [(Node(order=order),) for order in orders])
+        words = [line.strip() for line in rule.text().splitlines()[1::2]]
+        for x in states:
+            done = action_words(model, np.array(x), int(np.argmax(rule(x)))).split(", ")  # raises if it is not allowed
+            deciding = range(servers) if not model.per_server else [x[-1] - 1] if x[-1] else []
+            for does, s in zip(done, deciding, strict=False):
+                lengths = {model.class_names[c]: waiting(model, x, s, c) for c in model.choices[s] if c >= 0}
+                busy = not model.nonpreemptive or x[len(model.classes) + s] > 0
+                served = followed(words[s], lengths, phantom) if busy else None
+                assert does == f"{model.servers[s]} {_told(model, served)}", (orders, x)
+
+
+def waiting(model, x, s, c):
+    """Customers of class c beside the one in service."""
+    inside = model.nonpreemptive and x[len(model.classes) + s] == model.choices[s].index(c) + 1
+    return x[c] - inside
+
+
+def _told(model, served):
+    if model.nonpreemptive:
+        return "has nobody to choose" if served is None else f"takes {served} next"
+    return "idles" if served is None else f"serves {served}"
 
 
 def test_a_rule_is_saved_as_it_is(small, tmp_path):

@@ -32,6 +32,13 @@ class Status(StrEnum):
         """What happened and what to do next."""
         return _ADVICE[self]
 
+    @property
+    def good(self) -> bool:
+        """Of an evaluation: whether its interval is what it is said to be, however wide."""
+        return self in _GOOD
+
+
+_GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
 
 _ADVICE = {
     Status.REACHED: "the requested half-width was reached",

@@ -7,8 +7,10 @@ One block of integers holds all trees of a rule; positions are counted from its 
     a leaf    [0, choices, the first choice, the second, ...]
 
 In a leaf the first choice that can be made is made. Networks have a tree for each server, whose choices are places
-among those of the server, and one number more stands for idling beside waiting customers; the block follows the
-network's ints. Other models have one tree of actions: ints [size of the model's ints, the model's ints, the block].
+among those of the server, and one number more stands for idling beside waiting customers, which is to choose an empty
+class: without one, and where an empty class may not be chosen (nonpreemptive) or is served (phantom), it cannot be
+made. The block follows the network's ints. Other models have one tree of actions: ints [size of the model's ints, the
+model's ints, the block].
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def _served(ints, base, x, s):
     for k in range(ints[at + 1]):
         j = ints[at + LEAF + k]
         if j == last - first:
-            if empty >= 0:
+            if empty >= 0 and not phantom and not ints[net.NONPREEMPTIVE]:
                 return empty
             continue
         c = ints[ints[net.CHOICE] + first + j]

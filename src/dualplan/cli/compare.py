@@ -26,6 +26,7 @@ from dualplan.figures import require_drawable
 from dualplan.intervals import Interval
 from dualplan.results import Comparison, Evaluation
 from dualplan.rules.readable import few_states
+from dualplan.status import Status
 from dualplan.types import Json
 
 STEPS = 8_000_000  # of each comparison, unless others are given
@@ -111,7 +112,11 @@ def simulated(sources: Sequence[Source], criterion: Criterion, *, confidence: fl
     """Every policy beside the first; `settings` are those of `dualplan.compare`."""
     first, model = sources[0].policy, sources[0].policy.model
     level = 1 - (1 - confidence) / (2 * len(sources) - 1)
-    pairs = [compare_two(model, s.policy, first, criterion, confidence=level, **settings) for s in sources[1:]]
+    pairs = []
+    for source in sources[1:]:
+        pairs.append(compare_two(model, source.policy, first, criterion, confidence=level, **settings))
+        if pairs[-1].status is Status.INTERRUPTED:  # the others are missing, so no table of all can be made
+            raise KeyboardInterrupt
     rows = [_row(sources[0], pairs[0].second, None)]
     rows += [_row(s, pair.first, pair) for s, pair in zip(sources[1:], pairs, strict=True)]
     own = [(sources[0].label, pairs[0].second), *((s.label, p.first) for s, p in zip(sources[1:], pairs, strict=True))]

@@ -37,7 +37,7 @@ def _cells(row: Row) -> dict[str, str]:
     return {
         "network": row.network,
         "what": row.name,
-        "ours, 95% interval": row.shown,
+        "ours": row.shown,
         "elsewhere": "" if row.published is None else str(row.published),
         "verdict": verdict(row),
         "optimum": "" if row.optimum is None else f"{row.optimum:.4f}",

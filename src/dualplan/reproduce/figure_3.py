@@ -47,7 +47,10 @@ PLOT = {
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What is seen along the steps of one run: three values of the averaged iterate at each look."""
+    """What is seen along the steps of one run: three values of the averaged iterate at each look.
+
+    `trusted` says of each cost whether the run was long enough.
+    """
 
     penalty: float
     steps: list[int]
@@ -55,6 +58,7 @@ class Curve:
     violation: list[float]
     cost: list[float]
     half_width: list[float]
+    trusted: list[bool]
     seconds: float = 0.0
 
 
@@ -118,7 +122,7 @@ def _last(curve: Curve, figure: Figure | None, optimum: float) -> Row:
     cost, half = curve.cost[-1], curve.half_width[-1]
     note = f"objective {curve.objective[-1]:.4g}, violation {curve.violation[-1]:.3g}"
     return Row(f"H = {curve.penalty:g}, {curve.steps[-1]:,} iterations", cost, figure, cost - half, cost + half,
-               note=note, optimum=optimum, seconds=curve.seconds)  # fmt: skip
+               note=note, optimum=optimum, seconds=curve.seconds, trusted=curve.trusted[-1])  # fmt: skip
 
 
 def _words(rows: list[Row], curves: list[Curve], plotted: bool) -> tuple[str, ...]:
@@ -149,7 +153,7 @@ def _curve(
     show: Callable[[int], None],
 ) -> Curve:
     model, fresh = problem.model, problem.draw(50_000, seed=seed + 1)
-    curve, wanted = Curve(penalty, [], [], [], [], []), np.linspace(0, steps, LOOKS + 1)
+    curve, wanted = Curve(penalty, [], [], [], [], [], []), np.linspace(0, steps, LOOKS + 1)
     started = time.monotonic()
 
     def watch(done: int, theta: Floats) -> None:
@@ -164,6 +168,7 @@ def _curve(
         curve.violation.append(parts.negative + parts.flow)
         curve.cost.append(found.cost)
         curve.half_width.append(found.half_width)
+        curve.trusted.append(found.status.good)
 
     watch(0, problem.project(np.zeros(len(problem.features))))
     solve_subgradient(

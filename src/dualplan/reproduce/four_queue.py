@@ -89,16 +89,16 @@ class _Setting:
         return [Row("optimum", found.value, self.known.get("optimum"), found.lower, found.upper, exact=True,
                     note=str(found.status), optimum=found.value, seconds=found.seconds)]  # fmt: skip
 
-    def cost(self, policy: Policy) -> tuple[float | None, float | None, float | None, bool, str]:
-        """The cost of a policy, its bounds or interval, whether it is exact, and how it was found."""
+    def cost(self, policy: Policy) -> tuple[float | None, float | None, float | None, bool, str, bool]:
+        """The cost of a policy, its bounds or interval, whether it is exact, how it was found, and whether it holds."""
         if self.few:
             exact = evaluate_exact(self.model, policy, self.criterion)
-            return exact.cost, exact.lower, exact.upper, True, "exact"
+            return exact.cost, exact.lower, exact.upper, True, "exact", True
         run = evaluate(self.model, policy, self.criterion, steps=self.steps, seed=self.seed)
         unless_interrupted(run.status)
         if not math.isfinite(run.cost):
-            return None, None, None, False, str(run.status)
-        return run.cost, run.lower, run.upper, False, f"simulated, {run.status}"
+            return None, None, None, False, str(run.status), False
+        return run.cost, run.lower, run.upper, False, f"simulated, {run.status}", run.status.good
 
 
 def four_queue(
@@ -128,7 +128,8 @@ def four_queue(
 
 def _words(setting: _Setting, rows: list[Row]) -> tuple[str, ...]:
     """What agrees, and the method that comes nearest to the optimum."""
-    best = min((row for row in rows if row.ours is not None and row.name != "optimum"), key=lambda row: row.ours or 0.0)
+    known = (row for row in rows if row.ours is not None and row.name != "optimum")
+    best = min(known, key=lambda row: (not row.trusted, row.ours or 0.0))
     words = [f"The cheapest policy is that of {best.name}: {best.shown}."]
     if setting.known:
         words.insert(0, agreeing(rows))
@@ -226,6 +227,6 @@ def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float |
         if name.startswith("bound"):
             return Row(name, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds)
         found = found.policy()
-    cost, lower, upper, exact, how = setting.cost(found)
+    cost, lower, upper, exact, how, trusted = setting.cost(found)
     known = setting.known.get(name)
-    return Row(name, cost, known, lower, upper, exact, status + how, optimum, bound, seconds)
+    return Row(name, cost, known, lower, upper, exact, status + how, optimum, bound, seconds, trusted=trusted)

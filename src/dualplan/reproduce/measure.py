@@ -32,7 +32,7 @@ def simulated(name: str, model: Model, policy: Policy, *, steps: int, seed: int,
     if not math.isfinite(run.cost):
         return Row(name, note=str(run.status), seconds=run.seconds, **more)
     return Row(name, run.cost, lower=run.lower, upper=run.upper, note=f"simulated, {run.status}", seconds=run.seconds,
-               **more)  # fmt: skip
+               trusted=run.status.good, **more)  # fmt: skip
 
 
 def exactly(name: str, model: Model, policy: Policy, **more: Any) -> Row:
@@ -47,9 +47,11 @@ def searched(model: Model, policies: Sequence[Policy] = (), *, time: str, seed: 
     """What `improve` finds in a time, and what it proves that any policy costs."""
     found = improve(model, policies, time=time, seed=seed)
     unless_interrupted(found.status)
+    exact, judged = found.evaluation == "exact", found.evaluation_status
+    doubt = "" if exact or judged.good else f"; evaluation {judged}"
     proved = found.bound.kind == PROVED and not found.bound.assumed and found.bound.value > 0  # costs are never below
     return Row(
-        f"{FOUND}, {time}", found.cost, lower=found.lower, upper=found.upper, exact=found.evaluation == "exact",
-        note=f"{found.source}; {found.status}", lower_bound=found.bound.value if proved else None,
-        seconds=found.seconds, **more,
+        f"{FOUND}, {time}", found.cost, lower=found.lower, upper=found.upper, exact=exact,
+        note=f"{found.source}; {found.status}{doubt}", lower_bound=found.bound.value if proved else None,
+        seconds=found.seconds, trusted=exact or judged.good, **more,
     )  # fmt: skip

@@ -3,7 +3,8 @@
 A figure from elsewhere is printed to so many decimals. Where it is exact, ours must be the same to these decimals: it
 is *missed* if our whole interval lies more than half a unit of the last one away. Where it was simulated or read off a
 plot it has an error of its own, or none that is known, and the two are compared by their intervals: they agree, or they
-differ by so much, and nothing fails. An interval of ours that is too wide agrees with nothing.
+differ by so much, and nothing fails. An interval of ours that is too wide agrees with nothing, and of a run that is too
+short to be trusted nothing is said.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dualplan.types import Json
 
 Progress = Callable[[int, int, str], None]
 PUBLISHED, ELSEWHERE, DIGITISED = "published", "computed elsewhere", "read off a plot"
-AGREES, UNTOLD = "agrees", "our interval is too wide to tell"
+AGREES, UNTOLD, SHORT = "agrees", "our interval is too wide to tell", "our run is too short to tell"
 ROUNDING = 1e-9  # of decimals in floating point
 WIDE = 0.03  # half of an interval of ours, as a part of a simulated figure, from which on it tells nothing
 NARROW = 2e-4  # between exact bounds that go as one figure
@@ -54,6 +55,7 @@ class Row:
 
     `exact` says that the bounds are proved; otherwise they are a 95% interval. `seconds` are those of the method, or of
     the evaluation of a policy that needs no other work; `lower_bound` is what the method proves of the optimum.
+    `trusted` says that the status of the evaluation is good, so that the interval is one.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Row:
     lower_bound: float | None = None
     seconds: float | None = None
     network: str = ""
+    trusted: bool = True
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -94,13 +97,15 @@ class Row:
 
 def _apart(row: Row, known: Figure) -> bool:
     lower, upper = row.interval
-    return upper < known.value - known.slack or lower > known.value + known.slack
+    return bool(upper < known.value - known.slack or lower > known.value + known.slack)
 
 
 def missed(row: Row) -> bool:
     """Whether a figure that is exact elsewhere lies outside of our interval, to its printed decimals."""
     known = row.published
-    return known is not None and row.ours is not None and known.deterministic and _apart(row, known)
+    if known is None or row.ours is None or not row.trusted:
+        return False
+    return known.deterministic and _apart(row, known)
 
 
 def verdict(row: Row) -> str:
@@ -108,6 +113,8 @@ def verdict(row: Row) -> str:
     known = row.published
     if known is None or row.ours is None:
         return ""
+    if not row.trusted:
+        return SHORT
     if _apart(row, known):
         how = "missed" if known.deterministic else "differs" if known.reproducible else "not reproduced, differs"
         return f"{how} by {row.ours - known.value:+.{known.digits}f}"
@@ -129,9 +136,9 @@ def failure(rows: Iterable[Row]) -> str | None:
 def below(row: Row, known: Figure) -> str:
     """How our cost stands to that of another method: below it, above it, or not to be told from it."""
     lower, upper = row.interval
-    if upper < known.value - known.slack:
+    if row.trusted and upper < known.value - known.slack:
         return "below"
-    return "above" if lower > known.value + known.slack else "not to be told from"
+    return "above" if row.trusted and lower > known.value + known.slack else "not to be told from"
 
 
 def agreeing(rows: Iterable[Row]) -> str:
@@ -139,8 +146,9 @@ def agreeing(rows: Iterable[Row]) -> str:
     told = [word for word in map(verdict, rows) if word]
     if not told:
         return "There is no figure from elsewhere for these settings."
-    open_ones = f", and {told.count(UNTOLD)} cannot be told at the width of our intervals" if UNTOLD in told else ""
-    return f"{told.count(AGREES)} of {len(told)} figures that can be compared agree{open_ones}."
+    reasons = {UNTOLD: "at the width of our intervals", SHORT: "since our run is too short"}
+    open_ones = [f", and {told.count(word)} cannot be told {why}" for word, why in reasons.items() if word in told]
+    return f"{told.count(AGREES)} of {len(told)} figures that can be compared agree{''.join(open_ones)}."
 
 
 @dataclass(frozen=True, eq=False)

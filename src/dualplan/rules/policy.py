@@ -23,6 +23,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.rules.words import written
+from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 
 Terms = tuple[tuple[int, int], ...]  # (coordinate, weight)
@@ -49,7 +50,7 @@ class Simplification:
     `difference` is rule − policy, by a paired comparison on random numbers that the rule was not chosen by, or over all
     states where they are few (`known` says which). `agreement` is the share of the decisions, where the policy goes
     (states that the rule was not fitted to, unless it is over all), in which the rule does what the policy does most
-    likely.
+    likely. `status` is that of the comparison: the difference of a run that is too short says nothing for sure.
     """
 
     policy: str
@@ -59,6 +60,7 @@ class Simplification:
     known: str
     agreement: float
     tolerance: float
+    status: Status
 
     @property
     def relative(self) -> float:
@@ -69,9 +71,9 @@ class Simplification:
     def within(self) -> bool:
         """Whether the whole interval lies within the tolerance; over all states, the difference up to rounding."""
         far, d = self.tolerance * abs(self.policy_cost), self.difference
-        if self.exact:
+        if self.status is Status.SOLVED:
             return bool(abs(d.value) <= far + (d.upper - d.lower))
-        return bool(-far <= d.lower and d.upper <= far)
+        return bool(trusted(self.status) and -far <= d.lower and d.upper <= far)
 
     @property
     def exact(self) -> bool:
@@ -80,7 +82,7 @@ class Simplification:
 
     def to_json(self) -> Json:
         """As plain values."""
-        return {**asdict(self), "relative": self.relative, "within": self.within}
+        return {**asdict(self), "status": str(self.status), "relative": self.relative, "within": self.within}
 
     @staticmethod
     def of(data: Json) -> Simplification:
@@ -91,9 +93,11 @@ class Simplification:
             for key, otherwise in (("value", np.nan), ("lower", -np.inf), ("upper", np.inf))
         )
         policy_cost, cost = (np.nan if data[key] is None else float(data[key]) for key in ("policy_cost", "cost"))
+        # files of earlier versions do not say how long the run was, so nothing is claimed for it
+        unsaid = Status.SOLVED if data["known"] == COMPUTED else Status.TOO_SHORT
         return Simplification(
             data["policy"], policy_cost, cost, Interval(value, lower, upper, float(given["confidence"])),
-            data["known"], data["agreement"], data["tolerance"],
+            data["known"], data["agreement"], data["tolerance"], Status(data.get("status", unsaid)),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -104,10 +108,17 @@ class Simplification:
                 f"{self.agreement:.1%} of the decisions agree"
             )
         how = "over all states" if self.exact else f"{d.confidence:.0%} paired interval"
+        doubt = "" if self.status.good else f"; {self.status.advice}"
         return (
             f"cost {self.cost:.6g}, that of the policy {self.policy_cost:.6g}; difference {d.value:.4g} "
             f"[{d.lower:.4g}, {d.upper:.4g}] ({how}), {self.relative:+.2%}; {self.agreement:.1%} of the decisions agree"
+            f"{doubt}"
         )
+
+
+def trusted(status: Status) -> bool:
+    """Whether a difference with this status holds; bounds over all states do, also where they are wide."""
+    return status.good or status is Status.WIDE
 
 
 class Rule(Policy):

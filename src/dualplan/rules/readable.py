@@ -18,8 +18,9 @@ the tolerance is taken, or the one whose cost is nearest if none is. A rule that
 else, so that is not within the tolerance either.
 
 A rule is judged by what counts, its cost: over all states where they are few, otherwise by simulation beside π on the
-same random numbers. What is reported at the end is from random numbers that nothing was chosen by. Nothing is
-guaranteed of the rule but that. Work and memory grow with the states that are visited, not with those that there are.
+same random numbers; a run that is too short puts no rule within the tolerance. What is reported at the end is from
+random numbers that nothing was chosen by. Nothing is guaranteed of the rule but that. Work and memory grow with the
+states that are visited, not with those that there are.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ from dualplan.primal.greedy import GreedyPolicy
 from dualplan.primal.relevance import EXACTLY, occupancy, weighted_visits
 from dualplan.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.rules.features import features_of, numbers_at
-from dualplan.rules.policy import Node, Rule, Simplification, Terms, Tree
+from dualplan.rules.policy import Node, Rule, Simplification, Terms, Tree, trusted
 from dualplan.rules.trees import GROWN, Branch, Sample, grow, prune
+from dualplan.status import Status
 from dualplan.surrogate import StateFunction, state_function
 from dualplan.types import ArrayLike, Floats, Ints
 
@@ -94,7 +96,7 @@ def readable(
             best = found
         # of rules with a leaf less, most were tried: the tables of priorities, or the actions
         small = best.rule.leaves <= len(best.rule.trees) + 1
-        done = small and abs(best.difference.value) <= judge.allowed(tolerance)
+        done = small and best.fits(judge.allowed(tolerance))
         if done or k == rounds - 1:
             break
         data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
@@ -154,7 +156,7 @@ class _Judge:
     ) -> None:
         self.model, self.policy, self.criterion = model, policy, criterion
         self.steps, self.seed, self.threads = steps, seed, threads
-        self._seen: dict[str, Interval] = {}
+        self._seen: dict[str, tuple[Interval, Status]] = {}
         self._known: dict[str, ExactEvaluation | None] = {}
         self.own = self._own()
         self.cost = math.nan if self.own is None else self.own.cost
@@ -193,25 +195,29 @@ class _Judge:
         rule = Rule(self.model, trees, name=f"rule of {self.policy.name}")
         if rule.digest not in self._seen:
             self._seen[rule.digest] = self.difference(rule, max(1, int(SCREENED * self.steps)), self.seed)
-        return _Found(rule, self._seen[rule.digest])
+        return _Found(rule, *self._seen[rule.digest])
 
-    def difference(self, rule: Rule, steps: int, seed: int) -> Interval:
-        """rule − policy; nothing is known of a rule that is unstable."""
+    def difference(self, rule: Rule, steps: int, seed: int) -> tuple[Interval, Status]:
+        """rule − policy, and how it is known; nothing is known of a rule that is unstable."""
         if self.own is None:
             found = compare(self.model, rule, self.policy, self.criterion, steps=steps, seed=seed, threads=self.threads)
+            if found.status is Status.INTERRUPTED:  # what was simulated till then says too little
+                raise KeyboardInterrupt
             self.cost = found.second.cost
-            return found.difference
+            return found.difference, found.status
         exact = self.evaluated(rule)
         if exact is None:
-            return Interval(math.nan, -math.inf, math.inf, 1.0)
+            return Interval(math.nan, -math.inf, math.inf, 1.0), Status.WIDE
         low, high = exact.lower - self.own.upper, exact.upper - self.own.lower
-        return Interval((low + high) / 2, low, high, 1.0)
+        solved = exact.status is self.own.status is Status.SOLVED
+        return Interval((low + high) / 2, low, high, 1.0), Status.SOLVED if solved else Status.WIDE
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
     rule: Rule
     difference: Interval
+    status: Status
 
     def better_than(self, other: _Found, allowed: float) -> bool:
         """Within the tolerance and smaller, or both outside and nearer."""
@@ -220,7 +226,11 @@ class _Found:
     def rank(self, allowed: float) -> tuple[float, ...]:
         """What is sorted by."""
         far = abs(self.difference.value) if math.isfinite(self.difference.value) else math.inf
-        return (0, self.rule.leaves, far) if far <= allowed else (1, far, self.rule.leaves)
+        return (0, self.rule.leaves, far) if self.fits(allowed) else (1, far, self.rule.leaves)
+
+    def fits(self, allowed: float) -> bool:
+        """Whether the estimate is within the tolerance, by a run that can be trusted."""
+        return trusted(self.status) and abs(self.difference.value) <= allowed
 
 
 Path = dict[int, list[list[Tree]]]  # trees of rules by their number of leaves; several of the smallest
@@ -235,7 +245,7 @@ def _smallest(judge: _Judge, path: Path, tolerance: float) -> _Found:
         if k not in seen:
             found = [judge.screened(trees) for trees in path[sizes[k]]]
             seen[k] = min(found, key=lambda f: f.rank(judge.allowed(tolerance)))
-        return abs(seen[k].difference.value) <= judge.allowed(tolerance)
+        return seen[k].fits(judge.allowed(tolerance))
 
     low, high, step = -1, 0, 1
     while not fits(high) and high < len(sizes) - 1:
@@ -346,10 +356,11 @@ def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int,
 def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     """The rule with what it costs, by random numbers that it was not chosen by."""
     fresh = judge.seed + 2**32
-    difference = judge.difference(rule, judge.steps, fresh)
+    difference, status = judge.difference(rule, judge.steps, fresh)
     data.visit(judge.policy, fresh, judge.own)
     found = Simplification(
         judge.policy.name, judge.cost, judge.cost + difference.value, difference,
         MEASURED if judge.own is None else COMPUTED, data.agreement(rule), float(tolerance),
+        status,
     )  # fmt: skip
     return Rule(rule.model, rule.trees, name=rule.name, simplification=found)

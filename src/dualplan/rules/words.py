@@ -76,12 +76,17 @@ def leaf_words(model: Model, t: int, order: Sequence[int]) -> str:
     if not isinstance(model, QueueingNetwork):
         return model.actions[order[0]]
     options = [*(None if c < 0 else model.class_names[c] for c in model.choices[t]), None]
-    if len(options) == 2 and options[0] is not None and len(order) == 1:
+    if len(options) == 2 and options[0] is not None:
         return f"serve {options[0]}"
+    beside = len(options) - 1  # idling beside waiting customers, which is to choose an empty class
+    if model.nonpreemptive or model.options["phantom"]:  # where that is not allowed, or is not idling
+        order = [k for k in order if k != beside]
+    if order[0] == beside and options[order[1]] is not None:  # with no class empty, the next one has customers
+        return f"idle if one of its queues is empty, else serve {options[order[1]]}"
     names = [options[k] for k in order]
     if model.options["phantom"]:
         names = names[:1]
-    if None in names:  # what comes after idling hardly ever happens, and idling at the end goes without saying
+    if None in names:  # after a class that is empty idling is possible, so nothing comes after it
         names = names[: names.index(None) + 1]
     if names[-1] is None and len(names) > len(options) - options.count(None):
         names = names[:-1]
