@@ -16,8 +16,6 @@ from dualplan.reproduce.rows import Outcome, Row, verdict
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
 
-USUAL = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.TIME)  # of an evaluation: nothing to be said of it
-
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
     """An experiment that was run again: a line a figure, in the columns that are not empty, and what they say."""
@@ -77,7 +75,7 @@ def print_improved(result: dict[str, Any]) -> None:
     out.print(_costs(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
     out.print(f"best: {_found(result)}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
-    if (status := Status(result["cost_status"])) not in USUAL:
+    if not (status := Status(result["cost_status"])).good:
         out.print(f"{status}: {status.advice}.", highlight=False)
     for row in result["attempts"]:
         if row["note"]:
@@ -120,7 +118,7 @@ def _costs(result: dict[str, Any]) -> Table:
     start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
     for m in start:
         status = Status(m["status"])
-        how = "simulated" + ("" if status in USUAL else f", {status}")
+        how = "simulated" + ("" if status.good else f", {status}")
         same = _began_with(result, m["policy"])
         row(m["policy"], m["cost"], _range({"lower": m["cost_lower"], "upper": m["cost_upper"]}), how, same=same)
     exact = result["evaluation"] == "exact"

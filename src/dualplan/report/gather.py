@@ -36,7 +36,6 @@ CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
 TINY = 0.01  # measures below it for most policies are not in the table
 # an interval holds whether the run ended by its width, its steps or its time
-GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
 
 Tell = Callable[[str], None]
 
@@ -57,7 +56,7 @@ class Judged:
     @property
     def trusted(self) -> bool:
         """Whether the cost is one number, and the interval to be believed."""
-        return self.status in GOOD and math.isfinite(self.cost)
+        return self.status.good and math.isfinite(self.cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +154,7 @@ class Beside:
     @property
     def doubt(self) -> str:
         """Why the saving is not to be trusted; nothing where it is."""
-        return "" if self.saved is None or self.status in GOOD else f"not to be trusted: {self.status.advice}"
+        return "" if self.saved is None or self.status.good else f"not to be trusted: {self.status.advice}"
 
 
 def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
