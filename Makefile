@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat src/dualplan/_kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba/$(KERNELS)
 
-.PHONY: demo test quick lint types docs lock bench clean
+.PHONY: demo test test-all lint types docs lock bench clean
 
 # the best policy of a network with 10,000 states in twenty seconds, as a table and as a page
 demo: $(VENV)/ready
@@ -15,12 +15,13 @@ demo: $(VENV)/ready
 	$(BIN)/dualplan solve four-queue --set buffers=9 --time 20s --out runs/demo
 	$(BIN)/dualplan report runs/demo
 
+# all but the tests marked slow, about ten minutes on two cores
 test: lint types
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
-
-# without the tests marked slow
-quick: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+# all of them, about twice as long
+test-all: lint types
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

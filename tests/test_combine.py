@@ -140,6 +140,7 @@ def nested(model):
     return among, reference, RatioPolicy(ratios, theta, name="a ratio policy")
 
 
+@pytest.mark.slow
 def test_policies_inside_policies_come_back_the_same(net, tmp_path):
     among, reference, ratio = nested(net)
     path = tmp_path / "p.npz"

@@ -14,6 +14,7 @@ def simulated(model, policy, steps):
     return result
 
 
+@pytest.mark.slow
 def test_unbounded_four_queue():
     """LONGEST 44.9 ± 1, LBFS within 5% of 146 (independent simulation; de Farias & Van Roy print 45.04 and 144.1)."""
     net = dp.load("four-queue", buffers=None)
@@ -21,6 +22,7 @@ def test_unbounded_four_queue():
     assert simulated(net, net.policy("lbfs"), 160_000_000).cost == pytest.approx(146, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("discipline", "cost"), [("preemptive", 14.32), ("nonpreemptive", 15.67)])
 def test_six_class_lbfs(discipline, cost):
     net = dp.load("six-class", discipline=discipline)

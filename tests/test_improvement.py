@@ -78,6 +78,7 @@ def member(model, name):
     return duels.screen(search, [Candidate(model.policy(name), "test")])[0]
 
 
+@pytest.mark.slow
 def test_the_dearer_policy_never_wins_a_duel():
     """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 10 duels either way all must end as they should."""
     model = dp.load("four-queue", buffers=9)
@@ -154,6 +155,7 @@ def test_what_keeps_the_limits_wins_whatever_it_costs():
     assert not duels.duel(search, cheap, Clock(100.0)).won
 
 
+@pytest.mark.slow
 def test_an_incumbent_near_its_limit_is_not_evicted_by_noise():
     """The limit lies .6% above what LBFS loses exactly: no short look may call it broken."""
     model = dp.load("four-queue", buffers=4)
@@ -218,6 +220,7 @@ def test_the_result_is_plain_and_says_what_is_proved(improved):
     assert any("loses" in note for note in found["notes"])  # bounded buffers reward losing customers
 
 
+@pytest.mark.slow
 def test_same_seed_same_attempts():
     model = dp.load("four-queue", buffers=2)
     first, second = (dp.improve(model, time="100s", steps=["lattice"], seed=3) for _ in range(2))
@@ -225,6 +228,7 @@ def test_same_seed_same_attempts():
     assert [a.gain for a in first.attempts] == [a.gain for a in second.attempts]
 
 
+@pytest.mark.slow
 def test_a_policy_in_python_enters_the_portfolio_and_is_improved():
     model = dp.load("four-queue", buffers=2)
     poor = policies.FunctionPolicy(model, lambda x: [0.25] * 4, name="any")
@@ -243,6 +247,7 @@ def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
     assert json.loads((tmp_path / "run" / "result.json").read_text())["gap"] == pytest.approx(found.gap)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_best_policy(tmp_path):
     model, folder = dp.load("four-queue", buffers=2), str(tmp_path / "run")
     first = dp.improve(model, time="100s", steps=["lattice"], folder=folder)
@@ -332,6 +337,7 @@ def test_bad_input_is_one_sentence(options, words):
         dp.improve(dp.load("four-queue", buffers=2), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["search", "dual", "rollouts"])
 def test_every_step_proposes_policies_that_are_judged(name):
     """From a poor policy each of them finds a better one, and what was kept costs less exactly."""
@@ -345,6 +351,7 @@ def test_every_step_proposes_policies_that_are_judged(name):
     assert exact < best if any(a.accepted for a in found.attempts) else exact == best
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
     model = dp.load("four-queue", buffers=3)
     limit = "lost fraction <= 0.17"
@@ -356,6 +363,7 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
     assert found.to_json()["limits"][0]["kept"]
 
 
+@pytest.mark.slow
 def test_a_simulator_alone_is_searched_too():
     """Only the dual step is for simulators; nothing is proved of them."""
     inner = dp.load("four-queue", buffers=1)

@@ -162,6 +162,7 @@ def test_given_penalties_and_bad_words(net):
 # -- along the grid ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_what_is_found(net):
     """One process, two processes, and a run that goes on from what it has: the same bytes."""
     problem = dp.DualALP(net, mixed_features(net))
@@ -182,6 +183,7 @@ def test_workers_do_not_change_what_is_found(net):
     assert seen == [5, 3, 2]
 
 
+@pytest.mark.slow
 def test_strands_go_down_from_their_largest_penalty(net):
     """The second largest is what `solve` finds from the largest; the first of the next strand starts afresh."""
     problem = dp.DualALP(net, mixed_features(net))

@@ -82,6 +82,7 @@ def test_event_model_queue_and_table_are_one_process():
     assert average_cost(queue, queue.policy("longer")) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.integers(2, 8))
 def test_jumps_given_and_derived_agree(room):
@@ -271,6 +272,7 @@ def test_gymnasium_environment_gives_the_same_law_as_its_table():
 # -- instances ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(INSTANCES))
 def test_every_instance_keeps_the_contract(name):
     report = check_model(dp.load(name), pairs=60)

@@ -9,6 +9,7 @@ from dualplan import experiments, policies
 from dualplan.identity import digest
 
 
+@pytest.mark.slow
 def test_resuming_with_another_model_or_policy_is_refused(tmp_path):
     """Each pair has the same names and shapes and differs in one number."""
 
@@ -205,6 +206,7 @@ def test_penalties_that_would_take_exponential_time_are_refused():
         dp.QueueingNetwork(classes, dynamics="bernoulli")
 
 
+@pytest.mark.slow
 def test_small_networks_with_many_routes_have_predecessors():
     names = [str(i) for i in range(4)]
     route = dict.fromkeys(names, 0.22)

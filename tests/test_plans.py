@@ -53,6 +53,7 @@ def written(tmp_path, solver="listed-lp", more=""):
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["listed-lp", "sampled-lp", "adaptive", "paper"])
 def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     """Every field of the issue; violations and cost against the problem put together by hand."""
@@ -473,6 +474,7 @@ wrong = make(loss_bounds=(0.0, 1.0))
 """
 
 
+@pytest.mark.slow
 def test_models_from_files_travel_to_workers(tmp_path, run):
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
