@@ -65,7 +65,9 @@ def opened(browser):
     contexts = []
 
     def call(folder, width=1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        # without animations: what scrolls smoothly is not yet where a test points at
+        given = {"viewport": {"width": width, "height": 900}, "reduced_motion": "reduce", **options}
+        context = browser.new_context(**given)
         contexts.append(context)
         page = context.new_page()
         page.heard, page.requested = [], []
@@ -96,6 +98,15 @@ def told(page):
         "() => { const r = readout; return [r.dataset.state, r.dataset.actions, r.textContent] }"
     )
     return [int(v) for v in state.split(",")], [dict(map(tuple, d)) for d in json.loads(actions)], words
+
+
+def tells(page, x, y):
+    """Whether the page comes to speak of the cell; browsers hand on moves of the pointer with their next frame."""
+    for _ in range(50):
+        if told(page)[0][:2] == [x, y]:
+            return True
+        page.wait_for_timeout(50)
+    return False
 
 
 def choose(page, **selects):
@@ -228,28 +239,28 @@ def test_keyboard_and_pointer(page):
     choose(page, across="queue 1", up="queue 2")
     go_to(page, 0, 0)
     page.keyboard.press("ArrowLeft")
-    assert told(page)[0][:2] == [0, 0]
+    assert tells(page, 0, 0)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")
-    assert told(page)[0][:2] == [1, 2]
+    assert tells(page, 1, 2)
     assert "queue 1 = 1, queue 2 = 2" in told(page)[2]
     page.keyboard.press("End")
-    assert told(page)[0][:2] == [4, 3]
+    assert tells(page, 4, 3)
     page.keyboard.press("ArrowDown")
-    assert told(page)[0][:2] == [4, 2]
+    assert tells(page, 4, 2)
     box = page.locator("#map-0").bounding_box()
     width = (box["width"] - MARGIN["left"] - MARGIN["right"]) / 5
     height = (box["height"] - MARGIN["top"] - MARGIN["bottom"]) / 4
     at = box["x"] + MARGIN["left"] + 2.5 * width, box["y"] + MARGIN["top"] + 0.5 * height
     page.mouse.move(*at)
-    assert told(page)[0][:2] == [2, 3]
+    assert tells(page, 2, 3)
     page.mouse.move(box["x"] + 200, box["y"] - 40)
-    assert told(page)[0][:2] == [4, 2]
+    assert tells(page, 4, 2)
     page.mouse.click(*at)
     page.keyboard.press("ArrowLeft")
     page.mouse.move(0, 0)
-    assert told(page)[0][:2] == [1, 3]
+    assert tells(page, 1, 3)
     assert page.get_attribute("#readout", "aria-live") == "polite"
 
 
@@ -356,7 +367,7 @@ def test_on_paper(opened, run):
 
 def test_reduced_motion(opened, run):
     behaviour = "() => getComputedStyle(document.documentElement).scrollBehavior"
-    assert opened(run.folder).evaluate(behaviour) == "smooth"
+    assert opened(run.folder, reduced_motion="no-preference").evaluate(behaviour) == "smooth"
     assert opened(run.folder, reduced_motion="reduce").evaluate(behaviour) == "auto"
 
 

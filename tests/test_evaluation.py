@@ -40,11 +40,13 @@ def bias_of_mm1(net, load):
 
 def test_with_the_bias_as_control_nothing_is_left_to_chance():
     net = mm1(0.8)
-    found = dp.evaluate(net, net.policy("longer"), steps=20_000, control=bias_of_mm1(net, 0.8))
+    steps = 200_000  # enough for the measures, too
+    found = dp.evaluate(net, net.policy("longer"), steps=steps, control=bias_of_mm1(net, 0.8))
     assert found.cost == pytest.approx(4.0, abs=1e-9)
     assert found.half_width < 1e-9
     assert "control" in found.method
-    plain = dp.evaluate(net, net.policy("longer"), steps=20_000)
+    plain = dp.evaluate(net, net.policy("longer"), steps=steps)
+    assert plain.status is dp.Status.COMPLETED
     assert found.measures == plain.measures  # these are not controlled
 
 
