@@ -7,7 +7,7 @@ scales of the family, a generation draws
 
     z_i = m + σ·y_i,   y_i ~ N(0, C),  i = 1..n,  in mirrored pairs y, −y,
 
-simulates all π_{z_i} *with the same random numbers from the same states*, ranks them, and moves
+simulates all π_{z_i} *with the same random numbers from the same states* (`trials.py`), ranks them, and moves
 
     m ← m + σ Σ_k w_k y_(k)          over the better half, w decreasing, Σ w = 1, μ = 1/Σ w²
     C ← (1 − c₁ − c_μ)C + c₁ p pᵀ + c_μ Σ_k w_k y_(k) y_(k)ᵀ,      p the path of the steps of m
@@ -15,8 +15,6 @@ simulates all π_{z_i} *with the same random numbers from the same states*, rank
 
 Only ranks count, so costs that explode (an unstable candidate) do no more harm than being last. To first order in σ the
 step of m is along −C∇c (a natural gradient), the noise of one simulation being divided by all n of a generation.
-The next generation starts from the states in which the mean's own trajectories ended, and goes on in the random
-stream: no warm-up is paid twice, and no noise is fitted twice.
 
 *The gradient.* `cost_gradient` is the central difference on common random numbers, with an interval; it is what the
 search follows, for those who want to look at it.
@@ -34,39 +32,50 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, MissingError
+from dualplan.criteria import Average, Criterion
+from dualplan.errors import InputError
 from dualplan.evaluation import compare
 from dualplan.intervals import Interval
 from dualplan.kinds import is_whole
-from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.policy_families import Family
 from dualplan.results import Comparison
-from dualplan.simulation import Chunks, CompiledEngine, Replica, in_parallel
 from dualplan.status import Status
+from dualplan.trials import Budget, make_trials
 from dualplan.types import Floats
 
-REPLICAS = 16  # trajectories of each candidate
-GENERATIONS = 30  # unless the budget is too small for that
-LEAST_LENGTH = 2_000  # steps of a trajectory in one generation
 FIRST_SIGMA = 0.5
 JUDGING = 0.25  # the part of the budget that the last comparison takes
-WARMING = 0.05  # the part that brings the first states
-CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
 FRESH = 1  # put to the seed where random numbers must be fresh
+
+
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """The last mean of a search, not compared with anything yet.
+
+    `trace` is the cost of the mean in each generation on that generation's random numbers: too noisy to compare
+    generations by.
+    """
+
+    family: Family
+    theta: Floats
+    trace: Floats
+    steps: int
+
+    @property
+    def policy(self) -> Policy:
+        """What is proposed."""
+        return self.family.make(self.theta)
 
 
 @dataclass(frozen=True, eq=False)
 class Searched:
     """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last mean's.
 
-    `comparison` is (found − start) on fresh random numbers, `trace` the cost of the mean in each generation on that
-    generation's random numbers: too noisy to compare generations by.
+    `comparison` is (found − start) on fresh random numbers, `trace` as in `Proposed`.
     """
 
     family: Family
@@ -101,28 +110,60 @@ def search(
     """Search the family within a budget of simulated steps; never worse than its start, as far as simulation tells."""
     started, wanted = time.monotonic(), criterion or Average()
     _check(steps, seed, sigma)
+    found = propose(family, wanted, steps=int((1 - JUDGING) * steps), seed=seed, sigma=sigma, threads=threads)
+    last, first = (_maker(family, wanted)(theta) for theta in (found.theta, family.start))
+    judged = compare(
+        last.model, last, first, wanted, steps=max(int(JUDGING * steps), 1), seed=seed ^ FRESH, confidence=confidence,
+        threads=threads,
+    )  # fmt: skip
+    better = _clearly_better(judged)
+    theta = found.theta if better else family.start
+    return Searched(
+        family, theta, family.make(theta), found.policy, better, judged, found.trace, Status.COMPLETED,
+        found.steps + judged.first.steps + judged.second.steps, time.monotonic() - started, seed,
+    )  # fmt: skip
+
+
+def propose(
+    family: Family,
+    criterion: Criterion | None = None,
+    *,
+    steps: int = 150_000_000,
+    seed: int = 0,
+    sigma: float = FIRST_SIGMA,
+    threads: int | None = None,
+) -> Proposed:
+    """Search the family, and leave it to others to judge what was found."""
+    wanted = criterion or Average()
+    _check(steps, seed, sigma)
     strategy, made = _Strategy(family.start.size, sigma, seed), _maker(family, wanted)
     population = 2 * strategy.weights.size + 1
-    trials = _trials(made(family.start), wanted, seed, int((1 - JUDGING - WARMING) * steps), population, threads)
+    trials = make_trials(made(family.start), wanted, Budget(steps, population, seed, threads))
     trace = []
-    for _ in range(trials.generations):
-        drawn = strategy.ask()
-        thetas = family.start + family.scales * np.vstack([drawn, strategy.mean])
+    for _ in range(trials.trials):
+        thetas = family.start + family.scales * np.vstack([strategy.ask(), strategy.mean])
         costs = trials.costs([made(theta) for theta in thetas])
         trace.append(float(costs[-1]))
         strategy.tell(costs[:-1])
-    theta = family.start + family.scales * strategy.mean
-    judged = compare(
-        trials.model, made(theta), made(family.start), wanted, steps=max(int(JUDGING * steps), 1),
-        seed=seed ^ FRESH, confidence=confidence, threads=threads,
-    )  # fmt: skip
-    better = _clearly_better(judged)
-    return Searched(
-        family, theta if better else family.start, family.make(theta if better else family.start), family.make(theta),
-        better, judged,
-        np.array(trace), Status.COMPLETED, trials.steps + judged.first.steps + judged.second.steps,
-        time.monotonic() - started, seed,
-    )  # fmt: skip
+    return Proposed(family, family.start + family.scales * strategy.mean, np.array(trace), trials.steps)
+
+
+def best_of(
+    found: Sequence[Proposed],
+    criterion: Criterion | None = None,
+    *,
+    steps: int = 10_000_000,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Proposed:
+    """The one that costs least in one more trial: searches from several starts end in valleys of different depth."""
+    wanted = criterion or Average()
+    _check(steps, seed, FIRST_SIGMA)
+    policies = [_maker(one.family, wanted)(one.theta) for one in found]
+    if len(policies) == 1:
+        return found[0]
+    trials = make_trials(policies[-1], wanted, Budget(steps, len(policies), seed, threads, trials=1))
+    return found[int(np.argmin(trials.costs(policies)))]
 
 
 def _check(steps: int, seed: int, sigma: float) -> None:
@@ -144,78 +185,6 @@ def _clearly_better(judged: Comparison) -> bool:
     if Status.UNSTABLE in (judged.first.status, judged.second.status):
         return judged.first.status is not Status.UNSTABLE
     return bool(judged.difference.upper < 0)
-
-
-# -- simulated costs on common random numbers --------------------------------------------------------------------------
-
-
-class _LongTrials:
-    """Average costs of trajectories from the states where those of the last policy of the last trial ended."""
-
-    def __init__(self, first: Policy, seed: int, budget: int, population: int, threads: int | None) -> None:
-        self.threads, self.seed, self.model = threads, seed, first.model
-        self.generations, self.length = _cut(budget, population * REPLICAS, LEAST_LENGTH)
-        engine, warm = CompiledEngine(self.model, first, seed, False), max(int(WARMING * budget / REPLICAS), 1)
-        self.replicas: list[Replica] = in_parallel(
-            [partial(_after, engine, engine.first(k), warm) for k in range(REPLICAS)], threads
-        )
-        self.steps = warm * REPLICAS
-
-    def costs(self, policies: Sequence[Policy]) -> Floats:
-        """The costs on common random numbers, one for each policy."""
-        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
-        ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
-        self.steps += len(policies) * REPLICAS * self.length
-        self.replicas = [chunks.replica for chunks in ran[-1]]
-        return np.array([np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran])
-
-    def _run(self, engine: CompiledEngine) -> list[Chunks]:
-        return [engine.advance(replica, 1, self.length) for replica in self.replicas]
-
-
-def _after(engine: CompiledEngine, replica: Replica, steps: int) -> Replica:
-    return engine.advance(replica, 1, steps).replica
-
-
-class _ManyTrials:
-    """Discounted costs of runs from the criterion's starts, cut where the discount is small."""
-
-    def __init__(
-        self, first: Policy, criterion: Discounted, seed: int, budget: int, population: int, threads: int | None
-    ) -> None:
-        self.threads, self.seed, self.model, self.gamma = threads, seed, first.model, criterion.gamma
-        self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
-        self.generations, self.runs = _cut(budget, population * self.horizon, REPLICAS)
-        self.starts, self.weights = criterion.start_distribution(self.model)
-        self.first, self.steps = 0, 0
-
-    def costs(self, policies: Sequence[Policy]) -> Floats:
-        """The costs on common random numbers, one for each policy."""
-        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
-        given = (self.gamma, self.horizon, self.starts, self.weights, self.first, self.runs)
-        ran = in_parallel([partial(engine.discounted, *given) for engine in engines], self.threads)
-        self.first += self.runs
-        self.steps += len(policies) * self.runs * self.horizon
-        return np.array([totals.mean() for totals, _ in ran])
-
-
-def _cut(budget: int, unit: int, least: int) -> tuple[int, int]:
-    """Generations, and units of work a candidate gets in each of them, at least so many."""
-    generations = max(1, min(GENERATIONS, budget // (unit * least)))
-    return generations, max(1, budget // (unit * generations))
-
-
-def _trials(
-    first: Policy, criterion: Criterion, seed: int, budget: int, population: int, threads: int | None
-) -> Trials:
-    if first.code is None or isinstance(first.model, SimulatorModel):
-        raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
-    if isinstance(criterion, Discounted):
-        return _ManyTrials(first, criterion, seed, budget, population, threads)
-    return _LongTrials(first, seed, budget, population, threads)
-
-
-Trials = _LongTrials | _ManyTrials
 
 
 # -- the evolution strategy --------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class CompiledEngine:
     ) -> None:
         if policy.code is None:
             raise PolicyError(f"policy {policy.name!r} is not compiled.")
-        self.model, self.policy, self.seed = model, policy, seed
+        self.model, self.policy, self.seed, self.loop = model, policy, seed, policy.code.loop
         self.columns, self.control = len(model.columns) + (control is not None), control
         self.anchor = model.start.copy() if regenerate else np.empty(0, np.int64)
         code, rule, box = model.code, policy.code, model.box
@@ -180,7 +180,9 @@ class CompiledEngine:
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
-        if self.control is None:
+        if self.loop is not None and self.control is None and not self.anchor.size:
+            self.loop.run(self.loop.ints, self.loop.floats, x, rng, t, length, rows)
+        elif self.control is None:
             self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
         else:
             h, code = self.control, self.model.code

@@ -28,7 +28,7 @@ def index_of(ints, floats, x, c):
 
 
 @helper
-def _best(ints, floats, x, s):
+def best_waiting(ints, floats, x, s):
     """The largest index of a waiting class of server s, and its place; -1 where nobody waits."""
     first, last = ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
     best, place = -np.inf, -1
@@ -56,7 +56,7 @@ def _mass(ints, floats, x, s, best):
 def _write_choices(ints, floats, x, s, stride, out):
     """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has this stride."""
     first, last = ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
-    best, place = _best(ints, floats, x, s)
+    best, place = best_waiting(ints, floats, x, s)
     tau = floats[floats.size - 1]
     bound = place < 0 or (ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == 0)  # no choice: its first stands for none
     total = 1.0 if bound or tau == 0.0 else _mass(ints, floats, x, s, best)

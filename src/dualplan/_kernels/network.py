@@ -300,28 +300,39 @@ def holding(ints, floats, x):
 
 
 @helper
+def arrival_penalty(ints, floats, x, c):
+    """What an arrival to class c that would be lost costs, times its probability."""
+    return floats[ints[LAM] + c] * floats[ints[PENALTY] + c] if x[c] >= ints[ints[BUFFER] + c] else 0.0
+
+
+@helper
+def completion_penalty(ints, floats, x, c):
+    """Where full queues lose: the same for customers that class c sends on."""
+    if x[c] == 0 and ints[PHANTOM] == 0:
+        return 0.0
+    total = 0.0
+    for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
+        d = ints[ints[ROUTE_DEST] + r]
+        if d >= 0 and d != c and x[d] >= ints[ints[BUFFER] + d]:
+            total += floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r] * floats[ints[PENALTY] + d]
+    return total
+
+
+@helper
 def expected_penalty(ints, floats, x, a):
     """The penalties for customers lost in this step, in expectation, where at most one event happens."""
-    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
-    penalty, buffer, dest = ints[PENALTY], ints[BUFFER], ints[ROUTE_DEST]
     event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
     total = 0.0
     if event <= 0:
         scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-            c = ints[k]
-            if x[c] >= ints[buffer + c]:
-                total += scale * floats[lam + c] * floats[penalty + c]
+            total += scale * arrival_penalty(ints, floats, x, ints[k])
     if ints[LOSE]:
         for s in range(ints[S]):
             c = active(ints, x, a, s)
-            if c < 0 or (x[c] == 0 and ints[PHANTOM] == 0):
-                continue
-            scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
-            for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-                d = ints[dest + r]
-                if d >= 0 and d != c and x[d] >= ints[buffer + d]:
-                    total += scale * floats[mu + c] * floats[route_prob + r] * floats[penalty + d]
+            if c >= 0:
+                scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
+                total += scale * completion_penalty(ints, floats, x, c)
     return total
 
 

@@ -29,9 +29,10 @@ from dualplan.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.mixed import Mixed
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy, linear_index
+from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy, linear_index, walks
 from dualplan.policy_families import ALL, NEXT, Family, greedy_for, indices, mixing
-from dualplan.policy_search import search as parameters
+from dualplan.policy_search import best_of
+from dualplan.policy_search import propose as parameters
 from dualplan.primal.relevance import Independent, visited
 from dualplan.rollouts import rollout_step
 from dualplan.types import Floats
@@ -48,6 +49,8 @@ TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
+WALKED, STARTS = (100_000_000, 300_000_000, 900_000_000), 2  # of indices that walk, in all; searches of each family
+CHOOSING = 10  # the best of them is found by so many times fewer steps
 LONGER = 40  # so many times fewer of them for policies that look ahead
 FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
 ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
@@ -200,11 +203,24 @@ class Searches:
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
         families, seed = self._families(search), search.fresh(9)
+        if isinstance(search.model, QueueingNetwork) and isinstance(search.criterion, Average) and walks(search.model):
+            return self._walked(search, families, WALKED[size])
         each = SEARCHED[size] // max(1, len(families))
         if not isinstance(search.model, QueueingNetwork):  # where indices are not the policies, steps take longer
             each = max(1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER))
         found = [parameters(family, search.criterion, steps=each, seed=seed) for family in families]
-        return [Candidate(one.proposed, f"search, {one.family.name}") for one in found]
+        return [Candidate(one.policy, f"search, {one.family.name}") for one in found]
+
+    def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
+        """Where searches are quick, several of them, since not all end in the same valley."""
+        each = steps // max(1, STARTS * len(families))
+        found = [
+            parameters(family, search.criterion, steps=each, seed=search.fresh(place))
+            for place in range(20, 20 + STARTS)
+            for family in families
+        ]
+        best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))] if found else []
+        return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
 
     def _families(self, search: Search) -> list[Family]:
         ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]

@@ -20,12 +20,22 @@ from dualplan.types import ArrayLike, Floats, Ints, Json
 
 
 @dataclass(frozen=True, eq=False)
+class OwnLoop(Data):
+    """A loop that simulates the model under this policy, with the same draws and sums as that for all, but faster."""
+
+    ints: Ints
+    floats: Floats
+    run: Kernel
+
+
+@dataclass(frozen=True, eq=False)
 class PolicyCode(Data):
-    """The compiled function of a policy and the arrays it reads."""
+    """The compiled function of a policy and the arrays it reads; the loop that simulates it, if it has its own."""
 
     ints: Ints
     floats: Floats
     act: Kernel
+    loop: OwnLoop | None = None
 
 
 class Policy:

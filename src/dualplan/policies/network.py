@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dualplan._kernels.index_walk import simulate_indices
 from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.errors import PolicyError, unknown
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import OwnLoop, Policy, PolicyCode
 from dualplan.types import ArrayLike, Floats, Json
 
 
@@ -44,7 +45,10 @@ class NetworkPolicy(Policy):
         code = network.code
         ints = np.append(code.ints, ["uniform", "first"].index(ties))
         floats = np.concatenate([code.floats, self.alpha, self.beta, self.probability, [kappa]])
-        super().__init__(network, name, PolicyCode(ints, floats, network_rule))
+        # the same choices as a linear index, but at empty queues, which only phantom services tell apart
+        fixed = ties == "first" and kappa == 0 and not network.options["phantom"] and (self.probability == 1).all()
+        loop = _loop(network, _index_floats(network, self.alpha, np.diag(self.beta))) if fixed else None
+        super().__init__(network, name, PolicyCode(ints, floats, network_rule, loop))
 
     def describe(self) -> Json:
         """The numbers of the rule."""
@@ -73,10 +77,10 @@ class LinearIndexPolicy(Policy):
             raise PolicyError(f"policy {name!r}: slopes must be {n} rows of {n} finite numbers, and alpha finite.")
         if not (temperature >= 0 and np.isfinite(temperature)):
             raise PolicyError(f"policy {name!r}: the temperature must be 0 or more, got {temperature!r}.")
-        self.temperature = float(temperature)
-        code = network.code
-        floats = np.concatenate([code.floats, self.alpha, self.slopes.ravel(), [self.temperature]])
-        super().__init__(network, name, PolicyCode(code.ints.copy(), floats, linear_index_rule))
+        self.network, self.temperature = network, float(temperature)
+        floats = _index_floats(network, self.alpha, self.slopes, self.temperature)
+        loop = _loop(network, floats) if self.temperature == 0 else None
+        super().__init__(network, name, PolicyCode(network.code.ints.copy(), floats, linear_index_rule, loop))
 
     def describe(self) -> Json:
         """The numbers of the rule."""
@@ -99,6 +103,22 @@ def linear_index(policy: NetworkPolicy) -> LinearIndexPolicy:
             if d >= 0:
                 slopes[c, d] -= policy.kappa * policy.beta[c] * p
     return LinearIndexPolicy(network, policy.name, policy.alpha, slopes)
+
+
+def _index_floats(network: QueueingNetwork, alpha: Floats, slopes: Floats, temperature: float = 0.0) -> Floats:
+    """What the rule of linear indices reads."""
+    return np.concatenate([network.code.floats, alpha, slopes.ravel(), [temperature]])
+
+
+def walks(network: QueueingNetwork) -> bool:
+    """Whether one event happens a step and decides anew who is served."""
+    return bool(network.options["dynamics"] == "uniformized") and not network.nonpreemptive
+
+
+def _loop(network: QueueingNetwork, floats: Floats) -> OwnLoop | None:
+    """The loop of linear indices, where the network's losses do not depend on a pending event."""
+    pending = network.per_server and any(c.penalty > 0 for c in network.classes)
+    return OwnLoop(network.code.ints, floats, simulate_indices) if walks(network) and not pending else None
 
 
 def _spread(values: ArrayLike, size: int, what: str) -> Floats:

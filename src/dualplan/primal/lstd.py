@@ -47,7 +47,7 @@ def policy_values(
     weights = np.bincount(where.ravel()) / visits
     parts = [_one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)]
     values, drifts, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return LinearValues(basis, _projected(values, drifts, losses, weights))
+    return LinearValues(basis, projected(values, drifts, losses, weights))
 
 
 def _one_step(model: Model, policy: Policy, basis: Basis, states: Ints) -> tuple[Floats, Floats, Floats]:
@@ -60,7 +60,7 @@ def _one_step(model: Model, policy: Policy, basis: Basis, states: Ints) -> tuple
     return values, after - values, np.add.reduceat(share * laws.losses, first)
 
 
-def _projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -> Floats:
+def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -> Floats:
     """w of the projected equation; functions that are constant where the policy goes get no weight."""
     centred = values - weights @ values
     scale = np.sqrt(weights @ centred**2)

@@ -1,0 +1,193 @@
+"""Costs of many policies on common random numbers: what a search over parameters goes by.
+
+A trial simulates all policies of a generation with the same random numbers from the same states. The last policy of
+each is the mean of the search; the next trial starts from the states in which the mean's own trajectories ended, and
+goes on in the random stream: no warm-up is paid twice, and no noise is fitted twice.
+
+*Linear indices of networks* with one event a step walk in a loop of their own (`_kernels/index_walk.py`), with a
+control: by `simulation.py`, ℓ + Ph − h has the mean of ℓ for every h, and little variance for h near the bias. Here one
+h serves all candidates, which are near the mean: a quadratic function, fitted by least squares (`primal/lstd.py`) to
+states that the mean visited in the trials before. It does more than to lessen noise. A trial is short, and a policy
+that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has. The control counts
+where the mean's own cost varies less with it than without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dualplan._kernels import index_walk, philox
+from dualplan.criteria import Criterion, Discounted
+from dualplan.errors import MissingError
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.policies.network import LinearIndexPolicy, walks
+from dualplan.primal.lstd import projected
+from dualplan.simulation import STREAM, Chunks, CompiledEngine, Replica, in_parallel
+from dualplan.types import Floats, Ints
+
+REPLICAS = 16  # trajectories of each candidate
+TRIALS = 30  # unless the budget is too small for that
+SHORTER = 200  # trials where they have a control, and can be shorter
+LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
+WARMING = 0.05  # the part that brings the first states
+CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
+QUADRATIC = 15  # classes of a network up to which there is a control
+VISITS, REFIT = 10_000, 5  # states that it is fitted to, and trials between two fits
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Steps of all trials together, policies in each, and at most how many trials (by default as the kind says)."""
+
+    steps: int
+    policies: int
+    seed: int = 0
+    threads: int | None = None
+    trials: int | None = None
+
+    @property
+    def warming(self) -> int:
+        """Steps of each trajectory before the first trial."""
+        return max(int(WARMING * self.steps / REPLICAS), 1)
+
+    def cut(self, unit: int, least: int, most: int, share: float = 1.0) -> tuple[int, int]:
+        """Trials, and units of work that each policy gets in each of them, at least so many."""
+        room = int(share * self.steps) // (self.policies * unit)
+        trials = max(1, min(self.trials or most, room // least))
+        return trials, max(1, room // trials)
+
+
+class LongTrials:
+    """Average costs of trajectories from the states where those of the last policy of the last trial ended."""
+
+    def __init__(self, first: Policy, budget: Budget) -> None:
+        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, TRIALS, 1 - WARMING)
+        engine = CompiledEngine(self.model, first, self.seed, False)
+        self.replicas: list[Replica] = in_parallel(
+            [partial(_after, engine, engine.first(k), budget.warming) for k in range(REPLICAS)], self.threads
+        )
+        self.steps = budget.warming * REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
+        self.steps += len(policies) * REPLICAS * self.length
+        self.replicas = [chunks.replica for chunks in ran[-1]]
+        return np.array([np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran])
+
+    def _run(self, engine: CompiledEngine) -> list[Chunks]:
+        return [engine.advance(replica, 1, self.length) for replica in self.replicas]
+
+
+def _after(engine: CompiledEngine, replica: Replica, steps: int) -> Replica:
+    return engine.advance(replica, 1, steps).replica
+
+
+class ManyTrials:
+    """Discounted costs of runs from the criterion's starts, cut where the discount is small."""
+
+    def __init__(self, first: Policy, criterion: Discounted, budget: Budget) -> None:
+        self.threads, self.seed, self.model, self.gamma = budget.threads, budget.seed, first.model, criterion.gamma
+        self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
+        self.trials, self.runs = budget.cut(self.horizon, REPLICAS, TRIALS)
+        self.starts, self.weights = criterion.start_distribution(self.model)
+        self.first, self.steps = 0, 0
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        given = (self.gamma, self.horizon, self.starts, self.weights, self.first, self.runs)
+        ran = in_parallel([partial(engine.discounted, *given) for engine in engines], self.threads)
+        self.first += self.runs
+        self.steps += len(policies) * self.runs * self.horizon
+        return np.array([totals.mean() for totals, _ in ran])
+
+
+class IndexTrials:
+    """Average costs of linear indices of a network, as `LongTrials`, with one quadratic control for all."""
+
+    def __init__(self, first: LinearIndexPolicy, budget: Budget) -> None:
+        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.classes = len(first.network.classes)
+        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, SHORTER, 1 - WARMING)
+        self.states = np.tile(first.model.start[: self.classes], (REPLICAS, 1))
+        self.weights, self.at, self.done = np.zeros(0), 0, 0
+        seen = self._look(first, budget.warming, 2 * VISITS // REPLICAS)[1]
+        self.seen = [seen[:, seen.shape[1] // 2 :]]  # before that, the start may still be felt
+        self.at, self.steps = budget.warming, budget.warming * REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        if self.done % REFIT == 0 and self.classes <= QUADRATIC:
+            states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
+            self.weights, self.seen = fitted(policies[-1], states), []
+        mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
+        others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
+        *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
+        self.seen.append(seen)
+        self.at, self.done = self.at + self.length, self.done + 1
+        self.steps += len(policies) * REPLICAS * self.length
+        plain, controlled = ran.std(axis=0)
+        costs = np.array([*(row for row, _ in tried), ran])  # policy, trajectory, without and with control
+        return np.asarray(costs[..., int(controlled <= plain)].mean(axis=1))
+
+    def _walk(self, policy: Policy, states: Ints) -> tuple[Floats, Ints]:
+        return self._go(policy, states, self.length, 0)
+
+    def _look(self, policy: Policy, length: int, count: int) -> tuple[Floats, Ints]:
+        """From the states of the trial, which move on."""
+        return self._go(policy, self.states, length, min(count, length))
+
+    def _go(self, policy: Policy, states: Ints, length: int, count: int) -> tuple[Floats, Ints]:
+        """The mean losses of each trajectory without and with the control, and so many of the states on its way."""
+        assert policy.code is not None
+        costs, seen = np.empty((REPLICAS, 2)), np.empty((REPLICAS, count, self.classes), np.int64)
+        rngs = np.array([philox.generator(self.seed, STREAM, k) for k in range(REPLICAS)])
+        every = length // max(count, 1)
+        index_walk.walk(
+            policy.code.ints, policy.code.floats, self.weights, states, rngs, self.at, length, every, seen, costs
+        )
+        return costs / length, seen
+
+
+def fitted(policy: Policy, states: Ints) -> Floats:
+    """g and H of gᵀx + ½xᵀHx, which stands for the bias of the policy at the states (LSTD), as `walk` reads them.
+
+    Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that falls as losses rise. As
+    a control it would reward growth; so then there is none.
+    """
+    assert policy.code is not None
+    (count, n), (i, j) = states.shape, np.triu_indices(states.shape[1])
+    losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
+    index_walk.moments(policy.code.ints, policy.code.floats, states, losses, drifts, seconds)
+    x = states.astype(np.float64)
+    values = np.hstack([x, x[:, i] * x[:, j]])
+    change = np.hstack([drifts, x[:, i] * drifts[:, j] + x[:, j] * drifts[:, i] + seconds[:, i, j]])
+    weights = projected(values, change, losses, np.full(count, 1 / count))
+    if not (values @ weights) @ (losses - losses.mean()) > 0:
+        return np.zeros(0)
+    matrix = np.zeros((n, n))
+    matrix[i, j] = weights[n:]
+    return np.concatenate([weights[:n], (matrix + matrix.T).ravel()])
+
+
+def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
+    """What fits the policies and the criterion."""
+    if first.code is None or isinstance(first.model, SimulatorModel):
+        raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
+    if isinstance(criterion, Discounted):
+        return ManyTrials(first, criterion, budget)
+    if isinstance(first, LinearIndexPolicy) and first.temperature == 0 and walks(first.network):
+        return IndexTrials(first, budget)
+    return LongTrials(first, budget)
+
+
+Trials = LongTrials | ManyTrials | IndexTrials

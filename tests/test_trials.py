@@ -1,0 +1,203 @@
+"""Linear indices in a loop of their own, their quadratic control, and trials on common random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dualplan as dp
+from dualplan import policy_families as families
+from dualplan._kernels import index_walk, philox
+from dualplan.models import zoo
+from dualplan.models.queueing import QueueClass, QueueingNetwork
+from dualplan.policies.contract import Policy
+from dualplan.policies.network import LinearIndexPolicy
+from dualplan.policy_search import best_of, propose
+from dualplan.primal import LinearValues, monomials
+from dualplan.primal.lstd import _one_step, projected
+from dualplan.primal.relevance import visited
+from dualplan.simulation import STREAM, CompiledEngine
+from dualplan.trials import Budget, IndexTrials, LongTrials, ManyTrials, fitted, make_trials
+
+
+def rework(**options: Any) -> QueueingNetwork:
+    """Two servers, random routes back, bounded queues, a price on lost customers."""
+    return QueueingNetwork([
+        QueueClass("1", "A", 0.5, 0.15, 5, penalty=20.0, route={"2": 0.7, "3": 0.3}),
+        QueueClass("2", "B", 0.6, 0.05, 4, holding=2.0, route={"1": 0.2}, penalty=7.0),
+        QueueClass("3", "A", 0.4, 0.05, 4, penalty=11.0),
+    ], time="continuous", **options)  # fmt: skip
+
+
+NETWORKS: dict[str, Any] = {
+    "six classes": lambda: zoo.six_class(),
+    "own events": lambda: zoo.six_class(stations=3, decisions="per-server"),
+    "blocking": lambda: zoo.four_queue(buffers=4),
+    "losing, phantom": lambda: zoo.four_queue(buffers=3, full="lose", phantom=True),
+    "penalties": lambda: rework(),
+    "penalties, losing": lambda: rework(full="lose"),
+    "penalties, losing, idling": lambda: rework(full="lose", idling=True),
+    "eight queues": lambda: zoo.eight_queue(),
+}
+
+
+def some_indices(network: QueueingNetwork, seed: int = 0) -> LinearIndexPolicy:
+    rng, n = np.random.default_rng(seed), len(network.classes)
+    return LinearIndexPolicy(network, "some", rng.normal(size=n), 0.3 * rng.normal(size=(n, n)) + np.eye(n))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_loop_of_indices_is_the_loop_for_all(name: str) -> None:
+    """The same states and the same sums, to the last bit, for linear indices and for fixed priorities."""
+    network = NETWORKS[name]()
+    tested = 0
+    for policy in (some_indices(network), *(network.policy(p) for p in ("lbfs", "c-mu", "longer-first"))):
+        run = CompiledEngine(network, policy, 3, False)
+        if run.loop is None:
+            continue
+        tested += 1
+        own = run.advance(run.first(1), 3, 20_000)
+        run.loop = None
+        general = run.advance(run.first(1), 3, 20_000)
+        np.testing.assert_array_equal(own.rows, general.rows)
+        np.testing.assert_array_equal(own.replica.x, general.replica.x)
+    assert tested == (1 if "phantom" in name else 4)
+
+
+def test_what_has_no_loop_of_its_own() -> None:
+    six = zoo.six_class()
+    for policy in (
+        some_indices(zoo.six_class(discipline="nonpreemptive")),
+        some_indices(zoo.four_queue(buffers=3, dynamics="bernoulli")),
+        some_indices(rework(decisions="per-server")),
+        six.policy("longer"),  # shares ties
+        LinearIndexPolicy(six, "soft", 0.0, np.eye(6), temperature=0.1),
+    ):
+        assert policy.code is not None
+        assert policy.code.loop is None
+        assert np.isfinite(dp.evaluate(policy.model, policy, steps=20_000).cost)
+
+
+def quadratic(network: QueueingNetwork, g: np.ndarray, matrix: np.ndarray) -> LinearValues:
+    """gᵀx + ½xᵀHx as a sum of monomials."""
+    basis = monomials(network, 2, scale=1.0, coordinates=range(len(g)))
+    places = [tuple(int(p.coordinate) for p in pieces for _ in range(int(p.p))) for pieces in basis.products]
+    weights = [0.0 if not k else g[k[0]] if len(k) == 1 else matrix[k] / (2 if k[0] == k[1] else 1) for k in places]
+    return LinearValues(basis, np.array(weights))
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "own events"])
+def test_a_walk_has_the_losses_and_the_shaped_losses_of_simulation(name: str) -> None:
+    network, steps = NETWORKS[name](), 5_000
+    policy, n = some_indices(network), len(network.classes)
+    rng = np.random.default_rng(1)
+    half = rng.normal(size=(n, n))
+    g, matrix = rng.normal(size=n), half + half.T
+    h = quadratic(network, g, matrix)
+    shaped = CompiledEngine(network, policy, 3, False, h.code)
+    expected = shaped.advance(shaped.first(2), 1, steps)
+    states, sums, seen = network.start[None, :n].copy(), np.empty((1, 2)), np.empty((1, 50, n), np.int64)
+    rngs, weights = philox.generator(3, STREAM, 2)[None, :], np.concatenate([g, matrix.ravel()])
+    index_walk.walk(policy.code.ints, policy.code.floats, weights, states, rngs, 0, steps, steps // 50, seen, sums)
+    np.testing.assert_array_equal(states[0], expected.replica.x)
+    np.testing.assert_array_equal(seen[0, -1], states[0])
+    assert sums[0, 0] == pytest.approx(expected.rows[0, -1], rel=1e-12)
+    assert sums[0, 1] == pytest.approx(expected.rows[0, 1], rel=1e-9)
+    assert abs(sums[0, 1] - sums[0, 0]) > 1  # the two could be told apart
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "own events"])
+def test_fitted_quadratics_solve_the_projected_equation(name: str) -> None:
+    """The same weights as those of the general least squares, whose next states are listed."""
+    network = NETWORKS[name]()
+    policy, n = some_indices(network), len(network.classes)
+    states = visited(network, policy, 2_000, 1, 30)
+    basis = monomials(network, 2, scale=1.0)
+    values, drifts, losses = _one_step(network, policy, basis, states)
+    general = LinearValues(basis, projected(values, drifts, losses, np.full(len(states), 1 / len(states))))
+    found = fitted(policy, states)
+    own = quadratic(network, found[:n], found[n:].reshape(n, n))
+    difference = own(states) - general(states)
+    np.testing.assert_allclose(difference, difference[0], atol=1e-6 * np.ptp(own(states)))
+
+
+def test_an_unstable_policy_has_no_control() -> None:
+    """With queues that grow for ever, least squares find values that fall with the queues."""
+    network = zoo.four_queue(buffers=None, services=(0.28, 0.14, 0.28, 0.14))
+    policy = families.indices(network.policy("lbfs")).make(families.indices(network.policy("lbfs")).start)
+    assert dp.evaluate(network, policy, steps=500_000).status is dp.Status.UNSTABLE
+    assert fitted(policy, visited(network, policy, 4_000, 1, 50)).size == 0
+
+
+def test_decisions_of_all_servers_are_the_same_process_as_their_own() -> None:
+    """A network that decides at events walks as the one that decides for all: the same sums, whatever is pending."""
+    together, alone = zoo.six_class(), zoo.six_class(decisions="per-server")
+    sums = []
+    for network in (together, alone):
+        policy = some_indices(network)
+        found, states = np.empty((1, 2)), np.zeros((1, 6), np.int64)
+        rngs = philox.generator(5, STREAM, 0)[None, :]
+        index_walk.walk(policy.code.ints, policy.code.floats, np.zeros(0), states, rngs, 0, 50_000, 1,
+                        np.empty((1, 0, 6), np.int64), found)  # fmt: skip
+        sums.append(found)
+    np.testing.assert_array_equal(*sums)
+
+
+def test_trials_cost_what_policies_cost_exactly() -> None:
+    """Four policies, twelve fixed seeds: exact costs within four standard errors, which the control halves."""
+    network = zoo.four_queue(buffers=5)
+    policies: list[Policy] = [some_indices(network, seed) for seed in range(4)]
+    exact = np.array([dp.evaluate_exact(network, policy).cost for policy in policies])
+    runs = []
+    for seed in range(12):
+        trials = make_trials(policies[-1], dp.Average(), Budget(4_000_000, 4, seed, trials=1))
+        assert isinstance(trials, IndexTrials)
+        runs.append(trials.costs(policies))
+    found, error = np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1) / np.sqrt(12)
+    assert (np.abs(found - exact) < 4 * error).all()
+    plain = [LongTrials(policies[-1], Budget(4_000_000, 4, seed, trials=1)).costs(policies) for seed in range(12)]
+    assert error[-1] < 0.5 * np.std(plain, axis=0, ddof=1)[-1] / np.sqrt(12)
+
+
+def test_short_trials_know_what_is_left_in_the_queues() -> None:
+    """From an empty network 2,000 steps say little of the mean; with the end's value they say it, nearly unbiased."""
+    network = zoo.six_class()
+    policy = network.policy("lbfs")
+    family = families.indices(policy)
+    start = family.make(family.start)
+    trials = make_trials(start, dp.Average(), Budget(40_000_000, 1, 1, trials=1))
+    trials.costs([start])
+    weights = trials.weights  # type: ignore[union-attr]
+    sums, states = np.empty((400, 2)), np.zeros((400, 6), np.int64)
+    rngs = np.array([philox.generator(8, STREAM, k) for k in range(400)])
+    index_walk.walk(start.code.ints, start.code.floats, weights, states, rngs, 0, 2_000, 1,
+                    np.empty((400, 0, 6), np.int64), sums)  # fmt: skip
+    plain, controlled = sums.mean(axis=0) / 2_000
+    assert plain < 11  # LBFS costs 14.29 ± .03
+    assert abs(controlled - 14.29) < 0.25 * (14.29 - plain)
+
+
+def test_kinds_of_trials_and_their_budgets() -> None:
+    network = zoo.six_class()
+    indices = some_indices(network)
+    assert isinstance(make_trials(indices, dp.Average(), Budget(2_000_000, 4)), IndexTrials)
+    assert isinstance(make_trials(network.policy("longer"), dp.Average(), Budget(2_000_000, 4)), LongTrials)
+    assert isinstance(make_trials(indices, dp.Discounted(0.9), Budget(2_000_000, 4)), ManyTrials)
+    for steps in (100_000, 3_000_000, 20_000_000):
+        trials = make_trials(indices, dp.Average(), Budget(steps, 5))
+        for _ in range(trials.trials):
+            trials.costs([indices] * 5)
+        assert 0.9 * steps <= trials.steps <= 1.05 * steps
+
+
+def test_the_deepest_of_several_valleys() -> None:
+    """Of searches from several starts the best by exact costs is chosen, where they differ enough."""
+    network = zoo.four_queue(buffers=4)
+    found = [propose(families.indices(network.policy(p)), steps=s, seed=1)
+             for p, s in (("lbfs", 50_000), ("fbfs", 50_000), ("max-pressure", 3_000_000))]  # fmt: skip
+    exact = [dp.evaluate_exact(network, one.policy).cost for one in found]
+    assert np.sort(exact)[1] > 1.02 * np.min(exact)
+    assert best_of(found, steps=3_000_000, seed=2) is found[int(np.argmin(exact))]
+    assert best_of(found[:1]) is found[0]
