@@ -237,6 +237,9 @@ def test_linear_indices_are_saved(tmp_path) -> None:  # type: ignore[no-untyped-
     policy = families.quadratic_index(network, [1.0, 2.0, 3.0], np.eye(3) + 0.1)
     dp.save_policy(policy, tmp_path / "p.npz")
     again = dp.load_policy(tmp_path / "p.npz", network)
+    assert again.digest == policy.digest
+    assert isinstance(again, LinearIndexPolicy)  # so that it can be searched further
+    np.testing.assert_array_equal(again.slopes, policy.slopes)
     for x in states_of(network, 50, 1):
         np.testing.assert_array_equal(again(x), policy(x))
 

@@ -46,8 +46,10 @@ from dualplan.features.partitions import partition_of
 from dualplan.features.ratios import Portfolio, RatioPolicy, Ratios
 from dualplan.models.contract import Model
 from dualplan.models.load import load_object, remake
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.mixed import Mixed
+from dualplan.policies.network import LinearIndexPolicy
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, LinearValues, Piece
@@ -325,6 +327,10 @@ def _rule(model: Model, header: Json, arrays: Arrays) -> Policy:
     ints, floats = arrays["ints"], arrays["floats"]
     if ints.dtype != np.int64 or floats.dtype != np.float64 or not np.isfinite(floats).all():
         raise ValueError("its arrays are not those of a rule")
+    if RULES[header["rule"]] is linear_index_rule and isinstance(model, QueueingNetwork):
+        n, own = len(model.classes), model.code.floats.size
+        alpha, slopes, temperature = floats[own : own + n], floats[own + n : -1], floats[-1]
+        return LinearIndexPolicy(model, header["name"], alpha, slopes.reshape(n, n), temperature=float(temperature))
     return Policy(model, header["name"], PolicyCode(ints, floats, RULES[header["rule"]]))
 
 
