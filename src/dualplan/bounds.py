@@ -28,9 +28,9 @@ from dualplan.models.contract import Model
 from dualplan.models.factored import FactoredModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
+from dualplan.sizes import LISTABLE
 from dualplan.surrogate import StateFunction
 
-LISTABLE = 2_000_000  # states up to which all are swept
 SWEEPS, PACE = 1_000, 1.5e7  # of value iteration: at most so many; outcomes a second where they are not compiled
 MOST_CELLS, FEW_CELLS = 4_096, 256  # squares need 2^classes cells; where these are many, the tolerance is larger
 CAPS = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer

@@ -37,13 +37,13 @@ from dualplan.kinds import is_number
 from dualplan.known import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
+from dualplan.sizes import EXACTLY
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.mixture import NOISE
 from dualplan.surrogate import DualALP
 from dualplan.types import Floats, Json
 from dualplan.violations import Violations, measure_violations
 
-FEW = 20_000  # states up to which the span of a policy's bias is measured unless told otherwise
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
 LOSS_ROUNDING = 1e-9  # by which a loss may be outside of declared bounds
@@ -135,7 +135,7 @@ def certify(
 
 def measurable(model: Model) -> bool:
     """Whether the span of a policy's bias is measured unless told otherwise."""
-    return model.box.count is not None and model.box.count <= FEW
+    return model.box.count is not None and model.box.count <= EXACTLY
 
 
 # -- the parts --------------------------------------------------------------------------------------------------------

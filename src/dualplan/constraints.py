@@ -38,10 +38,10 @@ from dualplan.features.contract import DRAWS, Features
 from dualplan.limits import Limit
 from dualplan.models.contract import Model, vector
 from dualplan.simulation import in_parallel
+from dualplan.sizes import LISTABLE
 from dualplan.types import Floats, Ints
 
 CHUNK = 4_096  # rows drawn or listed at once
-SHAPED = 2_000_000  # states up to which shaped losses are sums over all states
 LISTED = 200_000  # states up to which expectations are sums over all pairs
 NEGATIVE, FLOW = 21, 22  # streams of random numbers
 
@@ -253,7 +253,7 @@ class Rows:
     def shaping(self, potential: Callable[[Ints], Floats]) -> tuple[Floats, Floats]:
         """(γP − B)h in expectation under each feature, and the standard errors: 0 where states can be listed."""
         d = len(self.features)
-        if self.enumerable and int(self.model.box.count or 0) <= SHAPED:
+        if self.enumerable and int(self.model.box.count or 0) <= LISTABLE:
             every = self.every(signs=(-1.0, self.gamma))
             return np.asarray(every.flows.T @ potential(self.model.box.states(np.arange(every.masses.size)))), np.zeros(
                 d

@@ -47,12 +47,12 @@ from dualplan.models.contract import Model, read_only, vector
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
 from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
+from dualplan.sizes import LISTABLE
 from dualplan.surrogate import StateFunction
 from dualplan.transitions import allowed_rows, inside, transitions
 from dualplan.types import ArrayLike, Floats, Ints, Json
 
 KINDS = (PROVED, STATISTICAL)
-LISTABLE = 2_000_000  # states up to which all are looked at unless told otherwise
 CHUNK = 2**22  # coordinates of next states held at once
 SPACING = 10  # steps between two states drawn from a trajectory
 WORST, ROUNDS = 32, 500  # states from which the search sets out, and its steps at most

@@ -27,10 +27,10 @@ from dualplan.known import COMPUTED, MEASURED
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.simulation import REPLICAS, Engine, Replica, engine, in_parallel
+from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 from dualplan.types import Floats, Ints
 
-EXACTLY = 20_000  # states up to which the law is computed
 STEPS, SLOW_STEPS = 4_000_000, 200_000  # of all replicas; slow are policies and simulators that are not compiled
 CHUNKS, KEPT = 64, 512  # chunks of a replica, and states kept of each at most
 MOST_VALUES = 400

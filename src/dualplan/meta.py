@@ -51,6 +51,7 @@ from dualplan.outcomes import Judge, Outcome, choose, judged
 from dualplan.parallel import check_jobs, in_order
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import random_policy
+from dualplan.sizes import LISTABLE
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.solve import BUDGET, check_solver, solve
 from dualplan.solvers.subgradient import solve_by_theory
@@ -64,7 +65,6 @@ THEORY = "theory"  # the paper's method with the theorem's step and number of st
 WARM = ("adaptive", "paper")  # solvers that can start from another solution
 STRAND = 4  # neighbours that are solved one after another
 Progress = Callable[[int, int, str], None]
-SPAN_STATES = 2_000_000  # up to which a heuristic's bias is computed for the default β
 
 
 # -- along the grid ---------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, st
 def _measured_span(problem: DualALP) -> float:
     """The span of the bias of the model's first heuristic, or without one of choosing evenly."""
     model = problem.model
-    if model.box.count is None or model.box.count > SPAN_STATES:
+    if model.box.count is None or model.box.count > LISTABLE:
         raise InputError(
             f"model {model.name!r} has too many states to measure the span of a bias, from which β has its default; "
             "give beta or span."

@@ -21,12 +21,12 @@ from dualplan.limits import Limit
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation
+from dualplan.sizes import EXACTLY
 from dualplan.solvers.contract import Solution
 from dualplan.status import Status
 from dualplan.types import Json
 
 EXACT, SIMULATION = "exact", "simulation"
-EXACTLY = 20_000  # states up to which policies are evaluated exactly unless told otherwise
 STEPS = 5_000_000
 NEGLIGIBLE = 1e-9  # excess over a limit
 

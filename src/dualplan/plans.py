@@ -76,11 +76,12 @@ from dualplan.meta import (
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.load import load, require_stable
 from dualplan.models.toml import Document, is_network, read
-from dualplan.outcomes import EXACT, EXACTLY, STEPS, Choice, Judge, Outcome, choose, judged
+from dualplan.outcomes import EXACT, STEPS, Choice, Judge, Outcome, choose, judged
 from dualplan.parallel import check_jobs
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run, plain, require_free
 from dualplan.saved import named_policy, save_policy
+from dualplan.sizes import EXACTLY, LISTABLE
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.solve import check_solver
 from dualplan.status import Status
@@ -89,7 +90,6 @@ from dualplan.theorems import NOT_PLAIN
 from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
-LISTABLE = 2_000_000  # states up to which the standard features are computed
 DRAWS = 200_000  # constraints of each kind for the certificate
 SHORT = 200_000  # steps of simulation that are still taken when a run was interrupted
 FEW = 20_000  # and constraints that are still drawn

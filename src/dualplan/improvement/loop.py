@@ -44,11 +44,11 @@ from dualplan.primal.greedy import GreedyPolicy
 from dualplan.results import Evaluation
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
+from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 
 TIME = "2m"
 SAVED = "saved"  # the source of the best policy of a run that goes on
-EXACTLY = 20_000  # states up to which the last evaluation is exact
 PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops

@@ -29,9 +29,9 @@ from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.primal.basis import Basis, Piece, products
 from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
+from dualplan.sizes import EXACTLY
 from dualplan.types import ArrayLike, Floats, Ints
 
-EXACTLY = 20_000  # states up to which an occupancy is computed exactly unless told otherwise
 LONGEST = 1_000_000  # values of a coordinate over which a law is summed
 NEGLIGIBLE = 1e-18  # geometric weights below it are left out
 LISTED, DRAWN = 2**18, 50_000  # functions of the user: states up to which all are summed, and draws beyond

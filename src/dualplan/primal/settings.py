@@ -10,12 +10,12 @@ import numpy as np
 from dualplan.criteria import Criterion
 from dualplan.errors import InputError, MissingError, unknown
 from dualplan.kinds import is_positive, is_whole
-from dualplan.lower_bounds import LISTABLE
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis
 from dualplan.primal.program import WHOLE, Found, Pairs, Program, sampled_pairs
 from dualplan.primal.relevance import Relevance, geometric, occupancy
+from dualplan.sizes import LISTABLE
 from dualplan.types import Ints
 
 ALL, GENERATED, SAMPLED = CONSTRAINTS = ("all", "generated", "sampled")

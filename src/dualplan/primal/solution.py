@@ -7,11 +7,12 @@ from functools import cached_property
 
 from dualplan.criteria import Criterion, Discounted
 from dualplan.errors import InputError
-from dualplan.lower_bounds import LISTABLE, LowerBound, lower_bound
+from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis, LinearValues
 from dualplan.primal.greedy import greedy
+from dualplan.sizes import LISTABLE
 from dualplan.status import Status
 from dualplan.types import Floats, Ints, Json
 

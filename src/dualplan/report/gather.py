@@ -26,11 +26,11 @@ from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation
 from dualplan.runs import SETTINGS, read_json, read_result
 from dualplan.saved import load_policy
+from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 from dualplan.types import Json
 
 EXACT = "exact"
-EXACTLY = 20_000  # states up to which heuristics are evaluated exactly
 STEPS = 2_000_000  # of each simulation at most
 CONFIDENCE = 0.95
 SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0

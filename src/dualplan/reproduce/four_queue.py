@@ -29,11 +29,11 @@ from dualplan.known import PROVED
 from dualplan.models import zoo
 from dualplan.models.contract import Model
 from dualplan.models.load import build
-from dualplan.outcomes import EXACTLY
 from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
 from dualplan.reproduce.measure import unless_interrupted
 from dualplan.reproduce.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing
+from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 from dualplan.types import Json
 

@@ -45,11 +45,12 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.greedy import GreedyPolicy
-from dualplan.primal.relevance import EXACTLY, occupancy, weighted_visits
+from dualplan.primal.relevance import occupancy, weighted_visits
 from dualplan.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.rules.features import features_of, numbers_at
 from dualplan.rules.policy import Node, Rule, Simplification, Terms, Tree, trusted
 from dualplan.rules.trees import GROWN, Branch, Sample, grow, prune
+from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 from dualplan.surrogate import StateFunction, state_function
 from dualplan.types import ArrayLike, Floats, Ints
