@@ -81,8 +81,8 @@ ALLOWED = {
     },
     "plans": {
         "bounds", "certificates", "criteria", "exact", "features", "grids", "guarantees", "improvement", "intervals",
-        "limits", "lower_bounds", "meta", "models", "outcomes", "parallel", "policies", "primal", "runs", "saved",
-        "solvers", "surrogate", "theorems", "violations",
+        "limits", "lower_bounds", "meta", "models", "outcomes", "parallel", "plans", "policies", "primal", "runs",
+        "saved", "solvers", "surrogate", "theorems", "violations",
     },
     "figures": {"figures", "marginals", "models", "policy_maps", "runs", "sensitivity"},
     "sensitivity": {"exact", "experiments", "intervals", "models", "policies", "results"},

@@ -494,7 +494,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     ],
 )
 def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arguments, words):
-    monkeypatch.setattr("dualplan.plans._problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("dualplan.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
     status, _, err = run("solve", *arguments)
     assert status == 2
     assert words in err
@@ -503,7 +503,7 @@ def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arg
 def test_declared_losses_are_looked_at_before_the_work(tmp_path, run, monkeypatch):
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
-    monkeypatch.setattr("dualplan.plans._problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("dualplan.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
     status, _, err = run("solve", f"{path}:wrong", "--features", "standard")
     assert status == 2
     assert "correct its loss_bounds" in err

@@ -266,7 +266,7 @@ def test_shaped_losses_from_draws_are_those_from_lists(net, mixed, criterion, mo
         return 1000.0 + 30.0 * (x * x).sum(axis=1)
 
     listed = DualALP(net, mixed, criterion, potential=potential)
-    monkeypatch.setattr("dualplan.constraints.SHAPED", 0)
+    monkeypatch.setattr("dualplan.constraints.LISTABLE", 0)
     drawn = DualALP(net, mixed, criterion, potential=potential)
     assert not listed.slope_errors.any()
     assert (np.abs(drawn.slope - listed.slope) <= 5 * drawn.slope_errors).all()
