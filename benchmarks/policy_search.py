@@ -46,9 +46,8 @@ def main(instance: str, kind: str, steps: int, seed: int, start: str | None = No
     again = dp.compare(model, found.policy, heuristic, steps=JUDGED, seed=seed + 1000)
     values = primal.policy_values(model, found.policy, primal.monomials(model, 2), seed=seed + 1001)
     run = dp.evaluate(model, found.policy, control=values, steps=CONTROLLED, seed=seed + 1002)
-    print(
-        f"{instance}, {chosen.name}, {chosen.start.size} parameters, {found.steps:,} steps, seed {seed}: {seconds:.1f} s"
-    )
+    size = f"{chosen.start.size} parameters, {found.steps:,} steps, seed {seed}"
+    print(f"{instance}, {chosen.name}, {size}: {seconds:.1f} s")
     print(f"  {run}\n  {again}", flush=True)
 
 
