@@ -55,7 +55,7 @@ ALLOWED = {
     "policy_families": {"models", "policies", "primal", "solvers"},
     "trials": {"_kernels", "criteria", "models", "policies", "primal", "simulation"},
     "policy_search": {
-        "criteria", "evaluation", "intervals", "models", "policies", "policy_families", "results", "trials",
+        "criteria", "evaluation", "intervals", "policies", "policy_families", "results", "simulation", "trials",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},

@@ -15,13 +15,14 @@ import pytest
 from rich.console import Console
 
 import dualplan as dp
-from dualplan import cli, plans
+from dualplan import cli
 from dualplan.cli import command, exact, output
 from dualplan.cli.evaluate import _Progress
 from dualplan.improvement import duels, loop
 from dualplan.intervals import Interval
 from dualplan.models.load import load
 from dualplan.plans import Plan, run_plan
+from dualplan.plans import run as runs_of_plans
 
 # -- bars and lines ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ def test_an_interrupted_plan_has_the_best_so_far_and_goes_on(planned, tmp_path):
 
 def test_an_interruption_among_the_evaluations(planned, monkeypatch):
     """The second policy's evaluation is cut: the first two count, and nothing is proved."""
-    real, seen = plans.judged, []
+    real, seen = runs_of_plans.judged, []
 
     def judged(*args):
         seen.append(real(*args))
@@ -274,7 +275,7 @@ def test_an_interruption_among_the_evaluations(planned, monkeypatch):
             raise KeyboardInterrupt
         return seen[-1]
 
-    monkeypatch.setattr(plans, "judged", judged)
+    monkeypatch.setattr(runs_of_plans, "judged", judged)
     cut = run_plan(PLAN)
     assert cut.interrupted
     assert len(cut.outcomes) == 1

@@ -32,6 +32,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from dualplan.kinds import is_whole
 from dualplan.policies.contract import Policy
 from dualplan.policy_families import Family
 from dualplan.results import Comparison
+from dualplan.simulation import in_parallel
 from dualplan.status import Status
 from dualplan.trials import Budget, make_trials
 from dualplan.types import Floats
@@ -110,7 +112,7 @@ def search(
     """Search the family within a budget of simulated steps; never worse than its start, as far as simulation tells."""
     started, wanted = time.monotonic(), criterion or Average()
     _check(steps, seed, sigma)
-    found = propose(family, wanted, steps=int((1 - JUDGING) * steps), seed=seed, sigma=sigma, threads=threads)
+    found = propose(family, wanted, steps=max(int((1 - JUDGING) * steps), 1), seed=seed, sigma=sigma, threads=threads)
     last, first = (_maker(family, wanted)(theta) for theta in (found.theta, family.start))
     judged = compare(
         last.model, last, first, wanted, steps=max(int(JUDGING * steps), 1), seed=seed ^ FRESH, confidence=confidence,
@@ -156,14 +158,22 @@ def best_of(
     seed: int = 0,
     threads: int | None = None,
 ) -> Proposed:
-    """The one that costs least in one more trial: searches from several starts end in valleys of different depth."""
+    """The one that costs least in one more trial, each from its own states and with its own control.
+
+    Searches end in valleys of different depth. The random numbers are others than those of a search with this seed.
+    """
     wanted = criterion or Average()
     _check(steps, seed, FIRST_SIGMA)
+    if not found:
+        raise InputError("there is nothing to choose from; give what at least one search proposed.")
+    budget = Budget(max(steps // len(found), 1), 1, seed ^ FRESH, threads=1, trials=1)
     policies = [_maker(one.family, wanted)(one.theta) for one in found]
-    if len(policies) == 1:
-        return found[0]
-    trials = make_trials(policies[-1], wanted, Budget(steps, len(policies), seed, threads, trials=1))
-    return found[int(np.argmin(trials.costs(policies)))]
+    costs = in_parallel([partial(_trial, policy, wanted, budget) for policy in policies], threads)
+    return found[int(np.argmin(costs))]
+
+
+def _trial(policy: Policy, criterion: Criterion, budget: Budget) -> float:
+    return float(make_trials(policy, criterion, budget).costs([policy])[0])
 
 
 def _check(steps: int, seed: int, sigma: float) -> None:

@@ -35,7 +35,7 @@ from dualplan.types import Floats, Ints, Json
 
 FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1)
 STEPS = 1_000_000  # of one simulation
-EXACTLY = 5_000  # states up to which costs are computed
+FEW_STATES = 5_000  # up to which costs are computed, for every factor and rate
 ARRIVALS, SERVICES = "arrivals", "services"
 
 
@@ -126,7 +126,7 @@ def sensitivity(
         require_policy_of(model, policy)
     settings = Settings(method="batch-means", steps=steps, seed=seed, confidence=confidence)
     changed = _changed_networks(network, names, factors)
-    few = network.box.count is not None and network.box.count <= EXACTLY and network.has_forward
+    few = network.box.count is not None and network.box.count <= FEW_STATES and network.has_forward
     found = []
     for policy in chosen:
         computed = exact or (exact is None and few and policy.code is not None)

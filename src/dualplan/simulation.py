@@ -32,7 +32,7 @@ from dualplan._kernels.compiler import Kernel
 from dualplan.errors import ModelError, PolicyError
 from dualplan.models.contract import Model, vector
 from dualplan.models.simulator import Generator, Session, SimulatorModel
-from dualplan.policies.contract import Policy, check_probabilities
+from dualplan.policies.contract import OwnLoop, Policy, check_probabilities
 from dualplan.types import Bools, Floats, Ints
 from dualplan.values import ValueCode
 
@@ -163,7 +163,9 @@ class CompiledEngine:
     ) -> None:
         if policy.code is None:
             raise PolicyError(f"policy {policy.name!r} is not compiled.")
-        self.model, self.policy, self.seed, self.loop = model, policy, seed, policy.code.loop
+        self.model, self.policy, self.seed = model, policy, seed
+        self.loop = None if regenerate else _own_loop(model, policy)
+        self.weights = _loop_weights(self.loop, control)
         self.columns, self.control = len(model.columns) + (control is not None), control
         self.anchor = model.start.copy() if regenerate else np.empty(0, np.int64)
         code, rule, box = model.code, policy.code, model.box
@@ -180,8 +182,8 @@ class CompiledEngine:
         rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
         rng = philox.generator(self.seed, STREAM, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
-        if self.loop is not None and self.control is None and not self.anchor.size:
-            self.loop.run(self.loop.ints, self.loop.floats, x, rng, t, length, rows)
+        if self.loop is not None and self.weights is not None:
+            self.loop.run(self.loop.ints, self.loop.floats, self.weights, x, rng, t, length, rows)
         elif self.control is None:
             self._run(kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where))
         else:
@@ -258,6 +260,21 @@ class CompiledEngine:
             raise ModelError(f"model {self.model.name!r} at x={vector(x)}, a={a} {reason}") from error
         if fault != kernels.FINE:
             _explain(self.model, self.policy, fault, where)
+
+
+def _own_loop(model: Model, policy: Policy) -> OwnLoop | None:
+    """The policy's own loop, if it is for this model: a policy may be taken to one with other rates."""
+    loop, code = None if policy.code is None else policy.code.loop, model.code
+    if loop is None or not np.array_equal(loop.ints, code.ints):
+        return None
+    return loop if np.array_equal(loop.floats[: code.floats.size], code.floats) else None
+
+
+def _loop_weights(loop: OwnLoop | None, control: ValueCode | None) -> Floats | None:
+    """The control as a policy's own loop reads it; None if it cannot."""
+    if loop is None or control is None:
+        return np.zeros(0)
+    return control.quadratic_in(loop.coordinates)
 
 
 class PythonEngine:

@@ -5,11 +5,11 @@ each is the mean of the search; the next trial starts from the states in which t
 goes on in the random stream: no warm-up is paid twice, and no noise is fitted twice.
 
 *Linear indices of networks* with one event a step walk in a loop of their own (`_kernels/index_walk.py`), with a
-control: by `simulation.py`, ℓ + Ph − h has the mean of ℓ for every h, and little variance for h near the bias. Here one
-h serves all candidates, which are near the mean: a quadratic function, fitted by least squares (`primal/lstd.py`) to
-states that the mean visited in the trials before. It does more than to lessen noise. A trial is short, and a policy
-that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has. The control counts
-where the mean's own cost varies less with it than without.
+control: by `simulation.py`, ℓ + Ph − h has in the long run the mean of ℓ, and little variance for h near the bias. Here
+one h serves all candidates, which are near the mean: a quadratic function, fitted by least squares
+(`primal/lstd.py`) to states that the mean visited in the trials before. It does more than to lessen noise. A trial is
+short, and a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has,
+as far as h tells. The control counts where the mean's own cost varies less with it than without.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 
 from dualplan._kernels import index_walk, philox
 from dualplan.criteria import Criterion, Discounted
-from dualplan.errors import MissingError
+from dualplan.errors import InputError, MissingError
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.network import LinearIndexPolicy, walks
@@ -57,9 +58,9 @@ class Budget:
         return max(int(WARMING * self.steps / REPLICAS), 1)
 
     def cut(self, unit: int, least: int, most: int, share: float = 1.0) -> tuple[int, int]:
-        """Trials, and units of work that each policy gets in each of them, at least so many."""
+        """Trials, and units of work that each policy gets in each of them: so many at least, if there is room."""
         room = int(share * self.steps) // (self.policies * unit)
-        trials = max(1, min(self.trials or most, room // least))
+        trials = max(1, min(most if self.trials is None else self.trials, room // least))
         return trials, max(1, room // trials)
 
 
@@ -117,7 +118,9 @@ class IndexTrials:
     def __init__(self, first: LinearIndexPolicy, budget: Budget) -> None:
         self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
         self.classes = len(first.network.classes)
-        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, SHORTER, 1 - WARMING)
+        self.controlled = self.classes <= QUADRATIC
+        most = SHORTER if self.controlled else TRIALS
+        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, most, 1 - WARMING)
         self.states = np.tile(first.model.start[: self.classes], (REPLICAS, 1))
         self.weights, self.at, self.done = np.zeros(0), 0, 0
         seen = self._look(first, budget.warming, 2 * VISITS // REPLICAS)[1]
@@ -126,25 +129,35 @@ class IndexTrials:
 
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
-        if self.done % REFIT == 0 and self.classes <= QUADRATIC:
+        for policy in policies:
+            self._check(policy)
+        if self.done % REFIT == 0 and self.controlled:
             states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
-            self.weights, self.seen = fitted(policies[-1], states), []
+            self.weights, self.seen = fitted(cast(LinearIndexPolicy, policies[-1]), states), []
         mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
         others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
         *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
         self.seen.append(seen)
         self.at, self.done = self.at + self.length, self.done + 1
         self.steps += len(policies) * REPLICAS * self.length
+        # by the mean's own cost, not by differences from it: in a short trial these vary less without the control, but
+        # only since they have not yet come about
         plain, controlled = ran.std(axis=0)
         costs = np.array([*(row for row, _ in tried), ran])  # policy, trajectory, without and with control
         return np.asarray(costs[..., int(controlled <= plain)].mean(axis=1))
+
+    def _check(self, policy: Policy) -> None:
+        """The loop reads arrays of linear indices of this network, and of nothing else."""
+        walks = isinstance(policy, LinearIndexPolicy) and policy.temperature == 0
+        if not walks or not (policy.model is self.model or policy.model.digest == self.model.digest):
+            raise InputError(f"policy {policy.name!r} is no linear index of {self.model.name!r}, as the others are.")
 
     def _walk(self, policy: Policy, states: Ints) -> tuple[Floats, Ints]:
         return self._go(policy, states, self.length, 0)
 
     def _look(self, policy: Policy, length: int, count: int) -> tuple[Floats, Ints]:
         """From the states of the trial, which move on."""
-        return self._go(policy, self.states, length, min(count, length))
+        return self._go(policy, self.states, length, min(count, length) if self.controlled else 0)
 
     def _go(self, policy: Policy, states: Ints, length: int, count: int) -> tuple[Floats, Ints]:
         """The mean losses of each trajectory without and with the control, and so many of the states on its way."""
@@ -158,17 +171,18 @@ class IndexTrials:
         return costs / length, seen
 
 
-def fitted(policy: Policy, states: Ints) -> Floats:
+def fitted(policy: LinearIndexPolicy, states: Ints) -> Floats:
     """g and H of gᵀx + ½xᵀHx, which stands for the bias of the policy at the states (LSTD), as `walk` reads them.
 
     Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that falls as losses rise. As
     a control it would reward growth; so then there is none.
     """
     assert policy.code is not None
-    (count, n), (i, j) = states.shape, np.triu_indices(states.shape[1])
+    count, n = len(states), len(policy.network.classes)
+    queues, (i, j) = np.ascontiguousarray(states[:, :n]), np.triu_indices(n)
     losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
-    index_walk.moments(policy.code.ints, policy.code.floats, states, losses, drifts, seconds)
-    x = states.astype(np.float64)
+    index_walk.moments(policy.code.ints, policy.code.floats, queues, losses, drifts, seconds)
+    x = queues.astype(np.float64)
     values = np.hstack([x, x[:, i] * x[:, j]])
     change = np.hstack([drifts, x[:, i] * drifts[:, j] + x[:, j] * drifts[:, i] + seconds[:, i, j]])
     weights = projected(values, change, losses, np.full(count, 1 / count))

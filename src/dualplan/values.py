@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from dualplan._kernels.compiler import Data, Kernel
 from dualplan.models.contract import Model
 from dualplan.types import Floats, Ints
@@ -16,13 +18,25 @@ from dualplan.types import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class ValueCode(Data):
-    """The compiled function, the arrays it reads, the room it needs to work in, and which coordinates it sees."""
+    """The compiled function, the arrays it reads, the room it needs to work in, and which coordinates it sees.
+
+    `quadratic` are g, then H row by row, where it is gᵀx + ½xᵀHx and a constant.
+    """
 
     ints: Ints
     floats: Floats
     room: int
     value: Kernel
     seen: Ints
+    quadratic: Floats | None = None
+
+    def quadratic_in(self, first: int) -> Floats | None:
+        """g and H of the first coordinates, if it is quadratic and sees no others."""
+        if self.quadratic is None or self.seen[first:].any():
+            return None
+        dim = self.seen.size
+        matrix = self.quadratic[dim:].reshape(dim, dim)
+        return np.concatenate([self.quadratic[:first], matrix[:first, :first].ravel()])
 
 
 @runtime_checkable

@@ -4,14 +4,14 @@ Service is preemptive. No probabilities of actions are written, and what is know
 changes it, which most steps of a uniformized network do not.
 
 `simulate_indices` is `simulate` for such networks and policies: the same draws, states and sums, in a fraction of the
-time. `walk` has nothing but losses, and decides for all servers whatever the network says: a pending event of its
-states is not looked at. Beside the loss ℓ it has ℓ + Ph − h for h(x) = gᵀx + ½xᵀHx. An event changes one or two
+time. `walk` has nothing but losses, and decides for all servers whatever the network says: its states are the classes
+alone, without a pending event. Beside the loss ℓ it has ℓ + Ph − h for h(x) = gᵀx + ½xᵀHx. An event changes one or two
 coordinates by δ, so
 
     h(x + δ) − h(x)  =  δᵀ(g + Hx) + ½δᵀHδ,
 
 and Ph − h is the sum over the few events that can happen. `moments` has what least squares need to find such an h.
-Data: `ints`, `floats` of the policy, g and H row by row in `weights`, nothing there for h = 0.
+Data: `ints`, `floats` of the policy, g and H, symmetric, row by row in `weights`, nothing there for h = 0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from dualplan._kernels import network as net
 from dualplan._kernels.compiler import FLOATS, INT, INTS, RNG, ROWS, STATES, copy, helper, kernel
 from dualplan._kernels.linear_index import best_waiting
 from dualplan._kernels.philox import seek, uniform
-from dualplan._kernels.simulate import FINE
 
 CUBE, PATHS, WORDS = types.float64[:, :, ::1], types.int64[:, :, ::1], types.uint64[:, ::1]
 
 
 @helper
 def _serve(ints, floats, x, served):
-    """The class that each server works at: of largest index, its first where nobody waits (-1: it idles)."""
+    """The class that each server works at: of largest index, its first where nobody waits."""
     for s in range(ints[net.S]):
         _, place = best_waiting(ints, floats, x, s)
         first = ints[ints[net.CHOICE_PTR] + s]
@@ -72,12 +71,11 @@ def _drift(ints, floats, weights, x, served, slopes, out):
         total += floats[ints[net.LAM] + c] * _change(weights, n, slopes, x, out, c, -1)
     for s in range(ints[net.S]):
         c = served[s]
-        if c >= 0:
-            for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
-                d = ints[ints[net.ROUTE_DEST] + r]
-                net.complete(ints, x, 0, out, c, d, nothing)
-                rate = floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r]
-                total += rate * _change(weights, n, slopes, x, out, c, d)
+        for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
+            d = ints[ints[net.ROUTE_DEST] + r]
+            net.complete(ints, x, 0, out, c, d, nothing)
+            rate = floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r]
+            total += rate * _change(weights, n, slopes, x, out, c, d)
     return total
 
 
@@ -90,8 +88,7 @@ def _loss(ints, floats, x, served):
             total += net.arrival_penalty(ints, floats, x, ints[k])
         if ints[net.LOSE]:
             for s in range(ints[net.S]):
-                if served[s] >= 0:
-                    total += net.completion_penalty(ints, floats, x, served[s])
+                total += net.completion_penalty(ints, floats, x, served[s])
         total *= floats[ints[net.SCALE]]
     return net.holding(ints, floats, x) + total
 
@@ -99,7 +96,7 @@ def _loss(ints, floats, x, served):
 @helper
 def _finish(ints, floats, c, u, rng, x, out, counts):
     """A potential completion of a server that works at class c, at u within its place; whether it is one."""
-    if c < 0 or u >= floats[ints[net.MU] + c]:
+    if u >= floats[ints[net.MU] + c]:
         return False
     d = ints[ints[net.ROUTE_DEST] + net.route_at(ints, floats, c, uniform(rng))]
     copy(out, x)
@@ -140,33 +137,26 @@ def _happen_pending(ints, floats, served, event, rng, x, out, counts):
 
 
 @helper
-def _next_event(ints, floats, u):
-    """0, or 1 + the server whose potential completion comes next."""
-    u -= floats[ints[net.QUIET]]
-    event = 0
-    while u >= 0.0 and event < ints[net.S]:
-        u -= floats[ints[net.PEAK] + event]
-        event += 1
-    return event
-
-
-@helper
 def _observe(ints, x, served, event, counts):
     """Busy servers, and all that are observed: those of all events, or of the pending one."""
     n, servers = ints[net.N], ints[net.S]
     for s in range(servers):
         if ints[net.PER_SERVER] == 0 or event == s + 1:
-            if served[s] >= 0 and x[served[s]] > 0:
+            if x[served[s]] > 0:
                 counts[4 * n + s] += 1.0
             counts[4 * n + servers + s] += 1.0
 
 
-@kernel(INT(INTS, FLOATS, INTS, RNG, INT, INT, ROWS), allocates=True)
-def simulate_indices(ints, floats, x, rng, t0, length, rows):
-    """Go on from x, which is updated, by one chunk of `length` steps for each row, as `simulate` does."""
+@kernel(types.void(INTS, FLOATS, FLOATS, INTS, RNG, INT, INT, ROWS), allocates=True)
+def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
+    """Go on from x, which is updated, by one chunk of `length` steps for each row, as `simulate` does.
+
+    With weights of h, as `simulate_shaped` does; where decisions are made at events, Ph is over these too, which leaves
+    the mean as it is.
+    """
     n, dim = ints[net.N], x.size
-    served, out = np.empty(ints[net.S], np.int64), np.empty(dim, np.int64)
-    loss, moved, event, ahead, t = 0.0, True, 0, 0.0, t0
+    served, out, slopes = np.empty(ints[net.S], np.int64), np.empty(dim, np.int64), np.empty(n, np.float64)
+    loss, shaped, moved, event, ahead, t = 0.0, 0.0, True, 0, 0.0, t0
     for row in range(rows.shape[0]):
         sums = rows[row]
         counts = sums[2 + dim :]
@@ -174,8 +164,12 @@ def simulate_indices(ints, floats, x, rng, t0, length, rows):
         for _ in range(length):
             if moved:
                 _serve(ints, floats, x, served)
-                loss = _loss(ints, floats, x, served)
-            sums[1] += loss
+                loss = shaped = _loss(ints, floats, x, served)
+                if weights.size > 0:
+                    shaped += _drift(ints, floats, weights, x, served, slopes, out)
+            sums[1] += shaped
+            if weights.size > 0:
+                sums[sums.size - 1] += loss
             for i in range(dim):
                 sums[2 + i] += x[i]
             seek(rng, t)
@@ -185,11 +179,10 @@ def simulate_indices(ints, floats, x, rng, t0, length, rows):
             _observe(ints, x, served, event, counts)
             if ints[net.PER_SERVER]:
                 moved = _happen_pending(ints, floats, served, event, rng, x, out, counts)
-                x[n] = _next_event(ints, floats, ahead)
+                x[n] = net.next_event(ints, floats, ahead)
             else:
                 moved = _happen(ints, floats, served, rng, x, out, counts)
             t += 1
-    return FINE
 
 
 @helper
@@ -212,7 +205,7 @@ def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, served, 
             copy(seen[t // every], x)
 
 
-@kernel(INT(INTS, FLOATS, FLOATS, STATES, WORDS, INT, INT, INT, PATHS, ROWS), allocates=True)
+@kernel(types.void(INTS, FLOATS, FLOATS, STATES, WORDS, INT, INT, INT, PATHS, ROWS), allocates=True)
 def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
     """Go on from the states, one for each trajectory and updated, by `length` steps.
 
@@ -223,7 +216,6 @@ def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
     slopes = np.empty(n, np.float64)
     for k in range(states.shape[0]):
         _walk(ints, floats, weights, states[k], rngs[k], t0, length, every, seen[k], sums[k], served, slopes, out)
-    return states.shape[0]
 
 
 @helper
@@ -242,7 +234,7 @@ def _note(rate, x, out, c, d, drift, second):
     out[c] = x[c]
 
 
-@kernel(INT(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
+@kernel(types.void(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
 def moments(ints, floats, states, losses, drifts, seconds):
     """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic functions."""
     n, nothing = ints[net.N], floats[:0]
@@ -259,11 +251,8 @@ def moments(ints, floats, states, losses, drifts, seconds):
             _note(floats[ints[net.LAM] + ints[k]], x, out, ints[k], -1, drifts[i], seconds[i])
         for s in range(ints[net.S]):
             c = served[s]
-            if c >= 0:
-                for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
-                    d = ints[ints[net.ROUTE_DEST] + r]
-                    net.complete(ints, x, 0, out, c, d, nothing)
-                    _note(
-                        floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r], x, out, c, d, drifts[i], seconds[i]
-                    )
-    return states.shape[0]
+            for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
+                d = ints[ints[net.ROUTE_DEST] + r]
+                net.complete(ints, x, 0, out, c, d, nothing)
+                rate = floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r]
+                _note(rate, x, out, c, d, drifts[i], seconds[i])

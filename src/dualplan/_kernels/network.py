@@ -482,6 +482,17 @@ def observe_servers(ints, x, a, counts):
 
 
 @helper
+def next_event(ints, floats, u):
+    """The event at u in [0, 1): 0, or 1 + the server whose potential completion it is."""
+    u -= floats[ints[QUIET]]
+    event = 0
+    while u >= 0.0 and event < ints[S]:
+        u -= floats[ints[PEAK] + event]
+        event += 1
+    return event
+
+
+@helper
 def step_one_event(ints, floats, x, a, rng, out, counts):
     """Arrivals and potential completions have fixed places in [0, 1), so that coupled chains see the same events."""
     event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
@@ -549,14 +560,10 @@ def expected_counts_bernoulli(ints, floats, x, a, counts):
 def step(ints, floats, x, a, rng, out, counts):
     copy(out, x)
     observe_servers(ints, x, a, counts)
-    u = uniform(rng) - floats[ints[QUIET]] if ints[PER_SERVER] else 0.0  # first: coupled chains see the same event next
+    u = uniform(rng) if ints[PER_SERVER] else 0.0  # first: coupled chains see the same event next
     step_one_event(ints, floats, x, a, rng, out, counts)
     if ints[PER_SERVER]:
-        event = 0
-        while u >= 0.0 and event < ints[S]:
-            u -= floats[ints[PEAK] + event]
-            event += 1
-        out[x.size - 1] = event
+        out[x.size - 1] = next_event(ints, floats, u)
     return loss_one_event(ints, floats, x, a)
 
 

@@ -7,10 +7,11 @@ three are then simulated four times as long.
 Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick, four times, what runs
 in Python a twentieth, and policies that look ahead at many outcomes less in proportion.
 
-*Controls.* An index rule brings no values. Before a duel with a policy that looks ahead, and before the last
-evaluation, values are fitted to its visits (`primal/lstd.py`), and they serve as control variate if they make its
-interval half as wide in the same time. On the four-queue network without end the variance of c-mu's cost falls by two
-orders of magnitude.
+*Controls.* An index rule brings no values. Before a duel and before the last evaluation, values are fitted to its
+visits (`primal/lstd.py`), and they serve as control variate if they make its interval narrower: quadratic ones where
+the rule has a loop of its own, which takes them at no loss of time, and otherwise only against a policy that looks
+ahead, if intervals are half as wide in the same time. On the four-queue network without end the variance of c-mu's
+cost falls by two orders of magnitude.
 
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
 chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
@@ -35,7 +36,9 @@ from dualplan.errors import ModelError, PolicyError
 from dualplan.evaluation import compare, evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, broken, excess
 from dualplan.intervals import Interval
+from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
@@ -51,6 +54,7 @@ LAST_LOOK = 25_600_000  # one more where both policies are quick
 LEVEL = 1 - 0.05 / 4
 DEGREES, FUNCTIONS = (3, 2), 60  # of the polynomials that controls are fitted with, and how many functions at most
 VISITS, EVERY = 20_000, 50  # visits that they are fitted to, and the steps between two of them
+QUADRATIC = 15  # classes up to which indices have a quadratic control
 NARROWER = 2.0  # so many times narrower intervals, in the same time, make up for a last look that is left out
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
@@ -78,7 +82,7 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
 
 
 def _run(search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int) -> Evaluation:
-    many = max(1, int(steps * pace(search, candidate, control is not None)))
+    many = max(1, int(steps * pace(search, candidate, control)))
     many = max(many, least_steps(search))
     run = evaluate(search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed)
     _go_on(run)
@@ -98,16 +102,27 @@ def least_steps(search: Search) -> int:
     return math.ceil(RUNS * math.log(1e-6) / math.log(search.criterion.gamma))
 
 
-def pace(search: Search, candidate: Candidate, shaped: bool = False) -> float:
+def pace(search: Search, candidate: Candidate, control: StateFunction | None = None) -> float:
     """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind.
 
-    With a control all next states are listed in each step, and nothing is quick.
+    With a control all next states are listed in each step, and nothing is quick but a policy's own loop.
     """
-    if candidate.policy.code is None or isinstance(search.model, SimulatorModel):
+    code = candidate.policy.code
+    if code is None or isinstance(search.model, SimulatorModel):
         return SLOW
-    if isinstance(candidate.policy, TablePolicy) or candidate.policy.code.act in (network_rule, linear_index_rule):
-        return 1.0 if shaped else QUICK
+    if isinstance(candidate.policy, TablePolicy) or code.act in (network_rule, linear_index_rule):
+        return QUICK if control is None or _in_loop(candidate, control) else 1.0
     return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
+
+
+def _in_loop(candidate: Candidate, control: StateFunction) -> bool:
+    """Whether the policy's own loop takes the control."""
+    loop, h = _loop(candidate.policy), getattr(control, "code", None)
+    return loop is not None and h is not None and h.quadratic_in(loop.coordinates) is not None
+
+
+def _loop(policy: Policy) -> OwnLoop | None:
+    return None if policy.code is None else policy.code.loop
 
 
 def controllable(search: Search) -> bool:
@@ -134,28 +149,40 @@ def controlled(search: Search, member: Member) -> Member:
 
 
 def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
-    model, dim = search.model, search.model.box.dim
-    degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
-    if degree is None:
+    model, basis = search.model, _basis(search.model, candidate.policy)
+    if basis is None:
         return None
-    basis = primal.monomials(model, degree)
     try:
         values = primal.policy_values(model, candidate.policy, basis, visits=VISITS, every=EVERY, seed=search.fresh(13))
     except ModelError:  # it leads where the model has no law; simulation, which draws, may not have come there
         return None
     plain, shaped = (_run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values))
-    return values if NARROWER * shaped.half_width < plain.half_width else None
+    narrower = 1.0 if _in_loop(candidate, values) else NARROWER
+    return values if narrower * shaped.half_width < plain.half_width else None
+
+
+def _basis(model: Model, policy: Policy) -> primal.Basis | None:
+    """Quadratic where the policy's own loop takes that; otherwise of the largest degree with few enough functions."""
+    loop, dim = _loop(policy), model.box.dim
+    if loop is not None:
+        return (
+            primal.monomials(model, 2, coordinates=range(loop.coordinates)) if loop.coordinates <= QUADRATIC else None
+        )
+    degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
+    return None if degree is None else primal.monomials(model, degree)
 
 
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     """The challenger against the best policy so far."""
     best = search.incumbent
-    # of two quick policies many more steps say more about the difference than values that are fitted to each of them
-    if min(pace(search, challenger.candidate), pace(search, best.candidate)) < QUICK:
+    # of two quick policies many more steps say more about the difference than values that are fitted to each of them,
+    # unless these are quick too
+    quick = all(pace(search, m.candidate) == QUICK for m in (challenger, best))
+    if not quick or all(_loop(m.policy) for m in (challenger, best)):
         challenger, best = controlled(search, challenger), controlled(search, best)
     controls = [m.control for m in (challenger, best) if m.control is not None]
     control = None if not controls else (controls[0], controls[-1])
-    slower = min(pace(search, m.candidate, control is not None) for m in (challenger, best))
+    slower = min(pace(search, m.candidate, h) for m, h in zip((challenger, best), control or (None, None), strict=True))
     looks = [int(n * slower) for n in (LOOKS if slower < QUICK else (*LOOKS, LAST_LOOK))]
     for k, steps in enumerate(looks):
         found = compare(

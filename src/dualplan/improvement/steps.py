@@ -49,7 +49,8 @@ TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
-WALKED, STARTS = (100_000_000, 300_000_000, 900_000_000), 2  # of indices that walk, in all; searches of each family
+WALKED, TWICE = (100_000_000, 300_000_000, 900_000_000), 2  # of indices that walk, in all; searches of each family
+MANY = 12  # classes from which on searches have fewer steps, which take longer
 CHOOSING = 10  # the best of them is found by so many times fewer steps
 LONGER = 40  # so many times fewer of them for policies that look ahead
 FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
@@ -213,10 +214,10 @@ class Searches:
 
     def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
         """Where searches are quick, several of them, since not all end in the same valley."""
-        each = steps // max(1, STARTS * len(families))
+        each = int(steps * min(1.0, (MANY / search.model.box.dim) ** 2)) // max(1, TWICE * len(families))
         found = [
             parameters(family, search.criterion, steps=each, seed=search.fresh(place))
-            for place in range(20, 20 + STARTS)
+            for place in range(20, 20 + TWICE)
             for family in families
         ]
         best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))] if found else []

@@ -21,11 +21,15 @@ from dualplan.types import ArrayLike, Floats, Ints, Json
 
 @dataclass(frozen=True, eq=False)
 class OwnLoop(Data):
-    """A loop that simulates the model under this policy, with the same draws and sums as that for all, but faster."""
+    """A loop that simulates the model under this policy, with the same draws and sums as that for all, but faster.
+
+    It takes quadratic controls, of the first `coordinates` of a state.
+    """
 
     ints: Ints
     floats: Floats
     run: Kernel
+    coordinates: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,8 @@ class NetworkPolicy(Policy):
             raise unknown("rule for ties", ties, ["uniform", "first"])
         n, servers = len(network.classes), len(network.servers)
         self.alpha, self.beta = _spread(alpha, n, "alpha"), _spread(beta, n, "beta")
+        if np.isnan(self.alpha).any() or np.isnan(self.beta).any():
+            raise PolicyError(f"policy {name!r}: alpha and beta must be numbers.")
         self.kappa, self.ties = kappa, ties
         self.probability = _spread(probability, servers, "probability")
         if not np.all((self.probability >= 0) & (self.probability <= 1)):
@@ -111,14 +113,16 @@ def _index_floats(network: QueueingNetwork, alpha: Floats, slopes: Floats, tempe
 
 
 def walks(network: QueueingNetwork) -> bool:
-    """Whether one event happens a step and decides anew who is served."""
+    """Whether one event happens a step (uniformized), and servers may choose anew in each (preemptive)."""
     return bool(network.options["dynamics"] == "uniformized") and not network.nonpreemptive
 
 
 def _loop(network: QueueingNetwork, floats: Floats) -> OwnLoop | None:
     """The loop of linear indices, where the network's losses do not depend on a pending event."""
     pending = network.per_server and any(c.penalty > 0 for c in network.classes)
-    return OwnLoop(network.code.ints, floats, simulate_indices) if walks(network) and not pending else None
+    if pending or not walks(network):
+        return None
+    return OwnLoop(network.code.ints, floats, simulate_indices, len(network.classes))
 
 
 def _spread(values: ArrayLike, size: int, what: str) -> Floats:

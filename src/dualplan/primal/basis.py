@@ -207,7 +207,25 @@ class LinearValues(Data):
         floats = np.concatenate([self.weights, self.basis.floats])
         seen = np.zeros(self.basis.model.box.dim, np.int64)
         seen[[piece.coordinate for piece in self.basis.pieces]] = 1
-        return ValueCode(self.basis.ints, floats, 1 + int(self.basis.ints[1]), kernels.linear_value, seen)
+        room = 1 + int(self.basis.ints[1])
+        return ValueCode(self.basis.ints, floats, room, kernels.linear_value, seen, self._quadratic())
+
+    def _quadratic(self) -> Floats | None:
+        """g, then H row by row, if this is gᵀx + ½xᵀHx and a constant."""
+        dim = self.model.box.dim
+        g, matrix = np.zeros(dim), np.zeros((dim, dim))
+        for weight, pieces in zip(self.weights, self.basis.products, strict=True):
+            places = [p.coordinate for p in pieces if p.kind == kernels.POWER for _ in range(int(p.p))]
+            if len(places) > 2 or any(p.kind != kernels.POWER or p.q != 0 for p in pieces):
+                return None
+            scaled = weight / np.prod([p.s**p.p for p in pieces])
+            if len(places) == 1:
+                g[places] += scaled
+            elif places:
+                i, j = places
+                matrix[i, j] += scaled
+                matrix[j, i] += scaled
+        return np.concatenate([g, matrix.ravel()])
 
 
 # -- families ----------------------------------------------------------------------------------------------------------
