@@ -75,6 +75,7 @@ SPACING, WARM_UP = 20, 1_000  # steps between visits, and visits of each traject
 EXPLORING, NEIGHBOURS = 0.1, 0.25  # random actions of the exploring policy; the share of states one random step away
 LISTED = 128  # states whose outcomes are listed at once
 FEWEST = 20  # states with a choice that a fit needs
+MOST = 20_000  # and at most: where copies meet at once, states cost more than steps
 SHARES = (0.15, 0.15)  # of the states that choose the ridge, and that check the fit
 RIDGES = tuple(10.0**k for k in range(-6, 2))
 BINS = 10  # of pairs of like size
@@ -570,17 +571,17 @@ def rollout_step(
 ) -> list[GreedyPolicy]:
     """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own cost.
 
-    About `budget_steps` steps of copies are simulated. A quarter of them goes to a first fit. It becomes the control
-    variate of the rest if a pilot finds that it cuts the variance by more than `WORTH`, which is about what its steps
-    cost more. If the incumbent is greedy for values itself, the half-way points between these and the fits are
-    candidates too.
+    About `budget_steps` steps of copies are simulated, from at most `MOST` states. A quarter of it goes to a first fit.
+    It becomes the control variate of the rest if a pilot finds that it cuts the variance by more than `WORTH`, which is
+    about what its steps cost more. If the incumbent is greedy for values itself, the half-way points between these and
+    the fits are candidates too.
     """
     _check_counts(budget_steps=budget_steps)
     tried = default_bases(model) if bases is None else list(bases)
     common: dict[str, Any] = {"horizon": horizon, "threads": threads}
     pilot = rollout_sample(model, incumbent, criterion, states=PILOT_STATES, repetitions=2, seed=seed, **common)
     each = pilot.copies.steps / (2 * len(pilot.alternatives))
-    sizes = [max(FEWEST, int(share * budget_steps / max(each, 1.0))) for share in (PILOT, 1 - PILOT)]
+    sizes = [min(max(FEWEST, int(share * budget_steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)]
     first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
     control = fit_values(first, tried[0]).values
     again = rollout_sample(

@@ -54,6 +54,7 @@ NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
 FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
 SLOWER = 3.0  # a step takes at most so many times as long when it grows
+UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
 AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 
@@ -246,7 +247,8 @@ class Loop:
 
     def affordable(self, step: Step) -> bool:
         """Whether there is time for the step, as far as its last attempt tells; the first of all is always taken."""
-        return not self.search.attempts or SLOWER * self.lasted.get(step.name, 0.0) <= self.left
+        expected = SLOWER * self.lasted.get(step.name, UNTRIED / SLOWER * self.clock.allowed)
+        return not self.search.attempts or expected <= self.left
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""
