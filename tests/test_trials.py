@@ -13,14 +13,14 @@ from dualplan._kernels import index_walk, philox
 from dualplan.errors import InputError
 from dualplan.models import zoo
 from dualplan.models.queueing import QueueClass, QueueingNetwork
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
 from dualplan.policy_search import best_of, propose
 from dualplan.primal import LinearValues, boundaries, capped_monomials, monomials
-from dualplan.primal.lstd import _one_step, projected
+from dualplan.primal.lstd import _one_step, loop_values, projected, quadratic_values
 from dualplan.primal.relevance import visited
 from dualplan.simulation import STREAM, CompiledEngine
-from dualplan.trials import Budget, IndexTrials, LongTrials, ManyTrials, fitted, make_trials
+from dualplan.trials import Budget, IndexTrials, LongTrials, ManyTrials, make_trials
 
 
 def rework(**options: Any) -> QueueingNetwork:
@@ -47,6 +47,12 @@ NETWORKS: dict[str, Any] = {
 def some_indices(network: QueueingNetwork, seed: int = 0) -> LinearIndexPolicy:
     rng, n = np.random.default_rng(seed), len(network.classes)
     return LinearIndexPolicy(network, "some", rng.normal(size=n), 0.3 * rng.normal(size=(n, n)) + np.eye(n))
+
+
+def loop_of(policy: Policy) -> OwnLoop:
+    assert policy.code is not None
+    assert policy.code.loop is not None
+    return policy.code.loop
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -171,8 +177,9 @@ def test_fitted_quadratics_solve_the_projected_equation(name: str) -> None:
     basis = monomials(network, 2, scale=1.0)
     values, drifts, losses = _one_step(network, policy, basis, states)
     general = LinearValues(basis, projected(values, drifts, losses, np.full(len(states), 1 / len(states))))
-    found = fitted(policy, states)
+    found = loop_values(loop_of(policy), states)
     own = quadratic(network, found[:n], found[n:].reshape(n, n))
+    np.testing.assert_allclose(quadratic_values(network, found, n)(states), own(states), rtol=1e-9, atol=1e-9)
     difference = own(states) - general(states)
     np.testing.assert_allclose(difference, difference[0], atol=1e-6 * np.ptp(own(states)))
 
@@ -182,7 +189,7 @@ def test_an_unstable_policy_has_no_control() -> None:
     network = zoo.four_queue(buffers=None, services=(0.28, 0.14, 0.28, 0.14))
     policy = families.indices(network.policy("lbfs")).make(families.indices(network.policy("lbfs")).start)
     assert dp.evaluate(network, policy, steps=500_000).status is dp.Status.UNSTABLE
-    assert fitted(policy, visited(network, policy, 4_000, 1, 50)).size == 0
+    assert loop_values(loop_of(policy), visited(network, policy, 4_000, 1, 50)).size == 0
 
 
 def test_decisions_of_all_servers_are_the_same_process_as_their_own() -> None:

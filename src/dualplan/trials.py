@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from dualplan._kernels import index_walk, philox
 from dualplan.criteria import Criterion, Discounted
 from dualplan.errors import InputError, MissingError
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.network import LinearIndexPolicy, walks
-from dualplan.primal.lstd import projected
+from dualplan.primal.lstd import loop_values
 from dualplan.simulation import STREAM, Chunks, CompiledEngine, Replica, in_parallel
 from dualplan.types import Floats, Ints
 
@@ -133,7 +132,7 @@ class IndexTrials:
             self._check(policy)
         if self.done % REFIT == 0 and self.controlled:
             states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
-            self.weights, self.seen = fitted(cast(LinearIndexPolicy, policies[-1]), states), []
+            self.weights, self.seen = loop_values(self._loop(policies[-1]), states), []
         mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
         others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
         *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
@@ -145,6 +144,10 @@ class IndexTrials:
         plain, controlled = ran.std(axis=0)
         costs = np.array([*(row for row, _ in tried), ran])  # policy, trajectory, without and with control
         return np.asarray(costs[..., int(controlled <= plain)].mean(axis=1))
+
+    def _loop(self, policy: Policy) -> OwnLoop:
+        assert policy.code is not None
+        return OwnLoop(policy.code.ints, policy.code.floats, index_walk.simulate_indices, self.classes)
 
     def _check(self, policy: Policy) -> None:
         """The loop reads arrays of linear indices of this network, and of nothing else."""
@@ -169,28 +172,6 @@ class IndexTrials:
             policy.code.ints, policy.code.floats, self.weights, states, rngs, self.at, length, every, seen, costs
         )
         return costs / length, seen
-
-
-def fitted(policy: LinearIndexPolicy, states: Ints) -> Floats:
-    """g and H of gᵀx + ½xᵀHx, which stands for the bias of the policy at the states (LSTD), as `walk` reads them.
-
-    Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that falls as losses rise. As
-    a control it would reward growth; so then there is none.
-    """
-    assert policy.code is not None
-    count, n = len(states), len(policy.network.classes)
-    queues, (i, j) = np.ascontiguousarray(states[:, :n]), np.triu_indices(n)
-    losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
-    index_walk.moments(policy.code.ints, policy.code.floats, queues, losses, drifts, seconds)
-    x = queues.astype(np.float64)
-    values = np.hstack([x, x[:, i] * x[:, j]])
-    change = np.hstack([drifts, x[:, i] * drifts[:, j] + x[:, j] * drifts[:, i] + seconds[:, i, j]])
-    weights = projected(values, change, losses, np.full(count, 1 / count))
-    if not (values @ weights) @ (losses - losses.mean()) > 0:
-        return np.zeros(0)
-    matrix = np.zeros((n, n))
-    matrix[i, j] = weights[n:]
-    return np.concatenate([weights[:n], (matrix + matrix.T).ravel()])
 
 
 def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:

@@ -36,10 +36,11 @@ from dualplan.errors import ModelError, PolicyError
 from dualplan.evaluation import compare, evaluate
 from dualplan.improvement.contract import Candidate, Member, Search, broken, excess
 from dualplan.intervals import Interval
-from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
+from dualplan.primal.lstd import loop_values, quadratic_values
+from dualplan.primal.relevance import visited
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
 from dualplan.surrogate import StateFunction
@@ -149,27 +150,29 @@ def controlled(search: Search, member: Member) -> Member:
 
 
 def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
-    model, basis = search.model, _basis(search.model, candidate.policy)
-    if basis is None:
-        return None
     try:
-        values = primal.policy_values(model, candidate.policy, basis, visits=VISITS, every=EVERY, seed=search.fresh(13))
+        values = _values(search, candidate.policy)
     except ModelError:  # it leads where the model has no law; simulation, which draws, may not have come there
+        return None
+    if values is None:
         return None
     plain, shaped = (_run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values))
     narrower = 1.0 if _in_loop(candidate, values) else NARROWER
     return values if narrower * shaped.half_width < plain.half_width else None
 
 
-def _basis(model: Model, policy: Policy) -> primal.Basis | None:
+def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     """Quadratic where the policy's own loop takes that; otherwise of the largest degree with few enough functions."""
-    loop, dim = _loop(policy), model.box.dim
+    model, loop, dim, seed = search.model, _loop(policy), search.model.box.dim, search.fresh(13)
     if loop is not None:
-        return (
-            primal.monomials(model, 2, coordinates=range(loop.coordinates)) if loop.coordinates <= QUADRATIC else None
-        )
+        if loop.coordinates > QUADRATIC:
+            return None
+        weights = loop_values(loop, visited(model, policy, VISITS, seed, EVERY))
+        return quadratic_values(model, weights, loop.coordinates) if weights.size else None
     degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
-    return None if degree is None else primal.monomials(model, degree)
+    if degree is None:
+        return None
+    return primal.policy_values(model, policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=seed)
 
 
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:

@@ -7,6 +7,9 @@ With μ the law of the visits, g = μᵀℓ_π and Ψ few functions of states, w
 the projected Poisson equation. Next states are listed, not drawn: only the visits are random. Ψw is what its functions
 can say of the bias of π where π goes. It is no bound.
 
+Where a policy of a network has a loop of its own, and Ψ are the monomials of degree 1 and 2 in the classes, a step's
+law is not listed either: it enters by its first two moments (`loop_values`).
+
 Its use is in simulation (Henderson & Glynn 2002): ℓ_π + P_πh − h has the mean cost of π for every function h with a
 finite mean, and no variance at all for the bias h. A fit from other random numbers leaves the estimate as unbiased as
 without it: `evaluate(..., control=h)`.
@@ -16,10 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualplan._kernels.index_walk import moments
 from dualplan.errors import InputError
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.primal.basis import Basis, LinearValues
+from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
+from dualplan.primal.basis import Basis, LinearValues, power, products
 from dualplan.primal.relevance import visited
 from dualplan.transitions import transitions
 from dualplan.types import Floats, Ints
@@ -58,6 +62,37 @@ def _one_step(model: Model, policy: Policy, basis: Basis, states: Ints) -> tuple
     first, share = np.flatnonzero(np.diff(rows, prepend=-1)), chances[rows, actions]
     after = np.add.reduceat(share[:, None] * laws.mean(basis(laws.states)), first, axis=0)
     return values, after - values, np.add.reduceat(share * laws.losses, first)
+
+
+def loop_values(loop: OwnLoop, states: Ints) -> Floats:
+    """g, then H row by row, of gᵀx + ½xᵀHx for the policy of a loop, from states that it visits; x are the classes.
+
+    Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that falls as losses rise. As
+    a control it would reward growth; so then there is none, and no number.
+    """
+    count, n = len(states), loop.coordinates
+    queues, (i, j) = np.ascontiguousarray(states[:, :n]), np.triu_indices(n)
+    losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
+    moments(loop.ints, loop.floats, queues, losses, drifts, seconds)
+    x = queues.astype(np.float64)
+    values = np.hstack([x, x[:, i] * x[:, j]])
+    change = np.hstack([drifts, x[:, i] * drifts[:, j] + x[:, j] * drifts[:, i] + seconds[:, i, j]])
+    weights = projected(values, change, losses, np.full(count, 1 / count))
+    if not (values @ weights) @ (losses - losses.mean()) > 0:
+        return np.zeros(0)
+    matrix = np.zeros((n, n))
+    matrix[i, j] = weights[n:]
+    return np.concatenate([weights[:n], (matrix + matrix.T).ravel()])
+
+
+def quadratic_values(model: Model, weights: Floats, coordinates: int) -> LinearValues:
+    """gᵀx + ½xᵀHx of the first coordinates as a sum of monomials."""
+    g, matrix = weights[:coordinates], weights[coordinates:].reshape(coordinates, coordinates)
+    singles = [(i,) for i in range(coordinates)]
+    pairs = [(i, j) for i in range(coordinates) for j in range(i, coordinates)]
+    functions = [tuple(power(i, places.count(i)) for i in sorted(set(places))) for places in (*singles, *pairs)]
+    entries = [matrix[i, j] / (2 if i == j else 1) for i, j in pairs]
+    return LinearValues(products(model, functions), np.concatenate([g, entries]))
 
 
 def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -> Floats:
