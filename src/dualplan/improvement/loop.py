@@ -53,7 +53,7 @@ PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
 FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
-SLOWER = 3.0  # a step takes at most so many times as long when it grows
+GROWS, AGAIN = 4.0, 1.5  # a step in its next size proposes at most so many times as long, and is judged as long
 UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
 AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
@@ -161,7 +161,7 @@ class Loop:
         self.search, self.clock, self.gap, self.run, self.progress = search, clock, gap, run, progress
         self.start: tuple[Member, ...] = ()
         self.bound: LowerBound | None = None
-        self.lasted: dict[str, float] = {}
+        self.expected: dict[str, float] = {}  # seconds that the next attempt of a step may take
 
     # -- the portfolio ------------------------------------------------------------------------------------------------
 
@@ -247,8 +247,7 @@ class Loop:
 
     def affordable(self, step: Step) -> bool:
         """Whether there is time for the step, as far as its last attempt tells; the first of all is always taken."""
-        expected = SLOWER * self.lasted.get(step.name, UNTRIED / SLOWER * self.clock.allowed)
-        return not self.search.attempts or expected <= self.left
+        return not self.search.attempts or self.expected.get(step.name, UNTRIED * self.clock.allowed) <= self.left
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""
@@ -265,9 +264,10 @@ class Loop:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
         search, started = self.search, timer.monotonic()
         self.tell(step.name)
-        found = Attempt(step.name, size, 0)
+        found, proposed = Attempt(step.name, size, 0), started
         try:
             candidates = step.propose(search, size)
+            proposed = timer.monotonic()
             self.tell(f"{step.name}: judging {len(candidates)} policies")
             found, members = replace(found, made=len(candidates)), screen(search, candidates)
             if members:
@@ -275,8 +275,9 @@ class Loop:
                 self._remember(members)
         except DualplanError as error:  # it is not for this model after all, and the others go on
             found = replace(found, note=str(error))
-        found = replace(found, seconds=timer.monotonic() - started)
-        self.lasted[step.name] = found.seconds
+        ended = timer.monotonic()
+        found = replace(found, seconds=ended - started)
+        self.expected[step.name] = GROWS * (proposed - started) + AGAIN * (ended - proposed)
         search.attempts.append(found)
         if self.run is not None:
             self.run.trace(found.to_json())
