@@ -8,13 +8,15 @@ that is there already, so the kernel too is made and compiled once in each proce
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec
 
 import numba
 import numpy as np
 from numba import types
+from numba.core import event
 from numba.core.errors import NumbaError
 
 INT = types.int64
@@ -138,6 +140,13 @@ def function_type(signature: Any) -> Any:
 helper = numba.njit(**_LEAN)
 allocating_helper = numba.njit(cache=True, **_OPTIONS)
 inlined_helper = numba.njit(forceinline=True, **_LEAN)  # where a call costs as much as what it does
+
+
+@contextmanager
+def compiling() -> Iterator[Callable[[], float]]:
+    """How many seconds went into compilation since this was opened: time that the same work does not take again."""
+    with event.install_timer("numba:compile", lambda _: None) as listener:
+        yield lambda: listener.duration if listener.done else 0.0
 
 
 @helper

@@ -143,6 +143,10 @@ class Step(Protocol):
         """How many sizes there are."""
 
     @property
+    def grows(self) -> float:
+        """About how many times as long it proposes in its next size."""
+
+    @property
     def first(self) -> bool:
         """Whether it is taken before the others."""
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dualplan._kernels.compiler import compiling
 from dualplan.bounds import best_bound
 from dualplan.budgets import Clock, seconds, share
 from dualplan.criteria import Average, Criterion, Discounted
@@ -53,7 +54,6 @@ PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
 FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
-GROWS, AGAIN = 4.0, 1.5  # a step in its next size proposes at most so many times as long, and is judged as long
 UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
 AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
@@ -264,20 +264,21 @@ class Loop:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
         search, started = self.search, timer.monotonic()
         self.tell(step.name)
-        found, proposed = Attempt(step.name, size, 0), started
-        try:
-            candidates = step.propose(search, size)
-            proposed = timer.monotonic()
-            self.tell(f"{step.name}: judging {len(candidates)} policies")
-            found, members = replace(found, made=len(candidates)), screen(search, candidates)
-            if members:
-                found = self._judge(members[0], found)
-                self._remember(members)
-        except DualplanError as error:  # it is not for this model after all, and the others go on
-            found = replace(found, note=str(error))
-        ended = timer.monotonic()
-        found = replace(found, seconds=ended - started)
-        self.expected[step.name] = GROWS * (proposed - started) + AGAIN * (ended - proposed)
+        with compiling() as compiled:
+            found, proposed = Attempt(step.name, size, 0), started
+            try:
+                candidates = step.propose(search, size)
+                proposed = timer.monotonic() - compiled()
+                self.tell(f"{step.name}: judging {len(candidates)} policies")
+                found, members = replace(found, made=len(candidates)), screen(search, candidates)
+                if members:
+                    found = self._judge(members[0], found)
+                    self._remember(members)
+            except DualplanError as error:  # it is not for this model after all, and the others go on
+                found = replace(found, note=str(error))
+            judged = timer.monotonic() - compiled()
+        found = replace(found, seconds=timer.monotonic() - started)
+        self.expected[step.name] = step.grows * (proposed - started) + judged - proposed
         search.attempts.append(found)
         if self.run is not None:
             self.run.trace(found.to_json())

@@ -75,6 +75,7 @@ class Values:
     name: str = "values"
     first: bool = False
     sizes: int = 1
+    grows: float = 1.0
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these programs."""
@@ -112,6 +113,7 @@ class OnLattice:
     name: str = "lattice"
     first: bool = True
     sizes: int = len(NODES)
+    grows: float = 2.5
 
     def applies(self, search: Search) -> bool:
         """Where a lattice has room for three knots a coordinate."""
@@ -196,6 +198,7 @@ class Searches:
     name: str = "search"
     first: bool = True
     sizes: int = len(SEARCHED)
+    grows: float = 4.0
 
     def applies(self, search: Search) -> bool:
         """Compiled models without limits."""
@@ -252,6 +255,7 @@ class Rollouts:
     name: str = "rollouts"
     first: bool = False
     sizes: int = len(ROLLED)
+    grows: float = 5.0
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these values."""
@@ -271,6 +275,7 @@ class Combines:
     name: str = "dual"
     first: bool = False
     sizes: int = 1
+    grows: float = 1.0
 
     def applies(self, search: Search) -> bool:
         """Wherever there are policies to combine; side constraints are not in this program."""
