@@ -127,5 +127,5 @@ def test_libraries_in_kernels():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 assert node.module.split(".")[0] in {
-                    "__future__", "collections", "dualplan", "functools", "llvmlite", "numba", "typing",
+                    "__future__", "collections", "contextlib", "dualplan", "functools", "llvmlite", "numba", "typing",
                 }  # fmt: skip
