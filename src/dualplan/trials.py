@@ -151,8 +151,8 @@ class IndexTrials:
 
     def _check(self, policy: Policy) -> None:
         """The loop reads arrays of linear indices of this network, and of nothing else."""
-        walks = isinstance(policy, LinearIndexPolicy) and policy.temperature == 0
-        if not walks or not (policy.model is self.model or policy.model.digest == self.model.digest):
+        linear = isinstance(policy, LinearIndexPolicy) and policy.temperature == 0
+        if not linear or not (policy.model is self.model or policy.model.digest == self.model.digest):
             raise InputError(f"policy {policy.name!r} is no linear index of {self.model.name!r}, as the others are.")
 
     def _walk(self, policy: Policy, states: Ints) -> tuple[Floats, Ints]:

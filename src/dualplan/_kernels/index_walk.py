@@ -20,7 +20,7 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import FLOATS, INT, INTS, RNG, ROWS, STATES, copy, helper, kernel
+from dualplan._kernels.compiler import FLOATS, INT, INTS, RNG, ROWS, STATES, allocating_helper, copy, helper, kernel
 from dualplan._kernels.linear_index import best_waiting
 from dualplan._kernels.philox import seek, uniform
 
@@ -47,35 +47,59 @@ def _slopes(weights, x, n, slopes):
 
 
 @helper
-def _change(weights, n, slopes, x, out, c, d):
-    """h(out) − h(x), where only classes c and d (-1: only c) differ; `out` is x again after it."""
-    u = float(out[c] - x[c])
-    total = u * (slopes[c] + 0.5 * weights[n + n * c + c] * u)
+def _add(x, out, rate, c, d, k, rates, moves):
+    """The k-th event leads from x to `out`, in which only classes c and d (-1: only c) differ; `out` is x after it."""
+    rates[k], moves[k, 0], moves[k, 1], moves[k, 2], moves[k, 3] = rate, c, out[c] - x[c], -1, 0
     out[c] = x[c]
     if d >= 0 and d != c:
-        v = float(out[d] - x[d])
-        total += v * (slopes[d] + 0.5 * weights[n + n * d + d] * v + weights[n + n * c + d] * u)
+        moves[k, 2], moves[k, 3] = d, out[d] - x[d]
         out[d] = x[d]
-    return total
+    return k + 1
 
 
 @helper
-def _drift(ints, floats, weights, x, served, slopes, out):
-    """Ph − h."""
-    n, nothing, total = ints[net.N], floats[:0], 0.0
-    _slopes(weights, x, n, slopes)
+def _events(ints, floats, x, served, out, rates, moves):
+    """How many events can happen; their rates, and the one or two classes that each changes, with the changes."""
+    nothing, k = floats[:0], 0
     copy(out, x)
-    for k in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
-        c = ints[k]
+    for i in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
+        c = ints[i]
         net.receive(ints, out, c, nothing)
-        total += floats[ints[net.LAM] + c] * _change(weights, n, slopes, x, out, c, -1)
+        k = _add(x, out, floats[ints[net.LAM] + c], c, -1, k, rates, moves)
     for s in range(ints[net.S]):
         c = served[s]
         for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
             d = ints[ints[net.ROUTE_DEST] + r]
             net.complete(ints, x, 0, out, c, d, nothing)
-            rate = floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r]
-            total += rate * _change(weights, n, slopes, x, out, c, d)
+            k = _add(x, out, floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r], c, d, k, rates, moves)
+    return k
+
+
+@allocating_helper
+def _room(ints):
+    """Room for a decision, a state, slopes and events: what `_serve`, `_slopes` and `_events` write."""
+    n = ints[net.N]
+    most = n + ints[ints[net.ROUTE_PTR] + n]
+    return (
+        np.empty(ints[net.S], np.int64),
+        np.empty(n + 1, np.int64),
+        np.empty(n, np.float64),
+        np.empty(most, np.float64),
+        np.empty((most, 4), np.int64),
+    )
+
+
+@helper
+def _drift(ints, floats, weights, x, served, out, slopes, rates, moves):
+    """Ph − h."""
+    n, total = ints[net.N], 0.0
+    _slopes(weights, x, n, slopes)
+    for k in range(_events(ints, floats, x, served, out, rates, moves)):
+        c, u, d, v = moves[k, 0], float(moves[k, 1]), moves[k, 2], float(moves[k, 3])
+        change = u * (slopes[c] + 0.5 * weights[n + n * c + c] * u)
+        if d >= 0:
+            change += v * (slopes[d] + 0.5 * weights[n + n * d + d] * v + weights[n + n * c + d] * u)
+        total += rates[k] * change
     return total
 
 
@@ -155,7 +179,7 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
     the mean as it is.
     """
     n, dim = ints[net.N], x.size
-    served, out, slopes = np.empty(ints[net.S], np.int64), np.empty(dim, np.int64), np.empty(n, np.float64)
+    served, out, slopes, rates, moves = _room(ints)
     loss, shaped, moved, event, ahead, t = 0.0, 0.0, True, 0, 0.0, t0
     for row in range(rows.shape[0]):
         sums = rows[row]
@@ -166,7 +190,7 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
                 _serve(ints, floats, x, served)
                 loss = shaped = _loss(ints, floats, x, served)
                 if weights.size > 0:
-                    shaped += _drift(ints, floats, weights, x, served, slopes, out)
+                    shaped += _drift(ints, floats, weights, x, served, out, slopes, rates, moves)
             sums[1] += shaped
             if weights.size > 0:
                 sums[sums.size - 1] += loss
@@ -186,8 +210,9 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
 
 
 @helper
-def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, served, slopes, out):
+def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, room):
     """One trajectory."""
+    served, out, slopes, rates, moves = room
     loss, shaped, moved = 0.0, 0.0, True
     sums[:] = 0.0
     for t in range(length):
@@ -195,7 +220,7 @@ def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, served, 
             _serve(ints, floats, x, served)
             loss = shaped = _loss(ints, floats, x, served)
             if weights.size > 0:
-                shaped += _drift(ints, floats, weights, x, served, slopes, out)
+                shaped += _drift(ints, floats, weights, x, served, out, slopes, rates, moves)
         sums[0] += loss
         sums[1] += shaped
         seek(rng, t0 + t)
@@ -211,48 +236,27 @@ def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
 
     Σℓ and Σ(ℓ + Ph − h) go to a row of `sums`, the states after every so many steps to `seen`, as far as it has room.
     """
-    n = ints[net.N]
-    served, out = np.empty(ints[net.S], np.int64), np.empty(n, np.int64)
-    slopes = np.empty(n, np.float64)
+    room = _room(ints)
     for k in range(states.shape[0]):
-        _walk(ints, floats, weights, states[k], rngs[k], t0, length, every, seen[k], sums[k], served, slopes, out)
-
-
-@helper
-def _note(rate, x, out, c, d, drift, second):
-    """Add rate·δ and rate·δδᵀ, where only classes c and d (-1: only c) differ; `out` is x again after it."""
-    u = rate * (out[c] - x[c])
-    drift[c] += u
-    second[c, c] += u * (out[c] - x[c])
-    if d >= 0 and d != c:
-        v = rate * (out[d] - x[d])
-        drift[d] += v
-        second[d, d] += v * (out[d] - x[d])
-        second[c, d] += u * (out[d] - x[d])
-        second[d, c] += u * (out[d] - x[d])
-        out[d] = x[d]
-    out[c] = x[c]
+        _walk(ints, floats, weights, states[k], rngs[k], t0, length, every, seen[k], sums[k], room)
 
 
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
 def moments(ints, floats, states, losses, drifts, seconds):
     """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic functions."""
-    n, nothing = ints[net.N], floats[:0]
-    served, out = np.empty(ints[net.S], np.int64), np.empty(n, np.int64)
+    served, out, _, rates, moves = _room(ints)
     drifts[:] = 0.0
     seconds[:] = 0.0
     for i in range(states.shape[0]):
         x = states[i]
         _serve(ints, floats, x, served)
         losses[i] = _loss(ints, floats, x, served)
-        copy(out, x)
-        for k in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
-            net.receive(ints, out, ints[k], nothing)
-            _note(floats[ints[net.LAM] + ints[k]], x, out, ints[k], -1, drifts[i], seconds[i])
-        for s in range(ints[net.S]):
-            c = served[s]
-            for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
-                d = ints[ints[net.ROUTE_DEST] + r]
-                net.complete(ints, x, 0, out, c, d, nothing)
-                rate = floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r]
-                _note(rate, x, out, c, d, drifts[i], seconds[i])
+        for k in range(_events(ints, floats, x, served, out, rates, moves)):
+            c, u, d, v = moves[k, 0], float(moves[k, 1]), moves[k, 2], float(moves[k, 3])
+            drifts[i, c] += rates[k] * u
+            seconds[i, c, c] += rates[k] * u * u
+            if d >= 0:
+                drifts[i, d] += rates[k] * v
+                seconds[i, d, d] += rates[k] * v * v
+                seconds[i, c, d] += rates[k] * u * v
+                seconds[i, d, c] += rates[k] * u * v
