@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
-WORDS = {"types", "errors", "identity", "kinds", "known", "sizes", "status"}
+WORDS = {"types", "errors", "identity", "kinds", "known", "sizes", "status", "threads"}
 FREE = {"__init__", "cli", "reproduce"}  # what users call, and what nothing else imports
 ALLOWED = {
     "_kernels": {"_kernels"},
@@ -17,10 +17,10 @@ ALLOWED = {
     "parallel": set(),
     "runs": set(),
     "values": {"_kernels", "models"},
-    "simulation": {"_kernels", "models", "policies", "values"},
-    "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies", "simulation"},
+    "simulation": {"_kernels", "models", "policies", "simulation", "values"},
+    "exact": {"_kernels", "criteria", "exact", "highs", "limits", "models", "policies"},
     "features": {"_kernels", "criteria", "exact", "features", "models", "policies", "simulation"},
-    "constraints": {"_kernels", "criteria", "exact", "features", "limits", "models", "simulation"},
+    "constraints": {"_kernels", "criteria", "exact", "features", "limits", "models"},
     "sampling": {"_kernels", "constraints"},
     "surrogate": {"constraints", "criteria", "features", "limits", "models", "sampling"},
     "lower_bounds": {
@@ -55,7 +55,7 @@ ALLOWED = {
     "policy_families": {"models", "policies", "primal", "solvers"},
     "trials": {"_kernels", "criteria", "models", "policies", "primal", "simulation"},
     "policy_search": {
-        "criteria", "evaluation", "intervals", "policies", "policy_families", "results", "simulation", "trials",
+        "criteria", "evaluation", "intervals", "policies", "policy_families", "results", "trials",
     },
     "solvers": {"_kernels", "features", "highs", "models", "policies", "solvers", "surrogate"},
     "violations": {"features", "intervals", "surrogate"},

@@ -18,8 +18,8 @@ from bank import four_queue_events, mixed_features
 from dualplan import features as families
 from dualplan.parallel import in_order
 from dualplan.policies import FunctionPolicy
-from dualplan.simulation import cores
 from dualplan.surrogate import state_function
+from dualplan.threads import cores
 
 SECONDS = 400  # after which a cluster is taken to hang
 

@@ -37,8 +37,8 @@ from dualplan.exact.operators import expected_counts
 from dualplan.features.contract import DRAWS, Features
 from dualplan.limits import Limit
 from dualplan.models.contract import Model, vector
-from dualplan.simulation import in_parallel
 from dualplan.sizes import LISTABLE
+from dualplan.threads import in_parallel
 from dualplan.types import Floats, Ints
 
 CHUNK = 4_096  # rows drawn or listed at once

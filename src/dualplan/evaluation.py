@@ -3,7 +3,7 @@
 An experiment (see `experiments`) grows until the half-width is reached or the budget is spent. Looks at the interval
 are spaced geometrically, so that stopping at the first narrow one costs little coverage. Two policies are compared on
 common random numbers. A control, a function of states near the bias of the policies, makes intervals of average costs
-narrower (`simulation.py`); it does not change what they are about, if its mean under the policies is finite, which is
+narrower (`simulation/`); it does not change what they are about, if its mean under the policies is finite, which is
 assumed.
 """
 

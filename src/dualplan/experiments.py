@@ -37,8 +37,9 @@ from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation, Settings
-from dualplan.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine, in_parallel
+from dualplan.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine
 from dualplan.status import Status
+from dualplan.threads import in_parallel
 from dualplan.types import Floats, Ints
 
 FIRST_LOOK = 64  # chunks of each replica before the first look

@@ -46,9 +46,10 @@ from dualplan.known import PROVED, STATISTICAL
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
-from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
+from dualplan.simulation import REPLICAS, Replica, engine
 from dualplan.sizes import LISTABLE
 from dualplan.surrogate import StateFunction
+from dualplan.threads import in_parallel
 from dualplan.transitions import allowed_rows, inside, transitions
 from dualplan.types import ArrayLike, Floats, Ints, Json
 

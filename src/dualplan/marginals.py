@@ -26,9 +26,10 @@ from dualplan.kinds import is_whole
 from dualplan.known import COMPUTED, MEASURED
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.simulation import REPLICAS, Engine, Replica, engine, in_parallel
+from dualplan.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.sizes import EXACTLY
 from dualplan.status import Status
+from dualplan.threads import in_parallel
 from dualplan.types import Floats, Ints
 
 STEPS, SLOW_STEPS = 4_000_000, 200_000  # of all replicas; slow are policies and simulators that are not compiled

@@ -44,8 +44,8 @@ from dualplan.kinds import is_whole
 from dualplan.policies.contract import Policy
 from dualplan.policy_families import Family
 from dualplan.results import Comparison
-from dualplan.simulation import in_parallel
 from dualplan.status import Status
+from dualplan.threads import in_parallel
 from dualplan.trials import Budget, make_trials
 from dualplan.types import Floats
 

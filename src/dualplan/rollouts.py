@@ -64,7 +64,8 @@ from dualplan.policies.mixed import exploring
 from dualplan.primal.basis import Basis, LinearValues, boundaries, concat, monomials, tensor
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.primal.relevance import occupancy, visited
-from dualplan.simulation import REPLICAS, Copies, engine, in_parallel
+from dualplan.simulation import REPLICAS, Copies, engine
+from dualplan.threads import in_parallel
 from dualplan.transitions import Laws, allowed_rows, transitions
 from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
 from dualplan.values import CompiledValues, ValueCode

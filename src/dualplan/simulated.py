@@ -64,10 +64,11 @@ from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis, LinearValues
-from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine, in_parallel
+from dualplan.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine
 from dualplan.status import Status
 from dualplan.surrogate import Penalty, StateFunction, penalties, state_values
 from dualplan.test_functions import Cells, Witnesses
+from dualplan.threads import in_parallel
 from dualplan.transitions import allowed_rows, transitions
 from dualplan.types import Floats, Ints
 

@@ -5,7 +5,7 @@ each is the mean of the search; the next trial starts from the states in which t
 goes on in the random stream: no warm-up is paid twice, and no noise is fitted twice.
 
 *Linear indices of networks* with one event a step walk in a loop of their own (`_kernels/index_walk.py`), with a
-control: by `simulation.py`, ℓ + Ph − h has in the long run the mean of ℓ, and little variance for h near the bias. Here
+control: by `simulation/`, ℓ + Ph − h has in the long run the mean of ℓ, and little variance for h near the bias. Here
 one h serves all candidates, which are near the mean: a quadratic function, fitted by least squares
 (`primal/lstd.py`) to states that the mean visited in the trials before. It does more than to lessen noise. A trial is
 short, and a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has,
@@ -28,7 +28,8 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.network import LinearIndexPolicy, walks
 from dualplan.primal.lstd import loop_values
-from dualplan.simulation import STREAM, Chunks, CompiledEngine, Replica, in_parallel
+from dualplan.simulation import STREAM, Chunks, CompiledEngine, Replica
+from dualplan.threads import in_parallel
 from dualplan.types import Floats, Ints
 
 REPLICAS = 16  # trajectories of each candidate

@@ -23,7 +23,7 @@ from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.simulation import cores, in_parallel
+from dualplan.threads import cores, in_parallel
 from dualplan.types import Floats, Ints
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured

@@ -1,7 +1,7 @@
 """How candidates are judged: all of them briefly, then the best against the best policy so far, on the same events.
 
 *Screening.* Every candidate is simulated for the same short while on the same random numbers, and, where it brings
-values, once more with these as control variate (`simulation.py`); the narrower of the two intervals counts. The best
+values, once more with these as control variate (`simulation/`); the narrower of the two intervals counts. The best
 three are then simulated four times as long.
 
 Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick, four times, what runs

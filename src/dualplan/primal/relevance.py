@@ -28,8 +28,9 @@ from dualplan.kinds import is_whole
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.primal.basis import Basis, Piece, products
-from dualplan.simulation import REPLICAS, Replica, engine, in_parallel
+from dualplan.simulation import REPLICAS, Replica, engine
 from dualplan.sizes import EXACTLY
+from dualplan.threads import in_parallel
 from dualplan.types import ArrayLike, Floats, Ints
 
 LONGEST = 1_000_000  # values of a coordinate over which a law is summed

@@ -1,0 +1,32 @@
+"""Threads of one process: compiled loops release the interpreter, so they run side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import joblib
+
+T = TypeVar("T")
+
+
+@cache
+def cores() -> int:
+    """Threads to run unless a number is given: the cores that this process may use, or OMP_NUM_THREADS if it is less.
+
+    joblib, Dask and Ray set that variable in their workers, so that all of them together do not exceed the machine.
+    """
+    usable, told = int(joblib.cpu_count()), os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(usable, int(told))) if told.isdecimal() else usable
+
+
+def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
+    """Run tasks on threads ; results in the order of the tasks."""
+    workers = threads or cores()
+    if workers == 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(lambda task: task(), tasks))
