@@ -54,7 +54,7 @@ from dualplan.features.partitions import Partition, cells
 from dualplan.features.ratios import RatioPolicy, Ratios
 from dualplan.features.ratios import portfolio as ratios_of
 from dualplan.forward import SimulatedSolution, solve_simulated
-from dualplan.kinds import is_number, is_positive, is_whole
+from dualplan.kinds import is_number, is_positive, require_counts
 from dualplan.known import ESTIMATED, STATISTICAL
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.simulator import SimulatorModel
@@ -229,8 +229,7 @@ def _check(penalties: Sequence[float] | None, epsilon: float, most_cells: int) -
         raise InputError(f"penalties is a list of positive numbers, values of H, got {penalties!r}.")
     if not is_number(epsilon) or not 0 < epsilon <= 1:
         raise InputError(f"epsilon, how much the reference explores, lies above 0 and is at most 1, got {epsilon!r}.")
-    if not is_whole(most_cells) or most_cells < 1:
-        raise InputError(f"most_cells must be a whole number, at least 1, got {most_cells!r}.")
+    require_counts(most_cells=most_cells)
 
 
 # -- candidates -------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class Rows:
         if not model.has_predecessors:
             raise MissingError(f"model {model.name!r} has no predecessors: {model.why_no_predecessors}.")
         self.model, self.features = model, features
-        self.gamma = criterion.gamma if isinstance(criterion, Discounted) else 1.0
+        self.gamma = criterion.gamma
         self.starts: Ints = np.zeros((0, model.box.dim), np.int64)
         self.alpha: Floats = np.zeros(0)
         if isinstance(criterion, Discounted):

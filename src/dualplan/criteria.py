@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dualplan.types import Floats, Ints, Json
 @dataclass(frozen=True)
 class Average:
     """The long-run average loss; per unit of time for models in continuous time."""
+
+    gamma: ClassVar[float] = 1.0  # in formulas for both criteria
 
     def describe(self) -> Json:
         """For saved runs."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dualplan.errors import InputError
+
 Kind = tuple[Callable[[Any], bool], str]
 
 
@@ -44,6 +46,13 @@ def is_table(value: Any) -> bool:
 def is_list(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """A list, not empty, of things of one kind."""
     return lambda value: isinstance(value, (list, tuple)) and len(value) > 0 and all(map(kind, value))
+
+
+def require_counts(**counts: Any) -> None:
+    """Whole numbers, each at least 1."""
+    for name, value in counts.items():
+        if not is_whole(value) or value < 1:
+            raise InputError(f"{name} must be a whole number, at least 1, got {value!r}.")
 
 
 _NAME: Kind = (is_text, "a name")

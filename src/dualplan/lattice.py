@@ -266,7 +266,7 @@ class LatticeSolution:
     @property
     def gamma(self) -> float:
         """The discount factor, 1 for the average criterion."""
-        return _gamma(self.criterion)
+        return self.criterion.gamma
 
     def policy(self, *, clip: bool = False, name: str = "lattice") -> GreedyPolicy:
         """One step ahead with the values, compiled; with `clip`, beyond the last knots what is done at these."""
@@ -311,7 +311,7 @@ def solve_lattice(
         raise InputError(f"tol must be positive and corrections a whole number, got {tol!r} and {corrections!r}.")
     if penalty is not None and (not is_number(penalty) or penalty < 0):
         raise InputError(f"the penalty for each unit beyond the last knots is a number >= 0, got {penalty!r}.")
-    charged, gamma = column_prices(model, prices or ()), _gamma(criterion)
+    charged, gamma = column_prices(model, prices or ()), criterion.gamma
     nodes = node_table(lattice, charged)
     table, curved = nodes.table, any((np.diff(k) > 1).any() for k in lattice.knots) or nodes.beyond.any()
     losses = table.losses + (_penalty(nodes) if penalty is None else penalty) * nodes.beyond
@@ -347,10 +347,6 @@ def column_prices(model: Model, prices: Sequence[tuple[Limit, float]]) -> Floats
         measure = model.measure(limit.measure)
         total += price * (measure.numerator - limit.at_most * measure.denominator)
     return total if total.any() else np.zeros(0)
-
-
-def _gamma(criterion: Criterion) -> float:
-    return criterion.gamma if isinstance(criterion, Discounted) else 1.0
 
 
 def _penalty(nodes: NodeTable) -> float:

@@ -41,7 +41,7 @@ from dualplan.errors import InputError, unknown
 from dualplan.exact.iteration import DAMPING, rounding
 from dualplan.exact.operators import Sweeper
 from dualplan.intervals import finite
-from dualplan.kinds import is_whole
+from dualplan.kinds import is_whole, require_counts
 from dualplan.known import PROVED, STATISTICAL
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.policies.contract import Policy, require_policy_of
@@ -187,8 +187,7 @@ def _check(model: Model, sweeps: int, samples: int, confidence: float, seed: int
         raise unknown("kind of lower bound", str(kind), KINDS)
     if not is_whole(sweeps) or sweeps < 0:
         raise InputError(f"sweeps must be a whole number, at least 0, got {sweeps!r}.")
-    if not is_whole(samples) or samples < 1:
-        raise InputError(f"samples must be a whole number, at least 1, got {samples!r}.")
+    require_counts(samples=samples)
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
     if not is_whole(seed) or not 0 <= seed < 2**64:

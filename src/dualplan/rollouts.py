@@ -56,7 +56,7 @@ import numpy as np
 
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError
-from dualplan.kinds import is_whole
+from dualplan.kinds import require_counts
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
@@ -126,13 +126,14 @@ def coupled_differences(
     A potential `control` near them makes for smaller errors and longer steps; it leaves means as they are.
     """
     require_policy_of(model, policy)
-    _check_counts(repetitions=repetitions, horizon=horizon)
+    require_counts(repetitions=repetitions, horizon=horizon)
     rows, others = (np.array([model.state(x) for x in np.atleast_2d(np.asarray(s))]) for s in (first, second))
     if rows.shape != others.shape:
         raise InputError(f"differences need as many second states as first ones, got {len(others)} and {len(rows)}.")
     copies = np.stack([others, rows], axis=1).reshape(-1, model.box.dim)
     places = np.arange(0, len(copies) + 1, 2)
-    found = _simulate(model, policy, places, copies, _gamma(criterion), repetitions, horizon, control, seed, threads)
+    gamma = (criterion or Average()).gamma
+    found = _simulate(model, policy, places, copies, gamma, repetitions, horizon, control, seed, threads)
     totals = found.totals[1::2]
     errors = totals.std(axis=1, ddof=1) / np.sqrt(repetitions) if repetitions > 1 else np.full(len(rows), np.nan)
     met = found.met[1::2] / repetitions
@@ -321,7 +322,7 @@ class RolloutSample:
     @property
     def gamma(self) -> float:
         """The discount factor, 1 for the average criterion."""
-        return _gamma(self.criterion)
+        return self.criterion.gamma
 
     @cached_property
     def bases(self) -> Ints:
@@ -360,7 +361,7 @@ def rollout_sample(
 ) -> RolloutSample:
     """Coupled copies from the outcomes of all alternatives, at states that a policy and others visit."""
     require_policy_of(model, policy)
-    _check_counts(states=states, repetitions=repetitions, horizon=horizon)
+    require_counts(states=states, repetitions=repetitions, horizon=horizon)
     criterion, within, started = criterion or Average(), working(model), time.monotonic()
     kept: list[Alternatives] = []
     for attempt in range(ATTEMPTS):
@@ -374,7 +375,7 @@ def rollout_sample(
         )
     places = np.cumsum([0, *(len(a.outcomes) for a in kept)])
     rows = np.concatenate([a.outcomes for a in kept])
-    copies = _simulate(model, policy, places, rows, _gamma(criterion), repetitions, horizon, control, seed, threads)
+    copies = _simulate(model, policy, places, rows, criterion.gamma, repetitions, horizon, control, seed, threads)
     return RolloutSample(
         model, policy, criterion, within, tuple(kept), places, copies, repetitions, horizon, seed,
         time.monotonic() - started,
@@ -408,7 +409,7 @@ class RolloutFit:
     def policy(self, name: str = "rollouts") -> GreedyPolicy:
         """The greedy policy of the values."""
         model = self.values.basis.model
-        return GreedyPolicy(model, self.values, _gamma(self.criterion), name=name, within=self.within)
+        return GreedyPolicy(model, self.values, self.criterion.gamma, name=name, within=self.within)
 
     def to_json(self) -> Json:
         """Everything but the weights, as plain values."""
@@ -577,7 +578,7 @@ def rollout_step(
     about what its steps cost more. If the incumbent is greedy for values itself, the half-way points between these and
     the fits are candidates too.
     """
-    _check_counts(budget_steps=budget_steps)
+    require_counts(budget_steps=budget_steps)
     tried = default_bases(model) if bases is None else list(bases)
     common: dict[str, Any] = {"horizon": horizon, "threads": threads}
     pilot = rollout_sample(model, incumbent, criterion, states=PILOT_STATES, repetitions=2, seed=seed, **common)
@@ -612,13 +613,3 @@ def _between(first: LinearValues, second: LinearValues) -> LinearValues:
     both = Basis(a.model, a.products + b.products, a.labels + b.labels, a.user + b.user)
     split = [np.split(v.weights, [len(v.basis.products)]) for v in (first, second)]
     return LinearValues(both, np.concatenate([split[0][0], split[1][0], split[0][1], split[1][1]]) / 2)
-
-
-def _gamma(criterion: Criterion | None) -> float:
-    return criterion.gamma if isinstance(criterion, Discounted) else 1.0
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if not is_whole(value) or value < 1:
-            raise InputError(f"{name} must be a whole number, at least 1, got {value!r}.")

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Criterion, Discounted
+from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError, unknown
 from dualplan.exact.decomposition import Answer, best_response, decompose
 from dualplan.exact.iteration import DAMPING, peak_mb, rounding
@@ -145,7 +145,7 @@ class Program:
     def __init__(self, pairs: Pairs, criterion: Criterion | None, limits: Sequence[Limit]) -> None:
         model = pairs.model
         self.pairs, self.limits, self.losses = pairs, limits, pairs.losses
-        self.gamma = criterion.gamma if isinstance(criterion, Discounted) else 1.0
+        self.gamma = (criterion or Average()).gamma
         self.average = not isinstance(criterion, Discounted)
         self.start = np.zeros(pairs.matrix.shape[1])
         if isinstance(criterion, Discounted):

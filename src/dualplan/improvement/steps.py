@@ -235,8 +235,7 @@ class Searches:
             return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
         values, families = search.incumbent.candidate.values, []
         if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
-            gamma = search.criterion.gamma if isinstance(search.criterion, Discounted) else 1.0
-            families.append(greedy_for(values, gamma))
+            families.append(greedy_for(values, search.criterion.gamma))
         several = list({p.digest: p for p in ranked}.values())[:MIXTURE]
         if len(several) > 1:
             rest = len(several) - 1

@@ -36,7 +36,7 @@ import scipy.sparse as sp
 from dualplan.criteria import Discounted
 from dualplan.errors import InputError, MissingError
 from dualplan.exact.operators import Sweeper
-from dualplan.kinds import is_whole
+from dualplan.kinds import require_counts
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis
@@ -69,8 +69,7 @@ def expanded_alp(
     check(model, basis)
     if not isinstance(criterion, Discounted):
         raise InputError(f"expanded_alp takes Discounted(gamma), got {criterion!r}.")
-    if not is_whole(steps) or steps < 1:
-        raise InputError(f"steps must be a whole number, at least 1, got {steps!r}.")
+    require_counts(steps=steps)
     if wanted.constraints not in (None, GENERATED) or wanted.sample is not None:
         raise InputError("constraints over several steps are generated; leave constraints= and sample= out.")
     count = model.box.count

@@ -106,7 +106,7 @@ class FactoredSolution:
     @property
     def gamma(self) -> float:
         """The discount factor, 1 for the average criterion."""
-        return self.criterion.gamma if isinstance(self.criterion, Discounted) else 1.0
+        return self.criterion.gamma
 
     @cached_property
     def values(self) -> LocalValues:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualplan.criteria import Criterion
-from dualplan.errors import InputError, ModelError
+from dualplan.errors import ModelError
 from dualplan.evaluation import evaluate
 from dualplan.exact.policy import evaluate_exact
-from dualplan.kinds import is_whole
+from dualplan.kinds import require_counts
 from dualplan.outcomes import Judge
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
@@ -59,8 +59,7 @@ def iterate(
     judge: Judge,
 ) -> Iterated:
     """Solve for c, take the greedy policy for the next c, `iterations` times; judge all policies by `cost`."""
-    if not is_whole(iterations) or iterations < 1:
-        raise InputError(f"iterations must be a whole number, at least 1, got {iterations!r}.")
+    require_counts(iterations=iterations)
     solutions: list[PrimalSolution] = []
     policies: list[Policy] = []
     costs: list[tuple[float, float]] = []

@@ -112,7 +112,7 @@ def orthant_bound(
             "tol and weight_bound must be positive and rounds at least 1, got "
             f"{tol!r}, {weight_bound!r} and {rounds!r}."
         )
-    drift = Drift(network, basis, criterion.gamma if isinstance(criterion, Discounted) else 1.0, cells)
+    drift = Drift(network, basis, criterion.gamma, cells)
     search = _Search(drift, network, criterion, weight_bound, seed)
     search.run(tol, rounds)
     proved = search.proved()

@@ -24,7 +24,7 @@ import numpy as np
 from dualplan.criteria import Average, Criterion, Discounted
 from dualplan.errors import InputError
 from dualplan.exact.policy import evaluate_exact
-from dualplan.kinds import is_whole
+from dualplan.kinds import require_counts
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.primal.basis import Basis, Piece, products
@@ -228,8 +228,7 @@ def occupancy(
     """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for, else by simulation."""
     require_policy_of(model, policy)
     criterion = criterion or Average()
-    if not is_whole(samples) or samples < 1:
-        raise InputError(f"samples must be a whole number, at least 1, got {samples!r}.")
+    require_counts(samples=samples)
     few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
     if exact or (exact is None and few):
         found = evaluate_exact(model, policy, criterion)

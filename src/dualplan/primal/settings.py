@@ -9,7 +9,7 @@ import numpy as np
 
 from dualplan.criteria import Criterion
 from dualplan.errors import InputError, MissingError, unknown
-from dualplan.kinds import is_positive, is_whole
+from dualplan.kinds import is_positive, is_whole, require_counts
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.primal.basis import Basis
@@ -50,8 +50,7 @@ class Settings:
             raise InputError("sampled constraints need sample=, a policy or a distribution on states.")
         if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
             raise InputError(f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}.")
-        if not is_whole(self.samples) or self.samples < 1:
-            raise InputError(f"samples must be a whole number, at least 1, got {self.samples!r}.")
+        require_counts(samples=self.samples)
         if self.weight_bound is not None and not is_positive(self.weight_bound):
             raise InputError(f"weight_bound must be positive, got {self.weight_bound!r}.")
         if not is_whole(self.seed) or not 0 <= self.seed < 2**63:

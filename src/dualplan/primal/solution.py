@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dualplan.criteria import Criterion, Discounted
+from dualplan.criteria import Criterion
 from dualplan.errors import InputError
 from dualplan.lower_bounds import LowerBound, lower_bound
 from dualplan.models.contract import Model
@@ -78,7 +78,7 @@ class PrimalSolution:
     @property
     def gamma(self) -> float:
         """The discount factor, 1 for the average criterion."""
-        return self.criterion.gamma if isinstance(self.criterion, Discounted) else 1.0
+        return self.criterion.gamma
 
     @cached_property
     def values(self) -> LinearValues:

@@ -32,12 +32,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dualplan.criteria import Average, Criterion, Discounted
+from dualplan.criteria import Average, Criterion
 from dualplan.errors import InputError, ModelError
 from dualplan.evaluation import compare
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.intervals import Interval
-from dualplan.kinds import is_number, is_whole
+from dualplan.kinds import is_number, require_counts
 from dualplan.known import COMPUTED, MEASURED
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
@@ -106,9 +106,7 @@ def readable(
 
 
 def _check(leaves: int, tolerance: float, rounds: int, samples: int) -> None:
-    for name, value in (("leaves", leaves), ("rounds", rounds), ("samples", samples)):
-        if not is_whole(value) or value < 1:
-            raise InputError(f"{name} must be a whole number, at least 1, got {value!r}.")
+    require_counts(leaves=leaves, rounds=rounds, samples=samples)
     if not is_number(tolerance) or tolerance < 0:
         raise InputError(f"tolerance is a part of the cost such as 0.01, got {tolerance!r}.")
 
@@ -120,7 +118,7 @@ def _looks(
     model: Model, policy: Policy, criterion: Criterion, given: StateFunction | ArrayLike | None, judge: _Judge
 ) -> Looks | None:
     """Values to weigh decisions with, if there are any."""
-    gamma, listed = _gamma(criterion), not isinstance(model, SimulatorModel) and model.has_forward
+    gamma, listed = criterion.gamma, not isinstance(model, SimulatorModel) and model.has_forward
     if given is not None:
         if not listed:
             model.forward(model.start, 0)  # raises, and says why
@@ -133,10 +131,6 @@ def _looks(
     if isinstance(policy, GreedyAmong) and listed:
         return Looks(policy.values, policy.gamma, model.box.upper)
     return None
-
-
-def _gamma(criterion: Criterion) -> float:
-    return criterion.gamma if isinstance(criterion, Discounted) else 1.0
 
 
 def few_states(model: Model) -> bool:
