@@ -41,7 +41,7 @@ ALLOWED = {
     "lattice": {
         "_kernels", "criteria", "exact", "limits", "models", "policies", "primal", "transitions",
     },
-    "rollouts": {"criteria", "models", "policies", "primal", "simulation", "transitions", "values"},
+    "rollouts": {"criteria", "models", "policies", "primal", "rollouts", "simulation", "transitions", "values"},
     "test_functions": {"features", "models", "primal"},
     "simulated": {
         "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",

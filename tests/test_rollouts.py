@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import rollouts
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.primal import LinearValues, constant, indicators, monomials
 from dualplan.rollouts import coupled_differences, fit_values, rollout_sample, rollout_step, rollout_values
+from dualplan.rollouts.alternatives import alternatives, working
+from dualplan.rollouts.fit import _regression
+from dualplan.rollouts.step import _between
 
 AVERAGE, DISCOUNTED = dp.Average(), dp.Discounted(0.95)
 
@@ -141,7 +143,7 @@ def test_alternatives_are_the_differences_of_q(decisions):
     if decisions == "per-server":  # the alternatives stand for one event, so take values that do not depend on it
         h = h.reshape(-1, model.event_law.size).mean(axis=1).repeat(model.event_law.size)
     states = model.box.states(np.arange(model.box.count))
-    found = rollouts.alternatives(model, policy, states)
+    found = alternatives(model, policy, states)
     assert 0 < len(found) <= len(states)
     for own in found:
         values = h[numbers(model, own.outcomes)]
@@ -158,7 +160,7 @@ def _quality(model, x, a, h):
 
 def test_servers_work_if_somebody_waits(small):
     states = small.box.states(np.arange(small.box.count))
-    for own in rollouts.alternatives(small, small.policy("lbfs"), states, within=rollouts.working(small)):
+    for own in alternatives(small, small.policy("lbfs"), states, within=working(small)):
         served = [small.actions[a].split("+") for a in own.actions]
         for classes in served:
             for c in classes:
@@ -174,7 +176,7 @@ def test_a_fit_of_exact_differences_is_the_bias(small):
     sample = rollout_sample(small, policy, states=500, horizon=3_000, control=control, seed=1)
     outcomes = np.concatenate([a.outcomes for a in sample.alternatives])
     truth = h[numbers(small, outcomes)]
-    weights = rollouts._regression(sample, indicators(small)).solve(1e-10)
+    weights = _regression(sample, indicators(small)).solve(1e-10)
     fitted = LinearValues(indicators(small), weights)(outcomes)
     assert fitted - fitted[sample.bases] == pytest.approx(truth - truth[sample.bases], abs=1e-4 * np.abs(truth).max())
     fit = fit_values(sample, monomials(small, 2))  # a smaller basis, checked at states that it has not seen
@@ -216,9 +218,9 @@ def test_half_way_between_two_values(small):
     rng = np.random.default_rng(0)
     one, two = (LinearValues(basis, rng.random(len(basis))) for basis in (monomials(small, 2), indicators(small)))
     states = small.box.states(np.arange(small.box.count))
-    assert rollouts._between(one, two)(states) == pytest.approx((one(states) + two(states)) / 2)
+    assert _between(one, two)(states) == pytest.approx((one(states) + two(states)) / 2)
     user = LinearValues(dp.primal.functions(small, lambda s: s.sum(axis=1)), np.array([3.0]))
-    assert rollouts._between(user, one)(states) == pytest.approx((user(states) + one(states)) / 2)
+    assert _between(user, one)(states) == pytest.approx((user(states) + one(states)) / 2)
 
 
 def test_greedy_within_a_policy_is_saved_and_stays_within(small, tmp_path):
