@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
-WORDS = {"types", "errors", "identity", "kinds", "known", "sizes", "status", "threads"}
+WORDS = {"types", "errors", "identity", "kinds", "known", "seeds", "sizes", "status", "threads"}
 FREE = {"__init__", "cli", "reproduce"}  # what users call, and what nothing else imports
 ALLOWED = {
     "_kernels": {"_kernels"},

@@ -1,12 +1,15 @@
 """The command line: what goes where, and one sentence for every mistake."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import dualplan as dp
 from dualplan import cli
 
 NETWORK = """
@@ -156,14 +159,14 @@ def test_evaluate_policies_and_models_from_files(run, files):
         ("check mine.py:stay", "cannot be made with these parameters"),
         ("check raises.py:model", "'raises.py' raised NameError"),
         ("check four-queue --set arrivals=a,b", "cannot be made with these parameters: ValueError"),
-        ("check four-queue --set buffers=nan", "buffer nan holds nobody"),
+        ("check four-queue --set buffers=nan", "buffer nan is no number"),
         ("check admission --set arrivals=a,b", "cannot be made with these parameters: ValueError"),
         ("check admission --set room=20.7", "limits of a box are integers, got 20.7"),
         ("check admission --set servers=2.5", "whole numbers"),
         ("check garnet --set seed=-1", "cannot be made with these parameters: ValueError"),
         ("check lost-sales --set demand=nan", "a positive demand"),
         ("check route.toml", "the route to 'paint' needs a probability, got ['x']"),
-        ("check huge.toml", "buffer 1e+30 holds nobody"),
+        ("check huge.toml", "buffer 1e+30 is too large"),
         ("check exits.py:model", "'exits.py' raised SystemExit"),
         ("evaluate mine.py:model -p mine.py:raises", "policy 'raises' at state (0) raised KeyError"),
         ("evaluate four-queue -p lbfs --out net.toml", "holds no run"),
@@ -288,3 +291,74 @@ def test_options_that_would_do_nothing_are_refused(command, words, run):
     status, _, err = run(*command.split())
     assert status == 2
     assert words in err
+
+
+NAMES = """
+time = "continuous"
+[[class]]
+name = "in [icu]"
+server = "desk[/]"
+service = 1.0
+arrival = 0.5
+buffer = 5
+route = "x[/b]"
+[[class]]
+name = "x[/b]"
+server = "[red]bed"
+service = 1.0
+buffer = 5
+"""
+
+
+def test_names_are_printed_as_they_are(tmp_path, run):
+    (tmp_path / "net.toml").write_text(NAMES)
+    net = str(tmp_path / "net.toml")
+    status, out, _ = run("check", net)
+    assert status == 0
+    assert "load of desk[/]: 0.5" in out
+    assert "load of [red]bed" in out
+    status, out, _ = run("evaluate", net, "-p", "c-mu", "--steps", 20_000)
+    assert status == 0
+    assert "loss rate in [icu]" in out
+    assert "throughput x[/b]" in out
+    status, out, _ = run("solve", net, "--time", "1s")
+    assert status == 0
+
+
+def test_tables_keep_all_digits_on_a_narrow_terminal(run, monkeypatch):
+    call = ("evaluate", "four-queue", "--set", "buffers=3", "-p", "lbfs", "-p", "c-mu", "--steps", 50_000)
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = run(*call)[1]
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = run(*call)[1]
+    assert max(map(len, narrow.splitlines())) < max(map(len, wide.splitlines()))
+    assert "…" not in narrow
+    cells = [cell.strip() for row in wide.splitlines() if "│" in row for cell in row.split("│")]
+    numbers = [cell for cell in cells if re.fullmatch(r"[-\d.,e]+", cell)]
+    assert len(numbers) > 40
+    assert all(number in narrow or number.startswith("0.0") for number in numbers[4:])
+
+
+def test_the_version(run):
+    assert run("--version")[1] == f"dualplan {dp.__version__}\n"
+    assert "Commands" in run()[1]
+
+
+def test_a_run_that_is_not_there_is_not_resumed(run, tmp_path):
+    status, _, err = run("solve", "four-queue", "--time", "1s", "--out", tmp_path / "none", "--resume")
+    assert status == 2
+    assert "there is no run in" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_ctrl_c_while_modules_are_loaded(tmp_path):
+    """A module that the package loads first waits for Ctrl-C."""
+    waiting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(9)\n"
+    (tmp_path / "numpy.py").write_text(waiting)
+    found = subprocess.run(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+         "from dualplan_command import main; main()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 130
+    assert found.stderr == "interrupted before there was anything to show.\n"

@@ -167,6 +167,18 @@ def test_an_incumbent_near_its_limit_is_not_evicted_by_noise():
         assert not duels.duel(search, other, Clock(100.0)).won
 
 
+def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monkeypatch):
+    """The limit lies 2% above what c-mu loses exactly; its cost, which has a control, is known long before that."""
+    model = dp.load("four-queue", buffers=4)
+    exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
+    monkeypatch.setattr(loop, "EXACTLY", 0)
+    monkeypatch.setattr(loop, "LAST", 10_000_000)
+    limit = Limit("lost fraction", 1.02 * exact)
+    found = dp.improve(model, [model.policy("c-mu")], limits=[limit], time="100s", steps=["values"])
+    assert found.measures["lost fraction"].lower <= exact <= found.measures["lost fraction"].upper
+    assert found.kept
+
+
 # -- the loop ----------------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +270,37 @@ def test_a_run_goes_on_from_its_best_policy(tmp_path):
         dp.improve(model, time="100s", folder=folder)
     with pytest.raises(dp.RunError, match="another 'seed'"):
         dp.improve(model, time="100s", steps=["lattice"], folder=folder, resume=True, seed=9)
+
+
+class Stub:
+    """A step that proposes nothing, and takes a second of proposing on a clock of its own."""
+
+    name, first, sizes, grows = "stub", True, 3, 4.0
+
+    def __init__(self, now):
+        self.now = now
+
+    def applies(self, search):
+        return True
+
+    def propose(self, search, size):
+        self.now[0] += 1.0
+        return []
+
+
+def test_the_next_attempt_is_taken_if_there_is_time_for_its_size(monkeypatch):
+    """Proposing takes four times as long in the next size, and as long as before in the last one, again."""
+    now = [0.0]
+    monkeypatch.setattr(loop.timer, "monotonic", lambda: now[0])
+    model = dp.load("four-queue", buffers=2)
+    own = loop.Loop(Search(model, dp.Average(), (), 0, [], member(model, "c-mu")), Clock(100.0), None, None, print)
+    step = Stub(now)
+    for size, expected in ((0, 4.0), (1, 4.0), (2, 1.0)):
+        own.attempt(step, size)
+        assert own.expected["stub"] == pytest.approx(expected)
+    for left, taken in ((0.9, False), (1.1, True)):
+        monkeypatch.setattr(loop.Loop, "left", left)
+        assert own.affordable(step) == taken
 
 
 def test_an_interruption_ends_the_search_with_what_there_is(monkeypatch):

@@ -1,5 +1,6 @@
 """Mistakes in files: each is one sentence that names the file, the line and the remedy."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,7 +15,6 @@ from dualplan import kinds
 from dualplan.errors import within
 from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
-from dualplan.models.toml import read
 from dualplan.plans import Plan, improve_by, read_plan, run_plan
 
 # -- lines: every key that tomllib sees has one, and it is the right one ---------------------------------------------
@@ -239,7 +239,8 @@ MISTAKES = {
     "unclosed": ('name = "x"\nservers = ["a",\n\n', 2, ["is not valid TOML", "close what is open, by ] or }"]),
     "text without quotes": (changed('"press"\na', "press\na"), 7, ["Invalid value", "put text in quotes"]),
     "key twice": (changed("service = 1.0", "service = 1.0\nservice = 2.0"), 10, ["Cannot overwrite", "delete one"]),
-    "table twice": (NETWORK.replace("[[class]]", "[class]"), 12, ["Cannot declare", "two brackets"]),
+    "table twice": (NETWORK.replace("[[class]]", "[class]"), 5, ["write [[class]], with two brackets"]),
+    "one bracket, then two": (changed("[[class]]", "[class]"), 5, ["write [[class]], with two brackets"]),
     "empty": ("# nothing yet\n", 1, ["is empty", "[[class]]"]),
     "unknown key": (changed("time", "tmie"), 2, ["unknown key", "'tmie'", "did you mean 'time'?"]),
     "unknown option": (changed('"continuous"', '"continous"'), 2, ["unknown time", "did you mean 'continuous'?"]),
@@ -251,10 +252,11 @@ MISTAKES = {
     "missing key": (changed("service = 1.0\n", ""), 5, ["class 'parts' lacks 'service'", "add it"]),
     "missing name": (changed('name = "paint"\n', ""), 12, ["class 2 lacks 'name'", "add it"]),
     "wrong type": (changed("0.8", '"0.8"'), 8, ["arrival must be a number, got '0.8'; write one without quotes"]),
-    "no number": (changed("0.8", "true"), 8, ["arrival must be a number, got True"]),
-    "below range": (changed("0.8", "-0.8"), 8, ["arrival must be a number that is not negative, got -0.8"]),
-    "not a number": (changed("0.8", "nan"), 8, ["arrival must be a number that is not negative, got nan"]),
-    "no rate": (changed("1.2", "0"), 15, ["class 'paint': service must be a positive rate, got 0"]),
+    "no number": (changed("0.8", "true"), 8, ["arrival must be a number, got true; write one."]),
+    "below range": (changed("0.8", "-0.8"), 8, ["arrival must be a finite number that is not negative, got -0.8"]),
+    "not a number": (changed("0.8", "nan"), 8, ["arrival must be a finite number that is not negative, got nan"]),
+    "no rate": (changed("1.2", "0"), 15, ["class 'paint': service must be a positive, finite rate, got 0"]),
+    "without end": (changed("1.2", "inf"), 15, ["service must be a positive, finite rate, got inf"]),
     "no class of that name": (changed("paint = 0.9", "pant = 0.9"), 10, ["a class that is missing", "mean 'paint'?"]),
     "route in a table": (
         changed("route = { paint = 0.9 }", "[class.route]\n# to\npant = 1.0"), 12, ["missing", "did you mean 'paint'?"]
@@ -262,9 +264,27 @@ MISTAKES = {
     "routes sum to more than 1": (
         changed("{ paint = 0.9 }", "{ paint = 0.9, parts = 0.2 }"), 10, ["sum to at most 1", "a sum of 1.1", "lower"]
     ),
-    "route above 1": (changed("0.9", "1.9"), 10, ["must lie in [0, 1]", "got 1.9 for 'paint'", "lower them"]),
+    "route above 1": (changed("0.9", "1.9"), 10, ["lie in [0, 1]", "got 1.9 for 'paint'", "lower them"]),
+    "route below 0": (changed("0.9", "-0.9"), 10, ["got -0.9 for 'paint'; what is left leaves"]),
+    "route that is no number": (changed("0.9", "nan"), 10, ["got nan for 'paint'; what is left leaves"]),
+    "route that is a switch": (changed("0.9", "true"), 10, ["needs a probability, got true; write paint = 1.0"]),
+    "key behind a route": (changed("route = { paint = 0.9 }", "[class.route]\npaint = 0.9\nbuffer = 5"), 12,
+                           ["'buffer' is a key of the class, not of its route", "move it above"]),
+    "comma in a number": (changed("0.8", "0,8"), 8, ["Expected newline", "a number as 0.125"]),
+    "number with a unit": (changed("0.8", "8.0/h"), 8, ["Expected newline", "a number as 0.125"]),
+    "table in two lines": (changed("{ paint = 0.9 }", "{\n paint = 0.9 }"), 10, ["write { ... } in one line"]),
+    "typographic quotes": (changed('"paint"', "“paint”"), 13, ["use straight quotes"]),
+    "empty name": (changed('"paint"', '""'), 13, ["name is empty; give a name"]),
+    "several servers": (NETWORK + "servers = 2\n", 17, ["one customer at a time", "parallel-servers"]),
+    "far from any key": (NETWORK + "staff = 2\n", 17, ["unknown key of class 'paint' 'staff'; known: name, server"]),
+    "buffer too large": (changed("= 10", "= 99999999999999999999"), 16, ["is too large", "leave it out"]),
+    "buffer that is no number": (changed("= 10", "= nan"), 16, ["buffer nan is no number", "leave it out"]),
+    "level of nothing": (NETWORK + "level = 5\n", 17, ["level does nothing without excess", "give both or neither"]),
+    "penalty for nobody": (changed("route = {", "penalty = 2\nroute = {"), 10, ["penalty does nothing without buffer"]),
+    "servers in two spellings": (changed('servers = ["press", "booth"]\n', "", changed('"booth"\n', '"Press"\n')), 13,
+                                 ["'Press' and 'press' are two servers", "the same letters"]),
     "route that is a list": (changed("{ paint = 0.9 }", '["paint"]'), 10, ["the name of a class or a table"]),
-    "route without a number": (changed("0.9", '"all"'), 10, ["route to 'paint' needs a probability", "paint = 1.0"]),
+    "route without a number": (changed("0.9", '"all"'), 10, ["route to 'paint' needs a probability", "without quotes"]),
     "two of one name": (changed('name = "paint"', 'name = "parts"', changed("paint = 0.9", "parts = 0.1")), 13,
                         ["two classes share the name 'parts'", "give one of them another"]),
     "nobody comes": (changed("route = { paint = 0.9 }\n", ""), 12, ["nobody ever comes to class 'paint'", "delete it"]),
@@ -285,7 +305,7 @@ MISTAKES = {
     "contradiction": (changed("time", 'dynamics = "bernoulli"\ntime'), 2,
                       ["one event at a time; use dynamics='uniformized'"]),
     "contradiction below": (changed("servers", 'discipline = "nonpreemptive"\nidling = true\nservers'), 4,
-                            ["idling=True needs discipline='preemptive'"]),
+                            ["idling needs discipline='preemptive'"]),
     "phantoms": (changed("servers", 'phantom = true\ndiscipline = "nonpreemptive"\nservers'), 3, ["leave one of them"]),
     "one bracket": (NETWORK[: NETWORK.rindex("[[class]]")].replace("[[class]]", "[class]"), 5,
                     ["write [[class]] with two brackets"]),
@@ -338,7 +358,7 @@ def test_what_came_from_the_command_line_has_no_line(folder):
 
 
 def test_from_python_the_words_have_no_place():
-    with pytest.raises(dp.InputError, match=r"^class 'a': service must be a positive rate, got -1\.$"):
+    with pytest.raises(dp.InputError, match=r"^class 'a': service must be a positive, finite rate, got -1\.$"):
         dp.QueueClass("a", "s", service=-1)
     with pytest.raises(dp.InputError) as caught, within("class", 3):
         dp.QueueClass("a", "s", service=-1)
@@ -346,9 +366,36 @@ def test_from_python_the_words_have_no_place():
 
 
 def test_a_file_that_is_no_text(folder):
-    (folder / "net.toml").write_bytes(b"name = '\xff'")
-    with pytest.raises(dp.InputError, match=r"'net.toml' cannot be read as text in UTF-8"):
-        read(folder.joinpath("net.toml").relative_to(folder))
+    (folder / "net.toml").write_bytes(b"time = 'continuous'\nname = '\xff'")
+    with pytest.raises(dp.InputError, match=r"^net.toml:2: there is a character that is not UTF-8; save the file as"):
+        dp.load("net.toml")
+    (folder / "d.toml").mkdir()
+    with pytest.raises(dp.InputError, match=r"'d.toml' is a folder; name a file in it"):
+        dp.load("d.toml")
+
+
+def test_names_that_are_almost_those_of_files(folder):
+    (folder / "net.toml").write_text(NETWORK)
+    (folder / "net.txt").write_text(NETWORK)
+    with pytest.raises(dp.InputError, match=r"there is no model 'net'; did you mean 'net.toml'"):
+        dp.load("net")
+    with pytest.raises(dp.InputError, match=r"'net.txt' is no model; the name of a network's file must end in .toml"):
+        dp.load("net.txt")
+
+
+def test_the_load_that_bounded_buffers_turn_away_is_no_reason_for_alarm(folder, run):
+    """Customers come faster than they are served, but no queue without end gets them all."""
+    (folder / "net.toml").write_text(
+        changed("arrival = 0.8", "arrival = 5.0\nbuffer = 2", changed("buffer = 10\n", "")) + "holding = 2.0\n"
+    )
+    out = run("check", "net.toml", "--pairs", 20)[1]
+    assert "load of press: 5  (bounded buffers turn a part of it away)" in out
+    assert "no policy keeps" not in out
+    found = json.loads(run("evaluate", "net.toml", "-p", "c-mu", "--steps", 200_000, "--json")[1])
+    assert found["status"] == "completed"
+    assert not any("load" in note for note in found["notes"])
+    (folder / "net.toml").write_text(HEAVY)
+    assert "from queues without end: no policy keeps them finite" in run("check", "net.toml", "--pairs", 20)[1]
 
 
 # -- loads of 1 and more ---------------------------------------------------------------------------------------------
@@ -487,7 +534,7 @@ def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
     (folder / "plan.toml").write_text('model = "net.toml"\n')
     with pytest.raises(dp.InputError) as caught:
         improve_by(read_plan("plan.toml"))
-    one_sentence(caught.value, "net.toml", 8, ["arrival must be a number that is not negative"])
+    one_sentence(caught.value, "net.toml", 8, ["arrival must be a finite number that is not negative"])
 
 
 def test_options_of_the_command_line_have_no_line(folder, run):

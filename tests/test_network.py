@@ -213,9 +213,9 @@ def one(**changes):
     ("make", "words"),
     [
         (lambda: one(buffer=0), "class '1': buffer 0 holds nobody"),
-        (lambda: one(service=0), "class '1': service must be a positive rate, got 0"),
-        (lambda: one(arrival=-1), "arrival must be a number that is not negative"),
-        (lambda: one(route={"2": 0.7, "3": 0.5}), "routes must lie in .0, 1. and sum to at most 1"),
+        (lambda: one(service=0), "class '1': service must be a positive, finite rate, got 0"),
+        (lambda: one(arrival=-1), "arrival must be a finite number that is not negative"),
+        (lambda: one(route={"2": 0.7, "3": 0.5}), "routes lie in .0, 1. and sum to at most 1"),
         (lambda: dp.QueueingNetwork([one(route={"2": 1.0})]), "class '1' is routed to a class that is missing"),
         (lambda: dp.QueueingNetwork([one(route={"1": 1.0})]), "customers of class '1' can never leave"),
         (lambda: dp.QueueingNetwork([one(arrival=0)]), "nobody ever arrives"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -343,7 +344,9 @@ def test_an_interruption_of_a_row_ends_the_table(run, monkeypatch, tmp_path):
     assert err == "interrupted before there was anything to show; nothing was saved.\n"
 
 
-def test_nothing_to_show_is_said_too(run, monkeypatch):
+def test_nothing_to_show_is_said_too(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
@@ -353,6 +356,10 @@ def test_nothing_to_show_is_said_too(run, monkeypatch):
     assert (status, out) == (130, "")
     assert err.startswith("interrupted before there was anything to show; nothing was saved, name a folder by --out")
     assert err.count("\n") == 1
+    _, _, err = run(*call, "--out", "my run")
+    assert err == "interrupted before there was anything to show; nothing was saved.\n"
+    Path("my run").mkdir()
+    Path("my run/settings.json").touch()
     _, _, err = run(*call, "--out", "my run", "--resume")
     assert err.endswith("go on with: dualplan evaluate four-queue -p lbfs --set buffers=2 --out 'my run' --resume\n")
 

@@ -15,12 +15,13 @@ from dualplan.models import zoo
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_search import best_of, propose
+from dualplan.policy_search import CHOICE, best_of, propose
 from dualplan.primal import LinearValues, boundaries, capped_monomials, monomials
 from dualplan.primal.lstd import _one_step, loop_values, projected, quadratic_values
 from dualplan.primal.relevance import visited
+from dualplan.seeds import own_seed
 from dualplan.simulation import STREAM, CompiledEngine
-from dualplan.trials import Budget, IndexTrials, LongTrials, ManyTrials, make_trials
+from dualplan.trials import REPLICAS, SEARCH, TRIALS, Budget, IndexTrials, LongTrials, ManyTrials, make_trials
 
 
 def rework(**options: Any) -> QueueingNetwork:
@@ -103,14 +104,14 @@ def test_quadratic_functions_are_known_as_such() -> None:
     network, rng = zoo.six_class(), np.random.default_rng(4)
     basis = monomials(network, 2)  # scaled by 10
     values = LinearValues(basis, rng.normal(size=len(basis)))
-    found: np.ndarray = values.code.quadratic  # type: ignore[union-attr, assignment]
+    found: np.ndarray = values.code.quadratic_in(6)  # type: ignore[union-attr, assignment]
     g, matrix = found[:6], found[6:].reshape(6, 6)
     states = rng.integers(0, 30, (50, 6))
     formula = states @ g + 0.5 * np.einsum("ki,ij,kj->k", states, matrix, states)
     np.testing.assert_allclose(values(states) - values(np.zeros((1, 6), np.int64)), formula, rtol=1e-10)
     np.testing.assert_array_equal(matrix, matrix.T)
     for other in (monomials(network, 3), boundaries(network, 1), capped_monomials(network, 2, 5.0)):
-        assert LinearValues(other, np.ones(len(other))).code.quadratic is None  # type: ignore[union-attr]
+        assert LinearValues(other, np.ones(len(other))).code.quadratic_in(6) is None  # type: ignore[union-attr]
     alone = zoo.six_class(decisions="per-server")  # the seventh coordinate is the pending event
     classes, all_seven = monomials(alone, 2, coordinates=range(6)), monomials(alone, 2)
     assert LinearValues(all_seven, np.ones(len(all_seven))).code.quadratic_in(6) is None  # type: ignore[union-attr]
@@ -142,6 +143,9 @@ def test_a_control_leaves_the_mean_where_decisions_are_made_at_events() -> None:
     policy = some_indices(network)
     exact = dp.evaluate_exact(network, policy).cost
     values = dp.primal.policy_values(network, policy, monomials(network, 2, coordinates=range(4)), seed=1)
+    run = CompiledEngine(network, policy, 4, False, values.code)
+    assert run.loop is loop_of(policy)
+    assert run.weights.shape == (4 + 16,)  # type: ignore[union-attr]
     runs = [dp.evaluate(network, policy, control=h, steps=2_000_000, seed=4, confidence=0.999) for h in (None, values)]
     for run in runs:
         assert run.lower <= exact <= run.upper
@@ -192,18 +196,18 @@ def test_an_unstable_policy_has_no_control() -> None:
     assert least_squares(policy, visited(network, policy, 4_000, 1, 50)).size == 0
 
 
-def test_decisions_of_all_servers_are_the_same_process_as_their_own() -> None:
-    """A network that decides at events walks as the one that decides for all: the same sums."""
-    together, alone = zoo.six_class(), zoo.six_class(decisions="per-server")
-    sums = []
-    for network in (together, alone):
-        policy = some_indices(network)
-        found, states = np.empty((1, 2)), np.zeros((1, 6), np.int64)
-        rngs = philox.generator(5, STREAM, 0)[None, :]
-        index_walk.walk(policy.code.ints, policy.code.floats, np.zeros(0), states, rngs, 0, 50_000, 1,
-                        np.empty((1, 0, 6), np.int64), found)  # fmt: skip
-        sums.append(found)
-    np.testing.assert_array_equal(*sums)
+def test_decisions_of_all_servers_cost_what_those_at_events_do() -> None:
+    """A walk decides for all servers; the exact cost of the network that decides at events lies within 4 errors."""
+    network = rework(decisions="per-server")
+    policy = some_indices(network)
+    exact = dp.evaluate_exact(network, policy).cost
+    states, sums = np.tile(network.start[:3], (64, 1)), np.empty((64, 2))
+    rngs = np.array([philox.generator(5, STREAM, k) for k in range(64)])
+    index_walk.walk(policy.code.ints, policy.code.floats, np.zeros(0), states, rngs, 0, 50_000, 1,
+                    np.empty((64, 0, 3), np.int64), sums)  # fmt: skip
+    costs = sums[:, 0] / 50_000
+    error = costs.std(ddof=1) / 8
+    assert abs(costs.mean() - exact) < 4 * error < 0.02 * exact
 
 
 def test_trials_cost_what_policies_cost_exactly() -> None:
@@ -254,6 +258,19 @@ def test_kinds_of_trials_and_their_budgets() -> None:
         assert 0.9 * steps <= trials.steps <= 1.05 * steps
 
 
+def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
+    """With one seed, a trial does not see the trajectories of an evaluation, nor a choice those of a search."""
+    network = zoo.six_class()
+    indices, steps = some_indices(network), 50_000
+    trials = make_trials(indices, dp.Average(), Budget(REPLICAS * steps, 1, seed=3, trials=1))
+    rngs = np.array([philox.generator(3, STREAM, k) for k in range(REPLICAS)])
+    states, sums = np.tile(network.start, (REPLICAS, 1)), np.empty((REPLICAS, 2))
+    index_walk.walk(indices.code.ints, indices.code.floats, np.zeros(0), states, rngs, 0, trials.steps // REPLICAS, 1,
+                    np.empty((REPLICAS, 0, 6), np.int64), sums)  # fmt: skip
+    assert not (trials.states == states).all(axis=1).any()  # type: ignore[union-attr]
+    assert len({own_seed(3, SEARCH), own_seed(own_seed(3, CHOICE), SEARCH), own_seed(3, CHOICE), 3}) == 4
+
+
 def test_the_deepest_of_several_valleys() -> None:
     """Of what searches proposed the best by exact costs is chosen, in whatever order they come."""
     network = zoo.four_queue(buffers=4)
@@ -281,9 +298,11 @@ def test_trials_of_indices_take_nothing_else() -> None:
 def test_many_classes_have_long_trials_and_no_control() -> None:
     network = zoo.six_class(stations=6, decisions="per-server")
     policy = some_indices(network)
-    trials = make_trials(policy, dp.Average(), Budget(2_000_000, 2))
+    trials = make_trials(policy, dp.Average(), Budget(20_000_000, 2))
     assert isinstance(trials, IndexTrials)
-    assert trials.trials <= 30
+    assert (
+        trials.trials == TRIALS < make_trials(some_indices(zoo.six_class()), dp.Average(), Budget(20_000_000, 2)).trials
+    )
     assert np.isfinite(trials.costs([policy, policy])).all()
     assert not trials.weights.size
 

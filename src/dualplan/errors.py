@@ -64,9 +64,11 @@ def within(*path: str | int) -> Iterator[None]:
         raise
 
 
-def unknown(kind: str, name: str, known: Iterable[str], at: tuple[str | int, ...] = ()) -> InputError:
-    """The error for a name that is not there, with the nearest one that is."""
+def unknown(
+    kind: str, name: str, known: Iterable[str], at: tuple[str | int, ...] = (), near: float = 0.5
+) -> InputError:
+    """The error for a name that is not there, with the nearest one that is, or all if none is `near` (0 to 1)."""
     choices = list(known)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices)}."
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=near)
+    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices) or 'none'}."
     return InputError(f"unknown {kind} {name!r}; {remedy}", at=at)

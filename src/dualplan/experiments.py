@@ -331,8 +331,8 @@ def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
     """What a reader should know about the figures."""
     notes = []
     if isinstance(model, QueueingNetwork):
-        heavy = [f"{s} ({load:.3g})" for s, load in model.loads.items() if load >= 1]
-        if heavy and model.growing.size:
+        heavy = [f"{s} ({load:.3g})" for s, load in model.certain_loads.items() if load >= 1]
+        if heavy:
             notes.append(f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite.")
         lost = measures.get("lost fraction")
         if lost is not None and lost.value >= 0.001 and model.losses_unpunished:

@@ -44,6 +44,7 @@ from dualplan.kinds import is_whole
 from dualplan.policies.contract import Policy
 from dualplan.policy_families import Family
 from dualplan.results import Comparison
+from dualplan.seeds import own_seed
 from dualplan.status import Status
 from dualplan.threads import in_parallel
 from dualplan.trials import Budget, make_trials
@@ -51,7 +52,7 @@ from dualplan.types import Floats
 
 FIRST_SIGMA = 0.5
 JUDGING = 0.25  # the part of the budget that the last comparison takes
-FRESH = 1  # put to the seed where random numbers must be fresh
+CHOICE = 9_003  # sets random numbers of a choice apart from those of a search and of an evaluation with the same seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +116,8 @@ def search(
     found = propose(family, wanted, steps=max(int((1 - JUDGING) * steps), 1), seed=seed, sigma=sigma, threads=threads)
     last, first = (_maker(family, wanted)(theta) for theta in (found.theta, family.start))
     judged = compare(
-        last.model, last, first, wanted, steps=max(int(JUDGING * steps), 1), seed=seed ^ FRESH, confidence=confidence,
-        threads=threads,
+        last.model, last, first, wanted, steps=max(int(JUDGING * steps), 1), seed=own_seed(seed, CHOICE),
+        confidence=confidence, threads=threads,
     )  # fmt: skip
     better = _clearly_better(judged)
     theta = found.theta if better else family.start
@@ -160,13 +161,13 @@ def best_of(
 ) -> Proposed:
     """The one that costs least in one more trial, each from its own states and with its own control.
 
-    Searches end in valleys of different depth. The random numbers are others than those of a search with this seed.
+    Searches end in valleys of different depth. The random numbers are others than those of any search.
     """
     wanted = criterion or Average()
     _check(steps, seed, FIRST_SIGMA)
     if not found:
         raise InputError("there is nothing to choose from; give what at least one search proposed.")
-    budget = Budget(max(steps // len(found), 1), 1, seed ^ FRESH, threads=1, trials=1)
+    budget = Budget(max(steps // len(found), 1), 1, own_seed(seed, CHOICE), threads=1, trials=1)
     policies = [_maker(one.family, wanted)(one.theta) for one in found]
     costs = in_parallel([partial(_trial, policy, wanted, budget) for policy in policies], threads)
     return found[int(np.argmin(costs))]

@@ -12,12 +12,13 @@ from dualplan.types import Json
 
 @dataclass(frozen=True)
 class Settings:
-    """How to evaluate: the interval wanted and the work allowed."""
+    """How to evaluate: the interval wanted and the work allowed; before `least` steps no width ends a run."""
 
     method: str | None = None
     half_width: float | None = None
     relative: float | None = None
     steps: int = 20_000_000
+    least: int = 0
     confidence: float = 0.95
     seed: int = 0
     threads: int | None = None

@@ -38,7 +38,9 @@ class Run:
         """
         self.folder = Path(folder)
         path = self.folder / SETTINGS
-        if not resume or not path.exists():
+        if resume and not path.exists():
+            raise RunError(f"there is no run in {str(folder)!r} to go on with; leave --resume out to begin one.")
+        if not resume:
             require_free(folder)
         else:
             _check_same(read_json(path).get("settings", {}), plain(settings), str(folder))

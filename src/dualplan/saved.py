@@ -49,7 +49,7 @@ from dualplan.models.load import load_object, remake
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.mixed import Mixed
-from dualplan.policies.network import LinearIndexPolicy
+from dualplan.policies.network import TIES, LinearIndexPolicy, NetworkPolicy
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, LinearValues, Piece
@@ -59,8 +59,9 @@ from dualplan.rules import Rule, Simplification
 from dualplan.rules.policy import trees_from_json, trees_to_json
 from dualplan.runs import plain, write_bytes
 from dualplan.solvers.mixture import MixturePolicy
-from dualplan.types import Json
+from dualplan.types import Floats, Json
 
+POLICY = "policy.npz"  # in the folder of a run
 FORMAT = "dualplan policy 3"
 UNIFORM = "uniform"  # the fallback where none was named
 # what reading a damaged archive, or one of another kind, can raise
@@ -94,6 +95,8 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
         digest, made_for, recipe = header["digest"], header["model"], header.get("recipe")
+    except FileNotFoundError as error:
+        raise RunError(f"there is no file {str(path)!r}.") from error
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
     if model is None and recipe is None:
@@ -110,7 +113,9 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
 
 
 def named_policy(model: Model, spec: str) -> Policy:
-    """A heuristic by name, a saved policy, or a policy or function from a file."""
+    """A heuristic by name, a saved policy or the folder of its run, or a policy or function from a file."""
+    if spec not in model.policies and (Path(spec) / POLICY).is_file():
+        return load_policy(Path(spec) / POLICY, model)
     if spec.endswith(".npz"):
         return load_policy(spec, model)
     if ".py:" not in spec:
@@ -331,7 +336,15 @@ def _rule(model: Model, header: Json, arrays: Arrays) -> Policy:
         n, own = len(model.classes), model.code.floats.size
         alpha, slopes, temperature = floats[own : own + n], floats[own + n : -1], floats[-1]
         return LinearIndexPolicy(model, header["name"], alpha, slopes.reshape(n, n), temperature=float(temperature))
+    if RULES[header["rule"]] is network_rule and isinstance(model, QueueingNetwork):
+        return _index_rule(model, header["name"], int(ints[-1]), floats[model.code.floats.size :])
     return Policy(model, header["name"], PolicyCode(ints, floats, RULES[header["rule"]]))
+
+
+def _index_rule(network: QueueingNetwork, name: str, ties: int, floats: Floats) -> NetworkPolicy:
+    n, servers = len(network.classes), len(network.servers)
+    alpha, beta, probability, (kappa,) = np.split(floats, [n, 2 * n, 2 * n + servers])
+    return NetworkPolicy(network, name, alpha, beta, kappa=float(kappa), probability=probability, ties=TIES[ties])
 
 
 def _tree_parts(policy: Rule) -> Json:

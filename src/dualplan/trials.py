@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,8 @@ from dualplan.errors import InputError, MissingError
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.network import LinearIndexPolicy, walks
-from dualplan.primal.lstd import loop_values
+from dualplan.primal.lstd import QUADRATIC, loop_values
+from dualplan.seeds import own_seed
 from dualplan.simulation import STREAM, Chunks, CompiledEngine, Replica
 from dualplan.threads import in_parallel
 from dualplan.types import Floats, Ints
@@ -37,8 +38,8 @@ TRIALS = 30  # unless the budget is too small for that
 SHORTER = 200  # trials where they have a control, and can be shorter
 LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
 WARMING = 0.05  # the part that brings the first states
+SEARCH = 9_002  # sets random numbers apart from those of an evaluation with the same seed
 CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
-QUADRATIC = 15  # classes of a network up to which there is a control
 VISITS, REFIT = 10_000, 5  # states that it is fitted to, and trials between two fits
 
 
@@ -148,7 +149,8 @@ class IndexTrials:
 
     def _loop(self, policy: Policy) -> OwnLoop:
         assert policy.code is not None
-        return OwnLoop(policy.code.ints, policy.code.floats, index_walk.simulate_indices, self.classes)
+        run, moments = index_walk.simulate_indices, index_walk.moments
+        return OwnLoop(policy.code.ints, policy.code.floats, run, moments, self.classes)
 
     def _check(self, policy: Policy) -> None:
         """The loop reads arrays of linear indices of this network, and of nothing else."""
@@ -179,6 +181,7 @@ def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
     """What fits the policies and the criterion."""
     if first.code is None or isinstance(first.model, SimulatorModel):
         raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
+    budget = replace(budget, seed=own_seed(budget.seed, SEARCH))
     if isinstance(criterion, Discounted):
         return ManyTrials(first, criterion, budget)
     if isinstance(first, LinearIndexPolicy) and first.temperature == 0 and walks(first.network):

@@ -20,7 +20,7 @@ from dualplan.types import Floats, Ints
 class ValueCode(Data):
     """The compiled function, the arrays it reads, the room it needs to work in, and which coordinates it sees.
 
-    `quadratic` are g, then H row by row, where it is gᵀx + ½xᵀHx and a constant.
+    Where it is a sum of w·x_i and w·x_i·x_j and a constant, `terms` has rows (i, j, w), with j = −1 for w·x_i.
     """
 
     ints: Ints
@@ -28,15 +28,17 @@ class ValueCode(Data):
     room: int
     value: Kernel
     seen: Ints
-    quadratic: Floats | None = None
+    terms: Floats | None = None
 
     def quadratic_in(self, first: int) -> Floats | None:
-        """g and H of the first coordinates, if it is quadratic and sees no others."""
-        if self.quadratic is None or self.seen[first:].any():
+        """g, then H row by row, if it is gᵀx + ½xᵀHx and a constant, with x the first coordinates and no others."""
+        if self.terms is None or self.seen[first:].any():
             return None
-        dim = self.seen.size
-        matrix = self.quadratic[dim:].reshape(dim, dim)
-        return np.concatenate([self.quadratic[:first], matrix[:first, :first].ravel()])
+        (i, j), w = self.terms[:, :2].astype(np.int64).T, self.terms[:, 2]
+        g, matrix, linear = np.zeros(first), np.zeros((first, first)), j < 0
+        np.add.at(g, i[linear], w[linear])
+        np.add.at(matrix, (i[~linear], j[~linear]), w[~linear])
+        return np.concatenate([g, (matrix + matrix.T).ravel()])
 
 
 @runtime_checkable

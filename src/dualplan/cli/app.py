@@ -8,6 +8,8 @@ what there is and exit status 130. What all commands share is in `command.py`.
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -23,9 +25,21 @@ from dualplan.cli.show import show
 from dualplan.cli.solve import solve
 from dualplan.errors import DualplanError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plan in Markov decision processes of any size.")
+VERSION = Annotated[bool, typer.Option("--version", help="which version this is", is_eager=True)]
+app = typer.Typer(add_completion=False)
 for command in (models, check, evaluate, exact, solve, show, compare, report, reproduce):
     app.command()(shared(command))
+
+
+@app.callback(invoke_without_command=True)
+def common(context: typer.Context, version: VERSION = False) -> None:
+    """Plan in Markov decision processes of any size."""
+    if version:
+        sys.stdout.write(f"dualplan {metadata.version('dualplan')}\n")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help() + "\n")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -16,12 +16,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dualplan.cli import output
 from dualplan.errors import InputError
+from dualplan.runs import SETTINGS
 from dualplan.status import Status
 
 INTERRUPTED = 130  # the exit status that shells give to what Ctrl-C has ended
@@ -62,6 +64,8 @@ def stop_if_interrupted(status: Status | str, out: str | None = None, *, resumab
 
 def _go_on(out: Any, resumable: bool) -> str:
     """The command that goes on, where there is one."""
+    if out is not None and not (Path(out) / SETTINGS).exists():
+        return "; nothing was saved."
     if out is None or not resumable:
         return "; nothing was saved" + (", name a folder by --out to be able to go on." if resumable else ".")
     words = [word for word in sys.argv[1:] if word != "--resume"]

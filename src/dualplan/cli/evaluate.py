@@ -39,7 +39,12 @@ STEPS = 20_000_000  # of simulation, unless others are given
 def evaluate(
     model: ModelArgument,
     policy: Annotated[
-        list[str], typer.Option("--policy", "-p", help="a heuristic of the model or FILE.py:FUNCTION; two are compared")
+        list[str],
+        typer.Option(
+            "--policy",
+            "-p",
+            help="a heuristic, the folder or file of a saved policy, or FILE.py:FUNCTION; two are compared",
+        ),
     ],
     settings: SetOption = None,
     criterion: CriterionOption = "average",

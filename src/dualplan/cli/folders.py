@@ -13,10 +13,8 @@ from dualplan.models.load import load, remake
 from dualplan.models.zoo import INSTANCES
 from dualplan.policies.contract import Policy
 from dualplan.runs import SETTINGS, read_json
-from dualplan.saved import load_policy, named_policy
+from dualplan.saved import POLICY, load_policy, named_policy
 from dualplan.types import Json
-
-POLICY = "policy.npz"
 
 
 @dataclass(frozen=True, eq=False)

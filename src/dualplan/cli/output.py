@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
@@ -19,6 +22,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from dualplan.intervals import Interval
@@ -30,9 +34,42 @@ QUIET, NORMAL, VERBOSE = range(3)
 loudness = NORMAL  # how much is said on stderr besides errors; each command sets it
 
 
+class _Out(Console):
+    """Names are printed as they are, whatever brackets they have, and tables with all their digits."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        for table in objects:
+            if isinstance(table, Table):
+                self.width = max(self.width, _fit(table, self.width))
+        super().print(*objects, **options)
+
+
+def _fit(table: Table, width: int) -> int:
+    """Make columns as narrow as their longest words, but the widest, if the table is too wide; how wide it is then.
+
+    Rich makes columns narrower than that, and cuts numbers. On a terminal that is too narrow the terminal breaks lines.
+    """
+    cells = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    whole = [max(map(cell_len, own)) for own in cells]
+    least = [max((cell_len(word) for cell in own for word in cell.split()), default=0) for own in cells]
+    around = 3 * len(cells) + 1  # a blank on both sides, and lines
+    if sum(whole) + around > width:
+        widest = int(np.argmax(whole))
+        for k, column in enumerate(table.columns):
+            column.width = max(least[k], width - around - sum(least) + least[k]) if k == widest else least[k]
+    return sum(least) + around
+
+
 def out_console() -> Console:
-    """Standard output; wide enough for tables where it is not a terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    """Standard output; where it is not a terminal, as wide as COLUMNS says, or wide enough for most tables."""
+    told = os.environ.get("COLUMNS", "")
+    width = None if sys.stdout.isatty() else int(told) if told.isdecimal() and int(told) > 0 else 140
+    return _Out(width=width, markup=False, highlight=False)
+
+
+def styled(style: str, words: str, rest: str = "") -> Text:
+    """Words in a style, and others without."""
+    return Text.assemble((words, style), rest)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -113,8 +150,8 @@ def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
 
     With a `unit`, how many of it are done in a second is shown as well; `timed` work is measured in seconds.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[words]}"), _Rate(),
-               TimeElapsedColumn(), _Left())  # fmt: skip
+    named, told = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[words]}"))
+    columns = (named, BarColumn(24), told, _Rate(), TimeElapsedColumn(), _Left())
     bars = _Bars(*columns, console=err, transient=True)
     started, shown, latest = time.monotonic(), False, ""
     first: tuple[float, float] | None = None  # when, and how much was done by then

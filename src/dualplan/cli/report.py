@@ -24,4 +24,4 @@ def report(
         path = write_report(
             folder, out, seconds=SECONDS if time is None else seconds(time), tell=lambda words: update(0, 1, words)
         )
-    out_console().print(f"written to {path}", highlight=False, soft_wrap=True)
+    out_console().print(f"written to {path}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from dualplan.cli.output import number, out_console
+from dualplan.cli.output import number, out_console, styled
 from dualplan.cli.tables import print_evaluation
 from dualplan.figures import blank, save
 from dualplan.intervals import Interval
@@ -51,14 +51,14 @@ def _interval(data: dict[str, Any], confidence: float) -> Interval:
 def print_rule(rule: Rule) -> None:
     """A rule in words, and what it costs more than the policy that it stands for."""
     out, known = out_console(), rule.simplification
-    out.print(f"\n{rule.name} ({rule.leaves} leaves)", highlight=False, markup=False)
-    out.print(rule.text(), highlight=False, markup=False, soft_wrap=True)
+    out.print(f"\n{rule.name} ({rule.leaves} leaves)")
+    out.print(rule.text(), soft_wrap=True)
     if known is not None:
-        out.print(str(known), highlight=False, markup=False, soft_wrap=True)
+        out.print(str(known), soft_wrap=True)
         if not known.within:
             out.print(
                 f"the rule is not within {known.tolerance:.2%} of the cost with its whole interval; allow more leaves, "
-                "a larger tolerance, or more steps.", highlight=False, soft_wrap=True,
+                "a larger tolerance, or more steps.", soft_wrap=True,
             )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def print_action(label: str, state: str, actions: list[dict[str, Any]]) -> None:
     words = "; ".join(
         a["does"] if a["probability"] == 1 else f"{a['does']} with probability {a['probability']:.4g}" for a in actions
     )
-    out_console().print(f"{label} in {state}: {words}", highlight=False, markup=False, soft_wrap=True)
+    out_console().print(f"{label} in {state}: {words}", soft_wrap=True)
 
 
 # -- several policies -------------------------------------------------------------------------------------------------
@@ -85,9 +85,9 @@ def print_compared(result: dict[str, Any]) -> None:
         table.add_row(row["name"], number(row["cost"], 6), _ends(row, 6), *cells, *shares, row["status"])
     out.print(table)
     _print_losses(rows)
-    out.print(_how(result), highlight=False, soft_wrap=True)
+    out.print(_how(result), soft_wrap=True)
     for note in result["notes"]:
-        out.print(f"[yellow]note[/yellow] {note}", highlight=False, soft_wrap=True)
+        out.print(styled("yellow", "note", f" {note}"))
 
 
 def _how(result: dict[str, Any]) -> str:

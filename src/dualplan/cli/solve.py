@@ -32,7 +32,8 @@ def solve(
     criterion: Annotated[str | None, typer.Option(help="average or discounted")] = None,
     gamma: GammaOption = None,
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="to begin with: a heuristic or a saved policy")
+        list[str] | None,
+        typer.Option("--policy", "-p", help="to begin with: a heuristic, or the folder or file of a saved policy"),
     ] = None,
     limit: Annotated[list[str] | None, typer.Option(help="a side constraint", metavar="MEASURE<=NUMBER")] = None,
     time: Annotated[str | None, typer.Option(help=f"how long to search, such as 90s; {TIME}")] = None,
@@ -103,5 +104,5 @@ def _print_solved(
     else:
         show(plain(result))
         if out is not None:
-            out_console().print(f"saved in {out}; dualplan report {out} writes it as a page", highlight=False)
+            out_console().print(f"saved in {out}; dualplan report {out} writes it as a page")
     stop_if_interrupted(result["status"], out)

@@ -9,9 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from dualplan import figures
-from dualplan.cli.output import number, out_console
+from dualplan.cli.output import number, out_console, styled
 from dualplan.known import PROVED
 from dualplan.models.contract import Model
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.reproduce.rows import Outcome, Row, verdict
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
@@ -27,8 +28,8 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
     out = out_console()
     out.print(table)
     for sentence in outcome.words:
-        out.print(sentence, highlight=False)
-    out.print(f"saved in {folder}", highlight=False)
+        out.print(sentence)
+    out.print(f"saved in {folder}")
 
 
 def _cells(row: Row) -> dict[str, str]:
@@ -50,16 +51,15 @@ def print_planned(result: dict[str, Any]) -> None:
     out, status = out_console(), Status(result["cost_status"])
     out.print(_outcomes(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}",
-              highlight=False)  # fmt: skip
+    out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}")
     if result.get("advantage") is not None:
         gain = result["advantage"]
         value, low, high = (number(gain[key], 4) for key in ("value", "lower", "upper"))
-        out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}", highlight=False)
+        out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}")
     if any(not limit["kept"] for limit in result["limits"]):
-        out.print("no policy that was found keeps the limits; this one comes nearest.", highlight=False)
+        out.print("no policy that was found keeps the limits; this one comes nearest.")
     if "certificate" not in result:
-        out.print("the run was saved by an earlier version, without a certificate and a lower bound.", highlight=False)
+        out.print("the run was saved by an earlier version, without a certificate and a lower bound.")
         return
     out.print(_certificate(result["certificate"]))
     if result["theory"] is not None:
@@ -74,22 +74,22 @@ def print_improved(result: dict[str, Any]) -> None:
         out.print(_steps(result["attempts"]))
     out.print(_costs(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(f"best: {_found(result)}, cost {cost} ({low} – {high}, {result['evaluation']})", highlight=False)
+    out.print(f"best: {_found(result)}, cost {cost} ({low} – {high}, {result['evaluation']})")
     if not (status := Status(result["cost_status"])).good:
-        out.print(f"{status}: {status.advice}.", highlight=False)
+        out.print(_sentence(status))
     for row in result["attempts"]:
         if row["note"]:
-            out.print(f"step {row['step']}: {row['note']}", highlight=False)
+            out.print(f"step {row['step']}: {row['note']}")
     for limit in result["limits"]:
         kept = "kept" if limit["kept"] else "not kept; no policy that was found keeps it for sure"
         out.print(f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – {number(limit['upper'])}), "
-                  f"at most {limit['at_most']:g}: {kept}", highlight=False)  # fmt: skip
+                  f"at most {limit['at_most']:g}: {kept}")  # fmt: skip
     for note in result["notes"]:
-        out.print(f"[yellow]note[/yellow] {note}", highlight=False)
+        out.print(styled("yellow", "note", f" {note}"))
     _print_gap(result)
     if result["gap_reached"] is False:
-        out.print(f"the gap of {result['gap_wanted']:.2%} that was asked for is not reached.", highlight=False)
-    out.print(f"{result['status']}: {result['advice']} ({result['seconds']:.0f} s).", highlight=False)
+        out.print(f"the gap of {result['gap_wanted']:.2%} that was asked for is not reached.")
+    out.print(f"{_sentence(Status(result['status']))} It took {result['seconds']:.0f} s.")
 
 
 def _steps(attempts: list[dict[str, Any]]) -> Table:
@@ -111,22 +111,41 @@ def _costs(result: dict[str, Any]) -> Table:
     for name in ("policy", "cost", "interval", "more than found", "how it is known"):
         table.add_column(name, justify="right" if name in ("cost", "interval", "more than found") else "left")
 
-    def row(name: str, cost: float | None, interval: str, how: str, style: str = "", same: bool = False) -> None:
-        more = "" if cost is None or not best or style else "the same" if same else f"{cost / best - 1:+.1%}"
+    def row(name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = "") -> None:
+        if not more and cost is not None and best and not style:
+            more = f"{cost / best - 1:+.1%}"
         table.add_row(name, number(cost), interval, more, how, style=style)
 
     start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
     for m in start:
         status = Status(m["status"])
         how = "simulated" + ("" if status.good else f", {status}")
-        same = _began_with(result, m["policy"])
-        row(m["policy"], m["cost"], _range({"lower": m["cost_lower"], "upper": m["cost_upper"]}), how, same=same)
+        ends = {"lower": m["cost_lower"], "upper": m["cost_upper"]}
+        row(m["policy"], m["cost"], _range(ends), how, more=_apart(result, m))
     exact = result["evaluation"] == "exact"
     interval = "exact" if exact else _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
     row(f"found: {_found(result)}", best, interval, "over all states" if exact else "simulated afresh", "bold")
     if result["lower_bound"] is not None:
         row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
     return table
+
+
+def _sentence(status: Status) -> str:
+    """A status and what to do."""
+    words = status.advice if status.advice.startswith(str(status)) else f"{status}: {status.advice}"
+    return f"{words}."
+
+
+def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
+    """Words instead of a percentage: where a policy is the one that was found, or cannot be told from it."""
+    own = next((m for m in result["start"] if m["policy"] == result["policy"]), None)
+    numbers = ("cost", "cost_lower", "cost_upper")
+    if own is not None and begun["cost"] is not None and all(begun[key] == own[key] for key in numbers):
+        return "the same"  # to all digits on the same random numbers, whatever its name
+    if None in [row[key] for row in (begun, result) for key in numbers]:
+        return ""
+    apart = begun["cost_lower"] > result["cost_upper"] or begun["cost_upper"] < result["cost_lower"]
+    return "" if apart else "within error"
 
 
 def _found(result: dict[str, Any]) -> str:
@@ -158,7 +177,7 @@ def _print_gap(result: dict[str, Any]) -> None:
         words = "no lower bound is known"
     if kind != PROVED:
         words = f"{bound} is a lower bound by the states that were looked at ({kind}, not a proof)"
-    out_console().print(f"{words}; the gap is {gap}.", highlight=False)
+    out_console().print(f"{words}; the gap is {gap}.")
 
 
 def _outcomes(result: dict[str, Any]) -> Table:
@@ -249,18 +268,33 @@ def print_report(model: Model, report: Any) -> None:
     described = model.describe()
     states = described["states"]
     out = out_console()
-    out.print(f"[bold]{model.name}[/bold]: {model.box.dim} coordinates, "
-              f"{'infinitely many' if states is None else states} states, {len(model.actions)} actions")  # fmt: skip
-    for server, rho in described.get("loads", {}).items():
-        warning = "  [yellow](no policy keeps unbounded queues finite)[/yellow]" if rho >= 1 else ""
-        out.print(f"  load of {server}: {rho:.4g}{warning}")
+    many = "infinitely many" if states is None else states
+    size = f"{_plural(model.box.dim, 'coordinate')}, {many} states, {_plural(len(model.actions), 'action')}"
+    out.print(styled("bold", model.name, f": {size}"))
+    if isinstance(model, QueueingNetwork):
+        _print_loads(model)
     scope = "all" if report.exhaustive else "sampled"
     for what in report.checked:
-        out.print(f"  [green]ok[/green]      {what} ({report.pairs} {scope} pairs)")
+        out.print(styled("green", "  ok      ", f"{what} ({report.pairs} {scope} pairs)"))
     for what in report.skipped:
-        out.print(f"  [yellow]skipped[/yellow] {what}")
+        out.print(styled("yellow", "  skipped ", what))
     if report.simulator_p_value is not None:
         out.print(f"  simulator against forward law: p = {report.simulator_p_value:.3g}")
+
+
+def _print_loads(network: QueueingNetwork) -> None:
+    """What each server is offered, and whether that is too much."""
+    for server, load in network.loads.items():
+        certain, line = network.certain_loads[server], f"  load of {server}: {load:.4g}"
+        if certain >= 1:
+            warning = f"  ({certain:.4g} of it from queues without end: no policy keeps them finite)"
+            out_console().print(styled("", line, ""), styled("yellow", warning), sep="")
+        else:
+            out_console().print(line + ("  (bounded buffers turn a part of it away)" if load >= 1 else ""))
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:
@@ -275,20 +309,20 @@ def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> Non
                       f"{e.steps:,}", f"{e.seconds:.1f}")  # fmt: skip
     out.print(table)
     if isinstance(result, Comparison):
-        out.print(f"{result} ({result.status})", highlight=False)
+        out.print(f"{result} ({result.status})")
     if any(e.measures for e in evaluations):
         out.print(_measures(evaluations))
     notes = [f"{e.policy}: {note}" for e in evaluations for note in e.notes]
     notes += list(result.notes) if isinstance(result, Comparison) else []
     for note in notes:
-        out.print(f"[yellow]note[/yellow] {note}", highlight=False)
+        out.print(styled("yellow", "note", f" {note}"))
     statuses = [result.status, *(e.status for e in evaluations)]
     for status in dict.fromkeys(statuses):
-        out.print(f"{status}: {status.advice}.", highlight=False)
+        out.print(_sentence(status))
     if folder is not None:
-        out.print(f"saved in {folder}", highlight=False)
+        out.print(f"saved in {folder}")
         if any(e.status is Status.INTERRUPTED for e in evaluations):
-            out.print("go on with the same command and --resume", highlight=False)
+            out.print("go on with the same command and --resume")
 
 
 def _measures(evaluations: list[Evaluation]) -> Table:

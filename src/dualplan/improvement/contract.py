@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from dualplan.criteria import Criterion
 from dualplan.intervals import Interval, finite
 from dualplan.known import PROVED
@@ -18,6 +16,7 @@ from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation
+from dualplan.seeds import own_seed
 from dualplan.status import Status
 from dualplan.surrogate import StateFunction
 from dualplan.types import Json
@@ -125,10 +124,7 @@ class Search:
 
     def fresh(self, place: int) -> int:
         """A seed of its own for each attempt, and each place in it."""
-        words = np.random.SeedSequence([self.seed, self.before + len(self.attempts), place]).generate_state(
-            1, np.uint64
-        )
-        return int(words[0]) >> 1
+        return own_seed(self.seed, self.before + len(self.attempts), place)
 
 
 class Step(Protocol):

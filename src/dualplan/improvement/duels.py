@@ -39,7 +39,7 @@ from dualplan.intervals import Interval
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
-from dualplan.primal.lstd import loop_values, quadratic_values
+from dualplan.primal.lstd import QUADRATIC, loop_values, quadratic_values
 from dualplan.primal.relevance import visited
 from dualplan.results import Comparison, Evaluation
 from dualplan.status import Status
@@ -55,7 +55,6 @@ LAST_LOOK = 25_600_000  # one more where both policies are quick
 LEVEL = 1 - 0.05 / 4
 DEGREES, FUNCTIONS = (3, 2), 60  # of the polynomials that controls are fitted with, and how many functions at most
 VISITS, EVERY = 20_000, 50  # visits that they are fitted to, and the steps between two of them
-QUADRATIC = 15  # classes up to which indices have a quadratic control
 NARROWER = 2.0  # so many times narrower intervals, in the same time, make up for a last look that is left out
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 

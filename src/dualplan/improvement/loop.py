@@ -9,7 +9,8 @@ before the others.
 
 It ends when the gap that was asked for is proved, when no step in its largest size gains, or when the time is spent.
 Time decides only which steps are still taken: each of them does the same work whatever the clock says, with random
-numbers keyed by its number, so that a run with as many attempts has the same answer.
+numbers keyed by its number, so that a run with as many attempts finds the same policy. How long it is evaluated in the
+end, and how good a bound is proved, is a matter of the time that is left.
 
 In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where states are few), and
 what time is left goes into a lower bound on what any policy costs (`bounds.py`).
@@ -32,7 +33,7 @@ from dualplan.evaluation import evaluate
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.experiments import notes_on
 from dualplan.improvement.contract import Attempt, Candidate, Improved, Member, Search, Step, excess
-from dualplan.improvement.duels import BEGINNING, controlled, duel, screen
+from dualplan.improvement.duels import BEGINNING, controlled, duel, pace, screen
 from dualplan.improvement.steps import STEPS
 from dualplan.intervals import Interval
 from dualplan.known import PROVED
@@ -44,7 +45,7 @@ from dualplan.policies.tables import random_policy
 from dualplan.primal.greedy import GreedyPolicy
 from dualplan.results import Evaluation
 from dualplan.runs import Run
-from dualplan.saved import load_policy, save_policy
+from dualplan.saved import POLICY, load_policy, save_policy
 from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 
@@ -53,6 +54,7 @@ SAVED = "saved"  # the source of the best policy of a run that goes on
 PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
 LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
+LEAST = 5_000_000  # but not before: of other measures, which have no control, less is known by then
 FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
 UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
 AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
@@ -173,8 +175,9 @@ class Loop:
             Candidate(search.model.policy(name), "heuristic") for name in ([] if given else search.model.policies)
         ]
         saved = self._saved()
+        given = [one for one in given if all(one.policy.digest != other.policy.digest for other in saved)]
         self.tell("simulating the policies to begin with")
-        begin = [*saved, *(given or [Candidate(random_policy(search.model), "random")])]
+        begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
         self.start = tuple(screen(search, begin, BEGINNING, place=6))
         if not self.start:
             raise InputError(f"none of the policies to begin with can be simulated on model {search.model.name!r}.")
@@ -185,7 +188,7 @@ class Loop:
 
     def _saved(self) -> list[Candidate]:
         """The best policy of a run that goes on."""
-        path = None if self.run is None else self.run.folder / "policy.npz"
+        path = None if self.run is None else self.run.folder / POLICY
         if path is None or not path.exists():
             return []
         policy = load_policy(path, self.search.model)
@@ -194,7 +197,7 @@ class Loop:
     def keep(self) -> None:
         """Save the best policy, if there is a folder and the policy is no function of the user."""
         if self.run is not None:
-            path = self.run.folder / "policy.npz"
+            path = self.run.folder / POLICY
             try:
                 save_policy(self.search.incumbent.policy, path)
             except MissingError as error:  # better none than an older one
@@ -278,7 +281,8 @@ class Loop:
                 found = replace(found, note=str(error))
             judged = timer.monotonic() - compiled()
         found = replace(found, seconds=timer.monotonic() - started)
-        self.expected[step.name] = step.grows * (proposed - started) + judged - proposed
+        grows = step.grows if size + 1 < step.sizes else 1.0
+        self.expected[step.name] = grows * (proposed - started) + judged - proposed
         search.attempts.append(found)
         if self.run is not None:
             self.run.trace(found.to_json())
@@ -352,9 +356,11 @@ class Loop:
             measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
             return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
         best = controlled(search, best) if fit else best
+        # measures that are limited have no control: they are known well long after the cost is
         found: Evaluation = evaluate(
-            model, best.policy, criterion, steps=LAST, relative=RELATIVE, seed=search.fresh(16),
-            seconds=allowed, control=best.control,
+            model, best.policy, criterion, steps=LAST, relative=None if search.limits else RELATIVE,
+            seed=search.fresh(16), seconds=allowed, control=best.control,
+            least=int(LEAST * pace(search, best.candidate, best.control)),
         )  # fmt: skip
         return found.cost, found.lower, found.upper, found.method, found.status, dict(found.measures), found.notes
 

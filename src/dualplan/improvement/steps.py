@@ -5,7 +5,7 @@ lattice     greedy for the values of a small problem on a lattice of states (`la
 search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
 values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
 dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
-rollouts    greedy for values that are fitted to coupled rollouts (`rollouts.py`)
+rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from dualplan.policy_search import best_of
 from dualplan.policy_search import propose as parameters
 from dualplan.primal.relevance import Independent, visited
 from dualplan.rollouts import rollout_step
-from dualplan.types import Floats
 
 FUNCTIONS = 150  # of a basis at most
 DRAWN = 20_000  # states whose constraints are taken
@@ -208,7 +207,8 @@ class Searches:
         """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
         families, seed = self._families(search), search.fresh(9)
         if isinstance(search.model, QueueingNetwork) and isinstance(search.criterion, Average) and walks(search.model):
-            return self._walked(search, families, WALKED[size])
+            fewer = min(1.0, MANY / len(search.model.classes)) ** 2
+            return self._walked(search, families, int(fewer * WALKED[size]))
         each = SEARCHED[size] // max(1, len(families))
         if not isinstance(search.model, QueueingNetwork):  # where indices are not the policies, steps take longer
             each = max(1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER))
@@ -217,7 +217,7 @@ class Searches:
 
     def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
         """Where searches are quick, several of them, since not all end in the same valley."""
-        each = int(steps * min(1.0, (MANY / search.model.box.dim) ** 2)) // max(1, TWICE * len(families))
+        each = steps // max(1, TWICE * len(families))
         found = [
             parameters(family, search.criterion, steps=each, seed=search.fresh(place))
             for place in range(20, 20 + TWICE)
@@ -229,8 +229,8 @@ class Searches:
     def _families(self, search: Search) -> list[Family]:
         ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
         if isinstance(search.model, QueueingNetwork):
-            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and p.name != "random"]
-            sloped = [p for p in rules if _slopes(p).any()]  # from constants alone, slopes are far
+            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and _prefers(p)]
+            sloped = [p for p in rules if _index(p).slopes.any()]  # from constants alone, slopes are far
             reach = ALL if len(search.model.classes) <= FEW_CLASSES else NEXT
             return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
         values, families = search.incumbent.candidate.values, []
@@ -243,8 +243,13 @@ class Searches:
         return families
 
 
-def _slopes(policy: NetworkPolicy | LinearIndexPolicy) -> Floats:
-    return (policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)).slopes
+def _index(policy: NetworkPolicy | LinearIndexPolicy) -> LinearIndexPolicy:
+    return policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)
+
+
+def _prefers(policy: NetworkPolicy | LinearIndexPolicy) -> bool:
+    """Whether it tells classes apart, which the random policy does not."""
+    return bool(_index(policy).slopes.any() or np.ptp(_index(policy).alpha) > 0)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ class Box:
         count = self.count
         if count is None or count > 2**62:
             size = "infinitely many states" if count is None else f"about 10^{math.log10(count):.0f} states"
-            raise MissingError(f"this method numbers the states, but the model has {size}; use one that does not.")
+            raise MissingError(
+                f"this method numbers the states, but the model has {size}; bound its coordinates, or simulate it."
+            )
         widths = self.upper - self.lower + 1
         return np.concatenate([np.cumprod(widths[:0:-1])[::-1], [1]]).astype(np.int64)
 
@@ -173,7 +175,12 @@ class Model:
             raise InputError(f"a state of {self.name!r} has {self.box.dim} integer coordinates, got {x!r}.")
         state: Ints = given.astype(np.int64)
         if not self.box.contains(state):
-            raise InputError(f"state {vector(state)} lies outside the box of {self.name!r}.")
+            i = next(k for k, v in enumerate(state) if not self.box.lower[k] <= v <= self.box.upper[k])
+            low, high = self.box.lower[i], self.box.upper[i]
+            reach = f"{low} or more" if high == UNBOUNDED else f"{low} to {high}"
+            raise InputError(
+                f"state {vector(state)} lies outside the box of {self.name!r}: {self.coordinates[i]} is {reach}."
+            )
         return state
 
     def pair(self, x: ArrayLike, a: int) -> tuple[Ints, int]:

@@ -61,6 +61,10 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
         return build(attribute, made, parameters)
     if path.endswith(".toml"):
         return read_network(read(Path(path)), parameters)
+    if Path(f"{spec}.toml").is_file():
+        raise InputError(f"there is no model {spec!r}; did you mean {spec + '.toml'!r}?", at=("model",))
+    if Path(spec).is_file():
+        raise InputError(f"{spec!r} is no model; the name of a network's file must end in .toml.", at=("model",))
     raise unknown("model", spec, [*INSTANCES, "FILE.toml", "FILE.py:OBJECT"], at=("model",))
 
 

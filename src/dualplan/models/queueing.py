@@ -79,15 +79,20 @@ class QueueClass:
     def __post_init__(self) -> None:
         where = f"class {self.name!r}"
         if not (self.service > 0 and math.isfinite(self.service)):
-            raise InputError(f"{where}: service must be a positive rate, got {self.service!r}.", at=("service",))
+            raise InputError(
+                f"{where}: service must be a positive, finite rate, got {self.service!r}.", at=("service",)
+            )
         for name in ("arrival", "holding", "quadratic", "excess", "level", "penalty"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
-                raise InputError(f"{where}: {name} must be a number that is not negative, got {value!r}.", at=(name,))
+                raise InputError(
+                    f"{where}: {name} must be a finite number that is not negative, got {value!r}.", at=(name,)
+                )
         if self.buffer is not None:
             if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
+                what = "holds nobody" if self.buffer < 1 else "is too large" if self.buffer > 1 else "is no number"
                 raise InputError(
-                    f"{where}: buffer {self.buffer!r} holds nobody; give 1 or more, or leave it out for unbounded.",
+                    f"{where}: buffer {self.buffer!r} {what}; give 1 or more, or leave it out for unbounded.",
                     at=("buffer",),
                 )
             if self.buffer != int(self.buffer):
@@ -98,9 +103,9 @@ class QueueClass:
         wrong, total = [t for t, p in self.route.items() if not 0 <= p <= 1], sum(self.route.values())
         if wrong or total > 1 + 1e-12:
             got = f"{self.route[wrong[0]]!r} for {wrong[0]!r}" if wrong else f"a sum of {total:.6g}"
+            remedy = "lower them, and what is left leaves" if total > 1 else "what is left leaves"
             raise InputError(
-                f"{where}: the probabilities of its routes must lie in [0, 1] and sum to at most 1, got {got}; lower "
-                "them, what is left leaves.",
+                f"{where}: the probabilities of its routes lie in [0, 1] and sum to at most 1, got {got}; {remedy}.",
                 at=("route", *wrong[:1]),
             )
 
@@ -407,7 +412,7 @@ class QueueingNetwork(Model):
 
     @cached_property
     def loads(self) -> dict[str, float]:
-        """The offered load of each server: at 1 or more, no policy keeps unbounded queues finite."""
+        """The offered load of each server, of which bounded buffers may turn a part away."""
         return self._loads([True] * len(self.classes))
 
     @cached_property
@@ -437,7 +442,8 @@ class QueueingNetwork(Model):
         names = ", ".join(repr(self.class_names[i]) for i in mine)
         raise InputError(
             f"server {server!r} has a load of {load:.4g} from queues without end ({names}), and no policy keeps them "
-            "finite; bound a buffer, lower arrivals, speed up the service, or go on all the same with overloaded.",
+            "finite; bound a buffer, lower arrivals, speed up the service, or go on all the same with --overloaded (in "
+            "a plan: overloaded = true).",
             at=("class", max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service), "arrival"),
         )
 
@@ -478,11 +484,11 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise InputError("decisions='per-server' needs one event a step; use dynamics='uniformized'.", at=("dynamics",))
     if nonpreemptive and options["phantom"]:
         raise InputError(
-            "phantom=True serves empty queues, which discipline='nonpreemptive' never does; leave one of them out.",
+            "phantom serves empty queues, which discipline='nonpreemptive' never does; leave one of them out.",
             at=("phantom",),
         )
     if nonpreemptive and options["idling"]:
-        raise InputError("idling=True needs discipline='preemptive'.", at=("idling",))
+        raise InputError("idling needs discipline='preemptive'.", at=("idling",))
 
 
 def _check_classes(classes: Sequence[QueueClass], names: Sequence[str]) -> None:

@@ -44,6 +44,8 @@ OF_NETWORK = ("name", "servers", "class", *OPTIONS)
 OF_CLASS = tuple(f.name for f in fields(QueueClass))
 NAMES = ("name", "server")
 NEEDED = ("name", "server", "service")
+IN_VAIN = {"level": "excess", "penalty": "buffer"}  # the second says what the first is about
+SEVERAL = ("servers", "count", "capacity", "number", "machines")  # what several servers of a queue would be called
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,13 @@ def read(path: Path) -> Document:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError as error:
         raise InputError(f"there is no file {str(path)!r}.") from error
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{str(path)!r} cannot be read as text in UTF-8: {error}.") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}:{line}: there is a character that is not UTF-8; save the file as UTF-8.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{str(path)!r} is a folder; name a file in it.") from error
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -122,8 +129,14 @@ def _syntax(path: Path, text: str, words: str) -> InputError:
     remedy = next(
         (r for sign, r in REMEDIES.items() if sign in said), "write key = value, or [[class]] alone in a line"
     )
-    if "end of document" in words:
+    if "(at end of document)" in words:
         remedy = "close what is open, by ] or } or a quote"
+    written = text.splitlines()
+    if any(quote in written[min(line, len(written)) - 1] for quote in "“”„‘’"):
+        remedy = "use straight quotes, \" or '"
+    single = next((k for k, row in enumerate(written) if re.fullmatch(r"\s*\[\s*class\s*\]\s*(#.*)?", row)), None)
+    if single is not None and said.startswith(("Cannot declare", "Cannot overwrite", "Cannot mutate")):
+        return InputError(f"{path}:{single + 1}: write [[class]], with two brackets, for each class.")
     return InputError(f"{path}:{line}: {str(path)!r} is not valid TOML: {said}{column}; {remedy}.")
 
 
@@ -135,7 +148,9 @@ REMEDIES = {
     "Invalid value": "put text in quotes, and write numbers as 0.5, true and false as such",
     "Unclosed": "close it by ] or }",
     "Illegal character": "close the text by the quote that it begins with",
-    "Expected newline or end of document": "put text in quotes, and each key in a line of its own",
+    "Expected newline or end of document": "put text in quotes, write a number as 0.125, with a point and nothing "
+    "behind it, and each key in a line of its own",
+    "Invalid initial character for a key part": "write { ... } in one line, key = value, or [[class]] alone in a line",
 }
 
 
@@ -174,7 +189,7 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
     """A network from the contents of a TOML file or of a recipe."""
     for key in data:
         if key not in OF_NETWORK:
-            raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,))
+            raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,), near=0.7)
     for key in parameters:
         if key not in OPTIONS:
             raise unknown(f"parameter of network {name!r}", key, OPTIONS, at=("set", key))
@@ -184,11 +199,13 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
     if not isinstance(entries, list) or not entries:
         raise InputError(f"network {name!r} needs at least one [[class]].", at=("class",))
     classes = []
+    named = [str(entry.get("name")) for entry in entries if isinstance(entry, Mapping)]
     for i, entry in enumerate(entries):
         with within("class", i):
-            classes.append(_class(entry, name, i))
+            classes.append(_class(entry, name, i, named))
     if "servers" in data:
         _check_servers(data["servers"], classes)
+    _check_spelling(classes)
     options = {key: _option(key, value) for key, value in data.items() if key in OPTIONS}
     return QueueingNetwork(classes, name=_name("name", data.get("name", name)), **{**options, **parameters})
 
@@ -197,6 +214,8 @@ def _name(key: str, value: Any) -> str:
     """Text, or a whole number as text."""
     if not kinds.is_text(value) and not kinds.is_whole(value):
         raise InputError(f"{key} must be a name in quotes, got {value!r}.", at=(key,))
+    if not str(value).strip():
+        raise InputError(f"{key} is empty; give a name.", at=(key,))
     return str(value)
 
 
@@ -208,19 +227,25 @@ def _option(key: str, value: Any) -> Any:
     return value
 
 
-def _class(entry: Any, network: str, position: int) -> QueueClass:
-    """One class; places of errors are below it."""
+def _class(entry: Any, network: str, position: int, named: Collection[str]) -> QueueClass:
+    """One class of those that are named; places of errors are below it."""
     if not isinstance(entry, Mapping):
         raise InputError(f"network {network!r}: class {position + 1} is not a table; write [[class]] and its keys.")
     where = f"class {entry.get('name', position + 1)!r}"
     for key in entry:
+        if key in SEVERAL:
+            raise InputError(
+                f"{where}: {key!r} is no key of a class: a server serves one customer at a time; several servers of "
+                "one queue are another model, parallel-servers.",
+                at=(key,),
+            )
         if key in OF_NETWORK and key not in OF_CLASS:
             raise InputError(
                 f"{where}: {key!r} is a key of the network, not of a class; move it above the first [[class]].",
                 at=(key,),
             )
         if key not in OF_CLASS:
-            raise unknown(f"key of {where}", key, OF_CLASS, at=(key,))
+            raise unknown(f"key of {where}", key, OF_CLASS, at=(key,), near=0.7)
     for key in NEEDED:
         if key not in entry:
             raise InputError(
@@ -231,20 +256,29 @@ def _class(entry: Any, network: str, position: int) -> QueueClass:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if key not in (*NAMES, "route") and not number:
             more = ", or leave it out for a queue without end" if key == "buffer" else ""
+            quotes = " without quotes" if kinds.is_text(value) else ""
             raise InputError(
-                f"network {network!r}: {where}: {key} must be a number, got {value!r}; write one without quotes{more}.",
+                f"network {network!r}: {where}: {key} must be a number, got {_in_toml(value)}; write one{quotes}"
+                f"{more}.",
                 at=(key,),
             )
-    values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}")
+    values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}", named)
     if values.get("buffer") == float("inf"):
         values["buffer"] = None
+    for key, other in IN_VAIN.items():
+        if values.get(key) and not values.get(other):
+            raise InputError(f"{where}: {key} does nothing without {other}; give both or neither.", at=(key,))
     return QueueClass(**values)
 
 
 _EXAMPLES = {"name": "name = 'parts'", "server": "server = 'press'", "service": "service = 1.0"}
 
 
-def _route(route: Any, where: str) -> dict[str, float]:
+def _in_toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
     """The name of a class, or a table of names and probabilities."""
     if kinds.is_text(route) or kinds.is_whole(route):
         return {str(route): 1.0}
@@ -254,9 +288,15 @@ def _route(route: Any, where: str) -> dict[str, float]:
             at=("route",),
         )
     for target, p in route.items():
-        if isinstance(p, bool) or not isinstance(p, (int, float)):
+        if target in OF_CLASS and target not in named:
             raise InputError(
-                f"{where}: the route to {target!r} needs a probability, got {p!r}; write {target} = 1.0 for all.",
+                f"{where}: {target!r} is a key of the class, not of its route; move it above the table of the route.",
+                at=("route", target),
+            )
+        if isinstance(p, bool) or not isinstance(p, (int, float)):
+            remedy = "write it without quotes" if kinds.is_text(p) else f"write {target} = 1.0 for all"
+            raise InputError(
+                f"{where}: the route to {target!r} needs a probability, got {_in_toml(p)}; {remedy}.",
                 at=("route", target),
             )
     return {str(target): float(p) for target, p in route.items()}
@@ -281,6 +321,18 @@ def _check_servers(servers: Any, classes: Sequence[QueueClass]) -> None:
             )
         if server in listed[:j]:
             raise InputError(f"servers lists {server!r} twice; delete one of the two.", at=("servers", j))
+
+
+def _check_spelling(classes: Sequence[QueueClass]) -> None:
+    """No two servers differ in capital letters alone."""
+    seen: dict[str, str] = {}
+    for i, c in enumerate(classes):
+        other = seen.setdefault(c.server.casefold(), c.server)
+        if other != c.server:
+            raise InputError(
+                f"{c.server!r} and {other!r} are two servers; write the same letters for one.",
+                at=("class", i, "server"),
+            )
 
 
 def _check_reached(network: QueueingNetwork) -> None:

@@ -31,7 +31,7 @@ from dualplan.plans.plan import Plan, asked
 from dualplan.plans.problem import both_penalties, check, make_problem, scheme_of, with_defaults
 from dualplan.policies.contract import Policy
 from dualplan.runs import Run
-from dualplan.saved import named_policy, save_policy
+from dualplan.saved import POLICY, named_policy, save_policy
 from dualplan.solvers.contract import Solution
 from dualplan.status import Status
 from dualplan.surrogate import DualALP
@@ -172,7 +172,7 @@ def _run_plan(plan: Plan, folder: str | None, resume: bool, jobs: int | None, pr
         _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started, not whole,
     )  # fmt: skip
     if run is not None:
-        save_policy(result.best.policy, run.folder / "policy.npz")
+        save_policy(result.best.policy, run.folder / POLICY)
         run.save_result(result.to_json())
     return result
 

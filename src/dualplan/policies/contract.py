@@ -23,12 +23,14 @@ from dualplan.types import ArrayLike, Floats, Ints, Json
 class OwnLoop(Data):
     """A loop that simulates the model under this policy, with the same draws and sums as that for all, but faster.
 
-    It takes quadratic controls, of the first `coordinates` of a state.
+    It takes quadratic controls, of the first `coordinates` of a state; with one, sums are those of ℓ + Ph − h for an h
+    that does not see the other coordinates, and Ph may be over these too. `moments` are those of one step.
     """
 
     ints: Ints
     floats: Floats
     run: Kernel
+    moments: Kernel
     coordinates: int
 
 

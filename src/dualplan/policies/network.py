@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dualplan._kernels.index_walk import simulate_indices
+from dualplan._kernels.index_walk import moments, simulate_indices
 from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.errors import PolicyError, unknown
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import OwnLoop, Policy, PolicyCode
 from dualplan.types import ArrayLike, Floats, Json
+
+TIES = ("uniform", "first")
 
 
 class NetworkPolicy(Policy):
@@ -34,18 +36,18 @@ class NetworkPolicy(Policy):
         probability: ArrayLike = 1.0,
         ties: str = "uniform",
     ) -> None:
-        if ties not in ("uniform", "first"):
-            raise unknown("rule for ties", ties, ["uniform", "first"])
+        if ties not in TIES:
+            raise unknown("rule for ties", ties, TIES)
         n, servers = len(network.classes), len(network.servers)
         self.alpha, self.beta = _spread(alpha, n, "alpha"), _spread(beta, n, "beta")
-        if np.isnan(self.alpha).any() or np.isnan(self.beta).any():
-            raise PolicyError(f"policy {name!r}: alpha and beta must be numbers.")
+        if not (np.isfinite(self.alpha).all() and np.isfinite(self.beta).all() and np.isfinite(kappa)):
+            raise PolicyError(f"policy {name!r}: alpha, beta and kappa must be finite numbers.")
         self.kappa, self.ties = kappa, ties
         self.probability = _spread(probability, servers, "probability")
         if not np.all((self.probability >= 0) & (self.probability <= 1)):
             raise PolicyError(f"policy {name!r}: probabilities must lie in [0, 1], got {probability!r}.")
         code = network.code
-        ints = np.append(code.ints, ["uniform", "first"].index(ties))
+        ints = np.append(code.ints, TIES.index(ties))
         floats = np.concatenate([code.floats, self.alpha, self.beta, self.probability, [kappa]])
         # the same choices as a linear index, but at empty queues, which only phantom services tell apart
         fixed = ties == "first" and kappa == 0 and not network.options["phantom"] and (self.probability == 1).all()
@@ -122,7 +124,7 @@ def _loop(network: QueueingNetwork, floats: Floats) -> OwnLoop | None:
     pending = network.per_server and any(c.penalty > 0 for c in network.classes)
     if pending or not walks(network):
         return None
-    return OwnLoop(network.code.ints, floats, simulate_indices, len(network.classes))
+    return OwnLoop(network.code.ints, floats, simulate_indices, moments, len(network.classes))
 
 
 def _spread(values: ArrayLike, size: int, what: str) -> Floats:

@@ -208,24 +208,19 @@ class LinearValues(Data):
         seen = np.zeros(self.basis.model.box.dim, np.int64)
         seen[[piece.coordinate for piece in self.basis.pieces]] = 1
         room = 1 + int(self.basis.ints[1])
-        return ValueCode(self.basis.ints, floats, room, kernels.linear_value, seen, self._quadratic())
+        return ValueCode(self.basis.ints, floats, room, kernels.linear_value, seen, self._terms())
 
-    def _quadratic(self) -> Floats | None:
-        """g, then H row by row, if this is gᵀx + ½xᵀHx and a constant."""
-        dim = self.model.box.dim
-        g, matrix = np.zeros(dim), np.zeros((dim, dim))
+    def _terms(self) -> Floats | None:
+        """Rows (i, j, w) of w·x_i·x_j, j = −1 for w·x_i, if there are no others but a constant."""
+        rows = []
         for weight, pieces in zip(self.weights, self.basis.products, strict=True):
             places = [p.coordinate for p in pieces if p.kind == kernels.POWER for _ in range(int(p.p))]
             if len(places) > 2 or any(p.kind != kernels.POWER or p.q != 0 for p in pieces):
                 return None
             scaled = weight / np.prod([p.s**p.p for p in pieces])
-            if len(places) == 1:
-                g[places] += scaled
-            elif places:
-                i, j = places
-                matrix[i, j] += scaled
-                matrix[j, i] += scaled
-        return np.concatenate([g, matrix.ravel()])
+            if places:
+                rows.append((*places, -1, scaled) if len(places) == 1 else (*places, scaled))
+        return np.array(rows, np.float64).reshape(-1, 3)
 
 
 # -- families ----------------------------------------------------------------------------------------------------------

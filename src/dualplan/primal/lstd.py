@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.index_walk import moments
 from dualplan.errors import InputError
 from dualplan.models.contract import Model
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
 from dualplan.primal.basis import Basis, LinearValues, power, products
 from dualplan.primal.relevance import visited
+from dualplan.seeds import own_seed
 from dualplan.transitions import transitions
 from dualplan.types import Floats, Ints
 
 VISITS, SPACING = 40_000, 100
 FIT = 9_001  # sets its random numbers apart from those of an evaluation with the same seed
+QUADRATIC = 15  # classes up to which quadratic values are worth their fit
 BLOCK = 5_000  # states whose next states are listed at once
 SINGULAR = 1e-12  # relative to the largest singular value of functions scaled to variance 1
 
@@ -46,8 +47,7 @@ def policy_values(
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     # a stream of its own: with the visits of the run that it controls, a fit would make its interval too narrow
-    own = int(np.random.SeedSequence([seed, FIT]).generate_state(1, np.uint64)[0]) >> 1
-    states, where = np.unique(visited(model, policy, visits, own, every), axis=0, return_inverse=True)
+    states, where = np.unique(visited(model, policy, visits, own_seed(seed, FIT), every), axis=0, return_inverse=True)
     weights = np.bincount(where.ravel()) / visits
     parts = [_one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)]
     values, drifts, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -73,7 +73,7 @@ def loop_values(loop: OwnLoop, states: Ints) -> Floats:
     count, n = len(states), loop.coordinates
     queues, (i, j) = np.ascontiguousarray(states[:, :n]), np.triu_indices(n)
     losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
-    moments(loop.ints, loop.floats, queues, losses, drifts, seconds)
+    loop.moments(loop.ints, loop.floats, queues, losses, drifts, seconds)
     x = queues.astype(np.float64)
     values = np.hstack([x, x[:, i] * x[:, j]])
     change = np.hstack([drifts, x[:, i] * drifts[:, j] + x[:, j] * drifts[:, i] + seconds[:, i, j]])

@@ -25,7 +25,7 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.results import Evaluation
 from dualplan.runs import SETTINGS, read_json, read_result
-from dualplan.saved import load_policy
+from dualplan.saved import POLICY, load_policy
 from dualplan.sizes import EXACTLY
 from dualplan.status import Status
 from dualplan.types import Json
@@ -98,7 +98,7 @@ def read_run(folder: str | Path) -> SavedRun:
         raise InputError(f"the run in {str(folder)!r} found no policy; a report is made of one that `solve` has saved.")
     if "measures" not in result or "lower_bound" not in result:
         raise InputError(f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report.")
-    saved = path / "policy.npz"
+    saved = path / POLICY
     if not saved.exists():
         raise InputError(
             f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so there is no policy "
@@ -143,7 +143,7 @@ class Beside:
     policies: tuple[Policy, ...]
     judged: tuple[Judged, ...]
     saved: Interval | None
-    same: bool  # whether the policy is that heuristic
+    same: bool  # whether the policy is that heuristic, or did the same in all of their comparison
     status: Status = Status.SOLVED
 
     @property
@@ -173,7 +173,8 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     if ordered[0].digest == run.policy.digest:
         return Beside(ordered, judged, Interval(0.0, 0.0, 0.0, 1.0), True)
     saved, status = _saving(run, judged[0], ordered[0], 3 * share)
-    return Beside(ordered, judged, saved, False, status)
+    same = saved.confidence < 1 and saved.lower == saved.upper == 0  # wherever the two went, they did the same
+    return Beside(ordered, judged, saved, same, status)
 
 
 def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:

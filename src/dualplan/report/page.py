@@ -149,11 +149,19 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
 
 def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "") -> Row:
     interval = "exact" if judged.method == EXACT else words.between(judged.lower, judged.upper)
-    against = "" if kind == "found" else _apart(judged.cost, found.cost)
+    against = "" if kind == "found" else _against(judged, found)
     measured = (_measure(judged, m, 4) for m in shown)
     how = "over all states" if judged.method == EXACT else f"simulated ({judged.method})"
     doubt = "" if judged.trusted else f"; not to be trusted: {judged.status.advice}"
     return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
+
+
+def _against(judged: Judged, found: Judged) -> str:
+    """A percentage where the intervals tell two costs apart."""
+    if judged.name == found.name:
+        return "the same"
+    told = judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
+    return _apart(judged.cost, found.cost) if told or judged.method == found.method == EXACT else "within error"
 
 
 def _apart(cost: float, found: float) -> str:
@@ -191,8 +199,10 @@ def _measure(judged: Judged, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
-    spread = f" ± {number(interval.half_width, 2)}" if interval.half_width > 0 else ""
-    return number(interval.value, digits) + spread
+    if interval.half_width == 0:  # a simulated run in which something never happened does not know how rare it is
+        unseen = judged.method != EXACT and interval.value == 0
+        return number(interval.value, digits) + (" (never seen)" if unseen else "")
+    return f"{number(interval.value, digits)} ± {number(interval.half_width, 2)}"
 
 
 # -- words about the map, and the end of the page ---------------------------------------------------------------------

@@ -49,7 +49,10 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
     words += ["--time", f"{result['seconds'] if allowed is None else allowed:g}s", "--seed", str(settings["seed"])]
     if result["gap_wanted"] is not None:
         words += ["--gap", repr(result["gap_wanted"])]
-    notes = ["The clock decides how many steps are taken; with as many of them the answer is the same."]
+    notes = [
+        "The clock decides how many steps are taken; with as many of them the policy is the same. How well its cost is "
+        "known, and what is proved, depends on the time that was left."
+    ]
     if allowed is None:
         notes.append("The time that it was allowed was not saved; the command has the time that it took.")
     if settings["steps"] != list(STEPS):

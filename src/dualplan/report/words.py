@@ -156,7 +156,8 @@ def heuristic_words(beside: Beside) -> str:
     if count == 1:
         intro = f"The model has one heuristic, {best.name}, which costs {cost}."
     if beside.same:
-        return f"{intro} It is the policy: nothing better was found."
+        alike = "is the policy" if saved.confidence == 1 else "and the policy did the same wherever they went"
+        return f"{intro} It {alike}: nothing better was found."
     if not math.isfinite(saved.value):
         return f"{intro} The two could not be compared: one of them is unstable in simulation."
     if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
@@ -178,7 +179,8 @@ def _how(difference: Interval) -> str:
     """How a difference of two costs is known."""
     if difference.confidence == 1:
         return "exactly"
-    return f"paired 95% interval {between(difference.lower, difference.upper, 3)}"
+    reach = between(difference.lower, difference.upper, 3) or f"±{number(difference.half_width, 2)}"
+    return f"paired 95% interval {reach}"
 
 
 def _negated(interval: Interval) -> Interval:
@@ -224,7 +226,7 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
 
 def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | None) -> tuple[str, str]:
     if beside.same:
-        return "the same", f"the policy is {best.name}"
+        return "the same", f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.name}"
     if not math.isfinite(saved.value):
         return "unknown", f"{best.name}; one of the two is unstable"
     value = number(-saved.value, 3) if share is None else percent(-share.value)

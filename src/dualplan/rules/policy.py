@@ -109,11 +109,12 @@ class Simplification:
             )
         how = "over all states" if self.exact else f"{d.confidence:.0%} paired interval"
         doubt = "" if self.status.good else f"; {self.status.advice}"
-        return (
-            f"cost {self.cost:.6g}, that of the policy {self.policy_cost:.6g}; difference {d.value:.4g} "
-            f"[{d.lower:.4g}, {d.upper:.4g}] ({how}), {self.relative:+.2%}; {self.agreement:.1%} of the decisions agree"
-            f"{doubt}"
-        )
+        agree = f"{self.relative:+.2%}; {self.agreement:.1%} of the decisions agree{doubt}"
+        apart = f"{d.value:.4g} [{d.lower:.4g}, {d.upper:.4g}]"
+        if self.exact:
+            both = f"cost {self.cost:.6g}, that of the policy {self.policy_cost:.6g}"
+            return f"{both}; difference {apart} ({how}), {agree}"
+        return f"costs {apart} more than the policy ({how}), {agree}"
 
 
 def trusted(status: Status) -> bool:
