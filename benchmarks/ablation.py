@@ -24,9 +24,9 @@ import dualplan as dp
 from dualplan import features, primal
 from dualplan import test_functions as tests
 from dualplan.combine import combine
+from dualplan.forward import SimulatedALP, fitted_potential
 from dualplan.policies import Mixed, TablePolicy, exploring
 from dualplan.primal.greedy import everywhere
-from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.solvers import solve_listed
 from dualplan.surrogate import StateTable, state_function
 from dualplan.transitions import allowed_rows, transitions

@@ -20,9 +20,8 @@ import dualplan as dp
 from dualplan import primal
 from dualplan import test_functions as tests
 from dualplan.features import cells, concat_ratios, levels, portfolio
-from dualplan.forward import solve_simulated
+from dualplan.forward import SimulatedALP, fitted_potential, solve_simulated
 from dualplan.policies import FunctionPolicy, exploring
-from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.surrogate import state_function
 from dualplan.transitions import allowed_rows, transitions
 

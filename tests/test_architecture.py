@@ -43,13 +43,12 @@ ALLOWED = {
     },
     "rollouts": {"criteria", "models", "policies", "primal", "rollouts", "simulation", "transitions", "values"},
     "test_functions": {"features", "models", "primal"},
-    "simulated": {
-        "criteria", "features", "intervals", "models", "policies", "primal", "simulation", "surrogate",
-        "test_functions", "transitions",
+    "forward": {
+        "_kernels", "criteria", "features", "forward", "highs", "intervals", "models", "policies", "primal",
+        "simulation", "surrogate", "test_functions", "transitions",
     },
-    "forward": {"_kernels", "features", "highs", "simulated", "surrogate"},
     "combine": {
-        "criteria", "features", "forward", "models", "policies", "primal", "simulated", "simulation", "surrogate",
+        "criteria", "features", "forward", "models", "policies", "primal", "simulation", "surrogate",
         "test_functions", "transitions",
     },
     "policy_families": {"models", "policies", "primal", "solvers"},

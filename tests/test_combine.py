@@ -10,9 +10,9 @@ from dualplan import features, primal
 from dualplan import test_functions as tests
 from dualplan.combine import _explained, _residuals, _Seen, choose_partition, combine
 from dualplan.features import RatioPolicy, cells, concat_ratios, portfolio, user_ratios
+from dualplan.forward import SimulatedALP, visits
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.primal import GreedyAmong
-from dualplan.simulated import SimulatedALP, visits
 from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled
 from dualplan.surrogate import DualALP, state_function
 

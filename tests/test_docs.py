@@ -33,7 +33,8 @@ def blocks(language):
 
 def files(page):
     """The files that a page shows: names and contents."""
-    return dict(re.findall(r"^```\w+\n# file: (\S+)\n(.*?)^```", page.read_text(), re.M | re.S))
+    found = re.findall(r"^```\w+\n(# file: (\S+)\n.*?)^```", page.read_text(), re.M | re.S)
+    return {name: contents for contents, name in found}
 
 
 def show(page, folder):

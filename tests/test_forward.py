@@ -14,10 +14,9 @@ from bank import matrix, mm1, occupancy_and_values, positive_part_policy
 from dualplan import test_functions as tests
 from dualplan.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
 from dualplan.features.ratios import Portfolio
-from dualplan.forward import solve_simulated
+from dualplan.forward import SimulatedALP, fitted_potential, residuals, solve_simulated
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.policies.contract import PolicyCode
-from dualplan.simulated import SimulatedALP, fitted_potential, residuals
 from dualplan.surrogate import state_function
 
 SURE = 0.9999

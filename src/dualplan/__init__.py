@@ -12,7 +12,7 @@ from dualplan.criteria import Average, Discounted
 from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
 from dualplan.evaluation import compare, evaluate
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
-from dualplan.forward import SimulatedSolution, solve_simulated
+from dualplan.forward import SimulatedALP, SimulatedSolution, fitted_potential, solve_simulated
 from dualplan.improvement import Improved, improve
 from dualplan.intervals import Interval
 from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
@@ -38,7 +38,6 @@ from dualplan.rules import Rule, readable
 from dualplan.runs import Run
 from dualplan.saved import load_policy, save_policy
 from dualplan.sensitivity import Sensitivity, sensitivity
-from dualplan.simulated import SimulatedALP, fitted_potential
 from dualplan.solvers import Solution, solve
 from dualplan.status import Status
 from dualplan.surrogate import DualALP

@@ -2,7 +2,7 @@
 
 Policies π_0 (the incumbent), …, π_K and the cells t of a partition make the ratios of u (`features/ratios.py`) against
 the reference π_ref = (1−ε)π_0 + (ε/K)·Σ_{k>=1} π_k. Anchored on the cells, u has the reference's mass P(t) on each of
-them, so for θ >= 0 the policy of u is in cell t the mixture Σ_k θ_tk π_k, and the program (`forward.py`) is
+them, so for θ >= 0 the policy of u is in cell t the mixture Σ_k θ_tk π_k, and the program (`forward/`) is
 
     min  Σ_t Σ_k θ_tk E[q_k(x) 1_t(x)] + H·V,        q_k(x) = Σ_a π_k(a|x) (ℓ(x,a) + γ Σ_y P(y|x,a) h(y) − h(x)),
 
@@ -53,7 +53,7 @@ from dualplan.errors import InputError
 from dualplan.features.partitions import Partition, cells
 from dualplan.features.ratios import RatioPolicy, Ratios
 from dualplan.features.ratios import portfolio as ratios_of
-from dualplan.forward import SimulatedSolution, solve_simulated
+from dualplan.forward import SimulatedALP, SimulatedSolution, solve_simulated, temporal_differences, visits
 from dualplan.kinds import is_number, is_positive, require_counts
 from dualplan.known import ESTIMATED, STATISTICAL
 from dualplan.models.contract import UNBOUNDED, Model
@@ -62,7 +62,6 @@ from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.mixed import exploring
 from dualplan.primal.among import GreedyAmong
 from dualplan.primal.basis import Basis, monomials
-from dualplan.simulated import SimulatedALP, temporal_differences, visits
 from dualplan.simulation import REPLICAS, Recorded
 from dualplan.status import Status
 from dualplan.surrogate import StateFunction, state_values

@@ -27,7 +27,7 @@ from dualplan.runs import SETTINGS
 from dualplan.status import Status
 
 INTERRUPTED = 130  # the exit status that shells give to what Ctrl-C has ended
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="no progress and no notes on stderr")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="nothing on stderr but errors")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="a line on stderr for each event")]
 
 

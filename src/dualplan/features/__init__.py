@@ -6,7 +6,9 @@ from dualplan.features.mixtures import mixtures
 from dualplan.features.partitions import Partition, cells, levels, whole
 from dualplan.features.products import Empirical, Geometric, Truncated, products
 from dualplan.features.ratios import RatioPolicy, Ratios, concat_ratios, portfolio, user_ratios
-from dualplan.features.trees import Node, Tree, chow_liu, fit_product, fit_tree, trees
+from dualplan.features.tree_fits import chow_liu, fit_product, fit_tree
+from dualplan.features.tree_laws import Node, Tree
+from dualplan.features.trees import trees
 from dualplan.features.user import user_defined
 
 __all__ = [

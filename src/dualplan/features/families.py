@@ -34,7 +34,8 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.features.choices import Choices
 from dualplan.features.contract import Block, Features, concat, estimated_losses
 from dualplan.features.losses import check_allowed
-from dualplan.features.trees import Node, Tree, check_pairs, trees
+from dualplan.features.tree_laws import Node, Tree
+from dualplan.features.trees import check_pairs, trees
 from dualplan.kinds import is_number
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.queueing import QueueingNetwork

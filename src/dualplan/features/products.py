@@ -21,7 +21,8 @@ import numpy as np
 
 from dualplan.errors import InputError
 from dualplan.features.contract import Features
-from dualplan.features.trees import Node, Tree, trees
+from dualplan.features.tree_laws import Node, Tree
+from dualplan.features.trees import trees
 from dualplan.kinds import is_number, is_whole
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.policies.contract import Policy

@@ -1,4 +1,4 @@
-"""Solvers of the forward-only problem (`simulated.py`), and what they return.
+"""Solvers of the forward-only problem (`problem.py`), and what they return.
 
 lp       over the means of all transitions, with the different rows r_i of ratios, their shares p_i and the residuals
          ρ_k(θ) = G_kθ + a_k of the test functions:
@@ -33,14 +33,16 @@ import scipy.sparse as sp
 from dualplan._kernels import saddle as kernels
 from dualplan.errors import InputError, unknown
 from dualplan.features.ratios import RatioPolicy
+from dualplan.forward.moments import Estimates, Moments, Sample
+from dualplan.forward.problem import SimulatedALP, check_confidence
 from dualplan.highs import minimise
 from dualplan.kinds import is_whole
 from dualplan.known import ASSUMED, STATISTICAL
-from dualplan.simulated import SMALL_SAMPLE, Estimates, Moments, Sample, SimulatedALP, check_confidence
 from dualplan.status import Status
 from dualplan.surrogate import Combination, Penalty, StateFunction, StateSum, penalties
 from dualplan.types import Bools, Floats, Json
 
+SMALL_SAMPLE = 0.05  # effective share of the sample below which the status says so
 NEGLIGIBLE = 1e-7  # relative: weights that a solver's tolerance made
 SCALES = (0.03, 0.3, 3.0)  # reaches of the walks, relative to the reference's weight
 BATCH = 100
