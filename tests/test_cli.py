@@ -333,10 +333,9 @@ def test_tables_keep_all_digits_on_a_narrow_terminal(run, monkeypatch):
     narrow = run(*call)[1]
     assert max(map(len, narrow.splitlines())) < max(map(len, wide.splitlines()))
     assert "…" not in narrow
-    cells = [cell.strip() for row in wide.splitlines() if "│" in row for cell in row.split("│")]
-    numbers = [cell for cell in cells if re.fullmatch(r"[-\d.,e]+", cell)]
+    numbers = re.findall(r"\d+\.\d{3,}", wide)  # seconds have fewer digits
     assert len(numbers) > 40
-    assert all(number in narrow or number.startswith("0.0") for number in numbers[4:])
+    assert all(number in narrow for number in numbers)
 
 
 def test_the_version(run):

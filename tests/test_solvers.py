@@ -8,7 +8,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import features as families
-from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled
+from dualplan.solvers import solve, solve_adaptive, solve_listed, solve_sampled
 
 
 def groups():
@@ -92,3 +92,20 @@ def test_linear_programs_along_a_grid_draw_once(monkeypatch):
     monkeypatch.setattr(problem, "enumerate", None)
     for solver in ("listed-lp", "sampled-lp"):
         dp.solve(problem, 3.0, solver=solver, start=solutions[0].theta)
+
+
+@pytest.mark.parametrize(("solver", "options"), [("adaptive", {}), ("paper", {"batch": 5, "step_size": 1e-3})])
+def test_watching_changes_nothing_and_tells_what_is_reached(solver, options):
+    """The last that is told is near the result, by other draws; samples are counted up to the budget."""
+    net = dp.load("four-queue", buffers=3)
+    problem = dp.DualALP(net, dp.features.occupancies(net, [net.policy("lbfs"), net.policy("longer")]), radius=5.0)
+    told = []
+    watched = solve(problem, 5.0, solver=solver, budget=1_000_000, watch=lambda *seen: told.append(seen), **options)
+    alone = solve(problem, 5.0, solver=solver, budget=1_000_000, **options)
+    np.testing.assert_array_equal(watched.theta, alone.theta)
+    samples = [count for count, _ in told]
+    assert samples == sorted(samples)
+    assert len(samples) >= 4
+    assert samples[-1] == watched.samples
+    assert told[-1][1].total == pytest.approx(watched.parts.total, rel=0.1)
+    assert told[-1][1].objective == pytest.approx(watched.parts.objective, rel=0.05)

@@ -53,7 +53,7 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.tables import random_policy
 from dualplan.sizes import LISTABLE
 from dualplan.solvers.contract import Solution
-from dualplan.solvers.solve import BUDGET, check_solver, solve
+from dualplan.solvers.solve import BUDGET, Watch, check_solver, solve
 from dualplan.solvers.subgradient import solve_by_theory
 from dualplan.surrogate import DualALP, Penalty
 from dualplan.surrogate import penalties as weigh
@@ -64,7 +64,7 @@ POLICIES, RULE = CHOICES = ("policies", "rule")
 THEORY = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
 WARM = ("adaptive", "paper")  # solvers that can start from another solution
 STRAND = 4  # neighbours that are solved one after another
-Progress = Callable[[int, int, str], None]
+Progress = Callable[[float, int, str], None]
 
 
 # -- along the grid ---------------------------------------------------------------------------------------------------
@@ -81,8 +81,11 @@ def solve_along(
     jobs: int | None = None,
     known: Mapping[int, Solution] | None = None,
     done: Callable[[int, Solution], None] | None = None,
+    watch: Watch | None = None,
 ) -> list[Solution]:
     """A solution for each penalty, in order; those `known` are not sought again, and `done` is told of the others.
+
+    `watch` is told of the one in work, as by `solve`, if that is in this process.
 
     `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or this process.
     """
@@ -92,6 +95,7 @@ def solve_along(
     order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
     strands = [order[k : k + STRAND] for k in range(0, len(order), STRAND)]
     if effective_n_jobs(jobs) == 1:
+        work = partial(work, watch=watch)
         for strand in strands:
             _along(work, problem, penalties, strand, found, tell)
     else:
@@ -142,12 +146,13 @@ def _solved(
     problem: DualALP,
     penalty: Penalty,
     start: Floats | None,
+    watch: Watch | None = None,
 ) -> Solution:
     if solver == THEORY:
         return solve_by_theory(problem, penalty, budget=budget or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
     warm = {"start": start} if solver in WARM and "epsilon" not in options else {}
-    return solve(problem, penalty, solver=solver, budget=budget, seed=seed, **warm, **options)
+    return solve(problem, penalty, solver=solver, budget=budget, seed=seed, watch=watch, **warm, **options)
 
 
 # -- the meta-algorithm -----------------------------------------------------------------------------------------------

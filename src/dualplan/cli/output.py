@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -45,19 +44,19 @@ class _Out(Console):
 
 
 def _fit(table: Table, width: int) -> int:
-    """Make columns as narrow as their longest words, but the widest, if the table is too wide; how wide it is then.
+    """Make columns narrower if the table is too wide, the widest first, but none than its longest word; what it needs.
 
     Rich makes columns narrower than that, and cuts numbers. On a terminal that is too narrow the terminal breaks lines.
     """
     cells = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
-    whole = [max(map(cell_len, own)) for own in cells]
+    widths = [max(map(cell_len, own)) for own in cells]
     least = [max((cell_len(word) for cell in own for word in cell.split()), default=0) for own in cells]
     around = 3 * len(cells) + 1  # a blank on both sides, and lines
-    if sum(whole) + around > width:
-        widest = int(np.argmax(whole))
-        for k, column in enumerate(table.columns):
-            column.width = max(least[k], width - around - sum(least) + least[k]) if k == widest else least[k]
-    return sum(least) + around
+    for k in sorted(range(len(cells)), key=lambda k: -widths[k]):
+        more = sum(widths) + around - width
+        if more > 0:
+            widths[k] = table.columns[k].width = max(least[k], widths[k] - more)
+    return sum(widths) + around
 
 
 def out_console() -> Console:

@@ -33,8 +33,9 @@ from dualplan.policies.contract import Policy
 from dualplan.runs import Run
 from dualplan.saved import POLICY, named_policy, save_policy
 from dualplan.solvers.contract import Solution
+from dualplan.solvers.solve import BUDGET
 from dualplan.status import Status
-from dualplan.surrogate import DualALP
+from dualplan.surrogate import DualALP, Value
 from dualplan.types import Json
 from dualplan.violations import BERNSTEIN
 
@@ -182,21 +183,29 @@ def _solutions(
 ) -> tuple[dict[int, Solution], bool]:
     """A solution for each penalty, by its place, and whether they are all there; each is kept once it is found."""
     grid, kept = plan.penalty, {} if run is None else run.checkpoint() or {}
-    found = known_solutions(plan, problem, grid, kept)
+    found, begun = known_solutions(plan, problem, grid, kept), time.monotonic()
 
     def done(k: int, solution: Solution) -> None:
+        nonlocal begun
         found[k] = solution
         if run is not None:
             kept.update(as_arrays(solution))
             run.save_checkpoint(kept)
             run.trace(solution.to_json())
         tell(len(found), len(grid), f"{_solved(solution)}{_in_work(grid, found)}")
+        begun = time.monotonic()
+
+    def watch(samples: int, parts: Value) -> None:
+        pace = samples / max(time.monotonic() - begun, 1e-9)
+        words = f"{_in_work(grid, found).removeprefix('; ')}: {_so_far(parts)}, {pace:,.0f} samples/s"
+        tell(len(found) + samples / (plan.budget or BUDGET), len(grid), words)
 
     tell(len(found), len(grid), _in_work(grid, found).removeprefix("; "))
     try:
         solve_along(
             problem, [both_penalties(plan, h) for h in grid], solver=str(plan.solver), budget=plan.budget,
             seed=plan.seed, options=plan.options, jobs=jobs, known=dict(found), done=done,
+            watch=watch,
         )  # fmt: skip
     except KeyboardInterrupt:
         if not found:
@@ -206,12 +215,13 @@ def _solutions(
 
 def _solved(solution: Solution) -> str:
     """A solution in words."""
-    parts, drawn = solution.parts, solution.samples / max(solution.seconds, 1e-9)
+    drawn = solution.samples / max(solution.seconds, 1e-9)
     pace = f", {drawn:,.0f} samples/s" if solution.samples else ""
-    return (
-        f"H = {solution.penalty[1]:.3g} {solution.status}: objective {parts.objective:.5g}, "
-        f"violation {parts.negative + parts.flow:.3g}{pace}"
-    )
+    return f"H = {solution.penalty[1]:.3g} {solution.status}: {_so_far(solution.parts)}{pace}"
+
+
+def _so_far(parts: Value) -> str:
+    return f"objective {parts.objective:.5g}, violation {parts.negative + parts.flow:.3g}"
 
 
 def _in_work(grid: Sequence[float], found: Mapping[int, Solution]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,18 @@ from dualplan.errors import InputError, unknown
 from dualplan.solvers.contract import Solution
 from dualplan.solvers.linear_program import solve_listed, solve_sampled
 from dualplan.solvers.subgradient import gradient_bound, halving, solve_adaptive, solve_by_theory, solve_subgradient
-from dualplan.surrogate import DualALP, Penalty
+from dualplan.surrogate import DualALP, Penalty, Value
 from dualplan.types import Floats
 
 OPTIONS: dict[str, type] = {
     "batch": int, "step_size": float, "halve_every": int, "epsilon": float, "delta": float,
 }  # fmt: skip
 BUDGET = 2_000_000  # of the subgradient methods, unless another is given
+WATCHED = ("adaptive", "paper")
+SHOWN, FAR = 20_000, 2**50  # constraints that show how a method fares, and their first number: far from those it draws
+
+Watch = Callable[[int, Value], None]
+Averages = Callable[[int, Sequence[Floats]], None]
 
 
 def solve(
@@ -38,19 +43,32 @@ def solve(
     budget: int | None = None,
     seed: int = 0,
     start: Floats | None = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> Solution:
     """Minimise the surrogate for one penalty H by a solver of the list above.
 
     A `start` is a θ that was found for a neighbouring penalty. The subgradient methods begin there; linear programs
-    find their minimum without.
+    find their minimum without. `watch` is told by the subgradient methods how many samples were drawn so far, and the
+    surrogate of the best weights, on a few others.
     """
     check_solver(solver, budget, options)
     if start is not None:
         start = problem.starting_point(start)
     if solver == "listed-lp":
         return replace(solve_listed(problem, penalty), seed=seed)
-    return SOLVERS[solver](problem, penalty, budget=budget, seed=seed, start=start, **options)
+    more: dict[str, Any] = {}
+    if watch is not None and solver in WATCHED:
+        more["watch"] = _shown(problem, penalty, budget or BUDGET, seed, watch)
+    return SOLVERS[solver](problem, penalty, budget=budget, seed=seed, start=start, **more, **options)
+
+
+def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Watch) -> Averages:
+    """Of averages of iterates the surrogate of the best, on a few constraints of its own."""
+    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FAR)
+    return lambda samples, thetas: watch(
+        samples, min((problem.value(theta, penalty, rows) for theta in thetas), key=lambda parts: parts.total)
+    )
 
 
 def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) -> None:
@@ -76,9 +94,16 @@ def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) ->
 
 
 def _adaptive(
-    problem: DualALP, penalty: Penalty, *, budget: int | None, seed: int, start: Floats | None, batch: int = 10
+    problem: DualALP,
+    penalty: Penalty,
+    *,
+    budget: int | None,
+    seed: int,
+    start: Floats | None,
+    batch: int = 10,
+    watch: Averages | None = None,
 ) -> Solution:
-    return solve_adaptive(problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed, start=start)
+    return solve_adaptive(problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed, start=start, watch=watch)
 
 
 def _paper(
@@ -93,6 +118,7 @@ def _paper(
     halve_every: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    watch: Averages | None = None,
 ) -> Solution:
     if (epsilon is None) != (delta is None):
         raise InputError("the theorem needs both epsilon and delta.")
@@ -106,7 +132,10 @@ def _paper(
     if step_size is None:
         step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
     sizes = halving(step_size, halve_every or steps)
-    return solve_subgradient(problem, penalty, steps=steps, step_size=sizes, batch=batch, seed=seed, start=start)
+    return solve_subgradient(
+        problem, penalty, steps=steps, step_size=sizes, batch=batch, seed=seed, start=start,
+        watch=None if watch is None else lambda done, theta: watch(done * batch, [theta]),
+    )  # fmt: skip
 
 
 def _sampled(

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,11 +151,12 @@ def solve_adaptive(
     start: Floats | None = None,
     threads: int | None = None,
     fresh: int = FRESH,
+    watch: Callable[[int, Sequence[Floats]], None] | None = None,
 ) -> Solution:
     """The adaptive method; `samples` of each kind of constraint are its budget, with a few more held out to choose.
 
     A `start` takes the place of the middle of Θ, and is itself among what is chosen from. `fresh` constraints judge the
-    result.
+    result. `watch` is shown the number of samples and the averages of the walks from time to time.
     """
     if samples < 2 * batch or batch < 1:
         raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
@@ -171,6 +172,8 @@ def solve_adaptive(
         for k in range(low, high):
             rows = problem.draw(chunk, seed=seed, first=k * chunk, threads=threads)
             _walk(problem, penalty, rows, batch, walks, forget=k == (low + high) // 2)
+            if watch is not None:
+                watch((k + 1) * chunk, [walk.total / walk.weight[0] for walk in walks])
         found = [*known, *(walk.total / walk.weight[0] for walk in walks)]
         origins = known = [min(found, key=lambda theta: problem.value(theta, penalty, held).total)]
     samples = chunks * chunk
