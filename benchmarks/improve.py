@@ -48,7 +48,7 @@ def solved(name: str, time: str, seed: int) -> dict[str, Any]:
     return {
         "name": name, "begin": f"{best[1]} {best[0]:.4g}", "cost": found.cost, "lower": found.lower,
         "upper": found.upper, "how": found.evaluation, "lost": None if lost is None else lost.value,
-        "wanted": case.wanted, "reached": case.wanted is None or found.upper <= case.wanted, "known": case.known,
+        "wanted": case.wanted, "reached": bool(case.wanted is None or found.upper <= case.wanted), "known": case.known,
         "bound": found.bound.value, "functions": found.bound.functions, "kind": found.bound.kind, "gap": found.gap,
         "source": found.source, "status": str(found.status), "seconds": found.seconds,
         "attempts": [attempt.to_json() for attempt in found.attempts],

@@ -350,7 +350,7 @@ def test_what_came_from_the_command_line_has_no_line(folder):
     (folder / "net.toml").write_text(NETWORK)
     for parameters, words in (
         ({"time": "discreet"}, "unknown time 'discreet'; did you mean 'discrete'?"),
-        ({"tmie": "discrete"}, "unknown parameter of network 'net' 'tmie'"),
+        ({"tmie": "discrete"}, "unknown parameter of network 'two stations' 'tmie'"),
     ):
         with pytest.raises(dp.InputError) as caught:
             dp.load("net.toml", **parameters)

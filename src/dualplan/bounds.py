@@ -98,11 +98,17 @@ def _families(
             yield name, partial(lower_bound, model, h, criterion, sweeps=count)
     elif primal.has_cells(model):
         for name, basis in _on_cells(model):
-            yield f"{name}, {len(basis)} functions on cells", partial(_orthant, model, basis, criterion)
+            yield (
+                f"a linear program with {name}, {len(basis)} functions on cells",
+                partial(_orthant, model, basis, criterion),
+            )
     elif isinstance(model, FactoredModel) and isinstance(criterion, Average):
         local = {"single variables": primal.single_indicators(model), "pairs": primal.pair_indicators(model)}
         for name, functions in local.items():
-            yield f"indicators of {name}, {len(functions)} functions", partial(_factored, model, functions)
+            yield (
+                f"a linear program with indicators of {name}, {len(functions)} functions",
+                partial(_factored, model, functions),
+            )
 
 
 def _on_cells(model: QueueingNetwork) -> Iterator[tuple[str, primal.Basis]]:

@@ -186,7 +186,8 @@ def _require_network(document: Document) -> None:
 
 
 def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], name: str) -> QueueingNetwork:
-    """A network from the contents of a TOML file or of a recipe."""
+    """A network from the contents of a TOML file or of a recipe; `name` is what it is called if it has no name."""
+    name = data["name"] if kinds.is_text(data.get("name")) else name
     for key in data:
         if key not in OF_NETWORK:
             raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,), near=0.7)

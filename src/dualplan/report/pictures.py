@@ -128,7 +128,7 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
         changed = cache(lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly))
         yield (
             "If the rates are other than they were taken to be",
-            f"What {whose} cost when a rate is multiplied by a factor and their decisions stay as they are.",
+            f"Costs of {whose} when a rate is multiplied by a factor and decisions stay as they are.",
             lambda: figures.sensitivity(changed()),
         )
 

@@ -114,9 +114,11 @@ def found_words(run: SavedRun) -> str:
     cost = f"It costs {number(found.cost)} {unit(run)} ({how_known(found)})."
     if run.searched:
         kept = sum(row["accepted"] for row in result["attempts"])
-        tries = _plural(len(result["attempts"]), "step")
-        gained = f"{kept} of them with a gain" if kept else "none of them with a gain"
-        return f"In {result['seconds']:.0f} s the search took {tries}, {gained}. The best is “{found.name}”. {cost}"
+        count = len(result["attempts"])
+        tries = f"{_plural(count, 'step')}, {kept or 'none'} of them with a gain"
+        if count < 2:
+            tries = f"one step, {'with' if kept else 'without'} a gain" if count else "no step"
+        return f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.name}”. {cost}"
     penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
     return (
         f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} "
