@@ -15,6 +15,7 @@ hypothesis.settings.load_profile("dualplan")
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a command in this process: exit status, stdout, stderr."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # which workers of tests have
 
     def call(*args):
         monkeypatch.setattr(sys, "argv", ["dualplan", *map(str, args)])

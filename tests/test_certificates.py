@@ -531,7 +531,7 @@ def test_certificates_of_named_models(which):
             solutions = [given(problem, problem.project(rng.normal(size=d) * size)) for size in (0.0, 0.1, 1.0)]
             solutions.append(solve_listed(problem, 2 * loss_range(model) * problem.total))
             for solution in solutions:
-                policy, gamma = solution.policy(), getattr(criterion, "gamma", None)
+                policy, gamma = solution.policy(), criterion.gamma if isinstance(criterion, dp.Discounted) else None
                 truth = occupancy_and_values(tables, losses, np.array([policy(x) for x in states]), gamma, start)[2]
                 drawn = measure_violations(
                     problem, solution.theta, rule="bernstein", budget=2_000, confidence=0.99, seed=which

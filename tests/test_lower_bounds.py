@@ -38,7 +38,7 @@ LAWS = {name: matrix(model) for name, model in MODELS.items()}
 def shaped(model, criterion, h, law=None):
     """min_a ℓ_h(x, a) of all states, by dense algebra."""
     rows, losses = law or matrix(model)
-    gamma = getattr(criterion, "gamma", 1.0)
+    gamma = criterion.gamma
     allowed = rows.sum(axis=1).reshape(losses.shape) > 0
     return np.where(allowed, losses + gamma * (rows @ h).reshape(losses.shape), np.inf).min(axis=1) - h
 
@@ -109,7 +109,7 @@ def test_each_sweep_raises_the_bound_of_every_potential(data):
     model = data.draw(networks(max_classes=3))
     criterion = data.draw(st.sampled_from([dp.Average(), dp.Discounted(0.7)]))
     law = matrix(model)
-    h, gamma = random_potential(model, data.draw(st.integers(0, 10**6)), 2.0), getattr(criterion, "gamma", 1.0)
+    h, gamma = random_potential(model, data.draw(st.integers(0, 10**6)), 2.0), criterion.gamma
     longest = 1 / (1 - gamma * Sweeper(model).laziness)
     for tau in (0.5, 1.0, longest):
         after = h + tau * shaped(model, criterion, h, law)
@@ -140,7 +140,7 @@ def test_rounding_never_lifts_the_bound_above_the_truth(seed, scale, loss_scale)
     h = random_potential(model, seed, scale)
     exact = [Fraction(v) for v in h]
     for criterion in (dp.Average(), dp.Discounted(0.99)):
-        gamma = Fraction(getattr(criterion, "gamma", 1.0))
+        gamma = Fraction(criterion.gamma)
         least = []
         for i, row in enumerate(rows):
             chances = [Fraction(p) for p in row]
@@ -204,7 +204,7 @@ def test_what_is_drawn_never_goes_below_the_truth(name, criterion):
         assert "stand for all" in drawn.assumed
         everywhere = shaped(model, criterion, h, LAWS[name])
         here = dense_bound(model, criterion, h, LAWS[name]) - proved.value
-        factor = 1 - getattr(criterion, "gamma", 0.0)
+        factor = 1 - criterion.gamma if isinstance(criterion, dp.Discounted) else 1.0
         at_worst = everywhere[model.box.index(drawn.worst)] - everywhere.min()
         assert close(drawn.value - proved.value, at_worst / factor + here)
 

@@ -192,7 +192,7 @@ def test_the_criterion_is_the_difference_of_costs(small, criterion):
     """Σ_x μ_T(x) r(x, T(x)) of a rule T against an optimal policy is what T costs more."""
     best = dp.solve_exact(small, criterion, tol=1e-10)
     own = dp.evaluate_exact(small, best.policy, criterion, everywhere=True)
-    gamma = getattr(criterion, "gamma", 1.0)
+    gamma = criterion.gamma
     rule = Rule(small, [(Node(order=(1, 0)),), (Node(order=(0, 1)),)])
     found = dp.evaluate_exact(small, rule, criterion)
     looks = Looks(state_function(small, own.values), gamma, small.box.upper)
