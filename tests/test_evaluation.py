@@ -21,6 +21,20 @@ def covered(make, truth):
     return sum(r.lower <= truth <= r.upper for r in map(make, range(REPETITIONS)))
 
 
+def test_no_width_ends_a_run_before_its_least_steps():
+    model = dp.load("four-queue", buffers=2)
+    policy = model.policy("lbfs")
+    early, late = (dp.evaluate(model, policy, relative=0.5, steps=2_000_000, least=n) for n in (0, 1_000_000))
+    assert early.steps < 1_000_000 <= late.steps < 2_000_000
+    assert {early.status, late.status} == {dp.Status.REACHED}
+    more = dp.evaluate(model, policy, relative=0.5, steps=200_000, least=1_000_000)
+    assert more.status is dp.Status.REACHED
+    assert 190_000 < more.steps <= 200_000  # whole chunks
+    for wrong in (-1, 1.5, None, "5"):
+        with pytest.raises(dp.InputError, match="least must be at least 0"):
+            dp.evaluate(model, policy, least=wrong)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["batch-means", "regenerative"])
 @pytest.mark.parametrize(("load", "steps"), [(0.5, 100_000), (0.8, 400_000)])

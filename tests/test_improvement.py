@@ -191,6 +191,7 @@ def _smaller():
         patch.setattr(duels, "BEGINNING", 2.0)
         patch.setattr(loop, "BEGINNING", 2.0)
         patch.setattr(loop, "LAST", 2_000_000)
+        patch.setattr(loop, "LEAST", 50_000)
         patch.setattr(steps, "NODES", (300, 1_000, 2_500))
         patch.setattr(steps, "SEARCHED", (2_000_000, 4_000_000, 8_000_000))
         patch.setattr(steps, "ROLLED", (200_000, 400_000))
@@ -270,6 +271,19 @@ def test_a_run_goes_on_from_its_best_policy(tmp_path):
         dp.improve(model, time="100s", folder=folder)
     with pytest.raises(dp.RunError, match="another 'seed'"):
         dp.improve(model, time="100s", steps=["lattice"], folder=folder, resume=True, seed=9)
+
+
+def test_rules_whose_indices_are_all_alike_are_searched_from_too():
+    """c-mu cannot tell the two classes of its first server apart; a search can."""
+    model = dp.QueueingNetwork([
+        dp.QueueClass("1", "A", 2.0, 0.8, route={"3": 1.0}), dp.QueueClass("2", "A", 2.0, 0.8),
+        dp.QueueClass("3", "B", 2.0),
+    ], time="continuous")  # fmt: skip
+    (family,) = steps.Searches()._families(Search(model, dp.Average(), (), 0, [], member(model, "c-mu")))
+    assert family.start.size > 0
+    both = [member(model, "random"), member(model, "longer-first")]
+    chosen = steps.Searches()._families(Search(model, dp.Average(), (), 0, both, both[0]))
+    assert [f.make(f.start).slopes.any() for f in chosen] == [True]
 
 
 class Stub:

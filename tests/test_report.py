@@ -468,6 +468,16 @@ def test_the_plan_again(planned, tmp_path):
     assert again.problem.model.digest == run.model.digest
 
 
+def test_what_has_no_effect_is_written_down_all_the_same(searched, tmp_path):
+    """A network made in Python may have a penalty where nobody is lost, and servers that differ in capitals alone."""
+    model = dp.QueueingNetwork([
+        dp.QueueClass("a", "s", 1.0, 0.2, penalty=2.0, level=3.0), dp.QueueClass("b", "S", 1.0, 0.2, buffer=4),
+    ], time="continuous")  # fmt: skip
+    read = read_run(searched)
+    (tmp_path / "again.toml").write_text(repeat(model, read.settings, read.result).contents)
+    assert load(str(tmp_path / "again.toml")).digest == model.digest
+
+
 def test_networks_with_odd_names_again(searched, tmp_path):
     (tmp_path / "odd.toml").write_text(ODD)
     model, read = load(str(tmp_path / "odd.toml")), read_run(searched)

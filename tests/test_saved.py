@@ -106,6 +106,8 @@ def test_rules_come_back_as_what_they_are(tmp_path):
     [
         ("four-queue", {"buffers": (3, 2, 2, 3), "phantom": True}, "lbfs"),
         ("criss-cross", {"buffers": None}, "c-mu"),
+        ("criss-cross", {"penalty": 2.0}, "c-mu"),
+        ("four-queue", {"buffers": (None, 9, 9, 9), "penalty": 2.0}, "lbfs"),
         ("net.toml", {}, "longer"),
         ("lost-sales", {"lead_time": 2}, "myopic"),
         ("forest", {"ages": 5}, "random"),

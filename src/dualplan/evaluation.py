@@ -205,7 +205,7 @@ def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Prog
                     progress(record.steps, wanted.steps, interval)
                 if run is not None:
                     run.trace({"steps": record.steps, **interval.to_json()})
-                if record.steps >= wanted.least and wanted.satisfied(interval) and record.sound():
+                if (done or record.steps >= wanted.least) and wanted.satisfied(interval) and record.sound():
                     save(force=True)
                     return Status.REACHED
                 if done:

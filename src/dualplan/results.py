@@ -33,6 +33,8 @@ class Settings:
                 raise InputError(f"{name} must be positive, got {value!r}.")
         if not isinstance(self.steps, int) or self.steps < 1:
             raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
+        if not isinstance(self.least, int) or self.least < 0:
+            raise InputError(f"least must be at least 0, a whole number, got {self.least!r}.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
             raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {self.seed!r}.")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):

@@ -34,12 +34,13 @@ class Run:
     def __init__(self, folder: str | Path, settings: Json, *, resume: bool = False) -> None:
         """Open `folder` for a computation with these settings.
 
-        A folder that is in use is refused unless `resume`; then its settings must be the same, but for the budget.
+        A folder that is in use is refused unless `resume`; then there must be a run, and its settings must be the same,
+        but for the budget.
         """
         self.folder = Path(folder)
         path = self.folder / SETTINGS
         if resume and not path.exists():
-            raise RunError(f"there is no run in {str(folder)!r} to go on with; leave --resume out to begin one.")
+            raise RunError(f"there is no run in {str(folder)!r} to go on with; begin one, without resuming.")
         if not resume:
             require_free(folder)
         else:

@@ -24,7 +24,7 @@ def cores() -> int:
 
 
 def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
-    """Run tasks on threads ; results in the order of the tasks."""
+    """Run tasks on threads; results in the order of the tasks."""
     workers = threads or cores()
     if workers == 1:
         return [task() for task in tasks]

@@ -37,10 +37,12 @@ class _Out(Console):
     """Names are printed as they are, whatever brackets they have, and tables with all their digits."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        for table in objects:
-            if isinstance(table, Table):
-                self.width = max(self.width, _fit(table, self.width))
-        super().print(*objects, **options)
+        width = self.width
+        try:
+            self.width = max([width, *(_fit(one, width) for one in objects if isinstance(one, Table))])
+            super().print(*objects, **options)
+        finally:
+            self.width = width
 
 
 def _fit(table: Table, width: int) -> int:

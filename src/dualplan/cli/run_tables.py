@@ -87,7 +87,7 @@ def print_compared(result: dict[str, Any]) -> None:
     _print_losses(rows)
     out.print(_how(result), soft_wrap=True)
     for note in result["notes"]:
-        out.print(styled("yellow", "note", f" {note}"))
+        out.print(styled("yellow", "note", f" {note}"), soft_wrap=True)
 
 
 def _how(result: dict[str, Any]) -> str:

@@ -229,7 +229,8 @@ class Searches:
     def _families(self, search: Search) -> list[Family]:
         ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
         if isinstance(search.model, QueueingNetwork):
-            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy) and _prefers(p)]
+            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
+            rules.sort(key=lambda p: not _prefers(p))  # from indices that are all alike, if there are no others
             sloped = [p for p in rules if _index(p).slopes.any()]  # from constants alone, slopes are far
             reach = ALL if len(search.model.classes) <= FEW_CLASSES else NEXT
             return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]

@@ -45,7 +45,7 @@ OF_CLASS = tuple(f.name for f in fields(QueueClass))
 NAMES = ("name", "server")
 NEEDED = ("name", "server", "service")
 IN_VAIN = {"level": "excess", "penalty": "buffer"}  # the second says what the first is about
-SEVERAL = ("servers", "count", "capacity", "number", "machines")  # what several servers of a queue would be called
+SEVERAL = ("servers", "count", "number", "machines")  # what several servers of a queue would be called
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _syntax(path: Path, text: str, words: str) -> InputError:
     if "(at end of document)" in words:
         remedy = "close what is open, by ] or } or a quote"
     written = text.splitlines()
-    if any(quote in written[min(line, len(written)) - 1] for quote in "“”„‘’"):
+    if any(quote in written[min(line, len(written)) - 1].partition("#")[0] for quote in "“”„‘’"):
         remedy = "use straight quotes, \" or '"
     single = next((k for k, row in enumerate(written) if re.fullmatch(r"\s*\[\s*class\s*\]\s*(#.*)?", row)), None)
     if single is not None and said.startswith(("Cannot declare", "Cannot overwrite", "Cannot mutate")):
@@ -159,6 +159,8 @@ def read_network(document: Document, parameters: Mapping[str, Any]) -> QueueingN
     with document.explained(parameters):
         _require_network(document)
         network = network_from_data(document.data, parameters, Path(document.file).stem)
+        _check_names(document.data)
+        _check_effects(document.data["class"])
         _check_reached(network)
         return network
 
@@ -206,7 +208,6 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
             classes.append(_class(entry, name, i, named))
     if "servers" in data:
         _check_servers(data["servers"], classes)
-    _check_spelling(classes)
     options = {key: _option(key, value) for key, value in data.items() if key in OPTIONS}
     return QueueingNetwork(classes, name=_name("name", data.get("name", name)), **{**options, **parameters})
 
@@ -215,8 +216,6 @@ def _name(key: str, value: Any) -> str:
     """Text, or a whole number as text."""
     if not kinds.is_text(value) and not kinds.is_whole(value):
         raise InputError(f"{key} must be a name in quotes, got {value!r}.", at=(key,))
-    if not str(value).strip():
-        raise InputError(f"{key} is empty; give a name.", at=(key,))
     return str(value)
 
 
@@ -266,9 +265,6 @@ def _class(entry: Any, network: str, position: int, named: Collection[str]) -> Q
     values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}", named)
     if values.get("buffer") == float("inf"):
         values["buffer"] = None
-    for key, other in IN_VAIN.items():
-        if values.get(key) and not values.get(other):
-            raise InputError(f"{where}: {key} does nothing without {other}; give both or neither.", at=(key,))
     return QueueClass(**values)
 
 
@@ -324,16 +320,33 @@ def _check_servers(servers: Any, classes: Sequence[QueueClass]) -> None:
             raise InputError(f"servers lists {server!r} twice; delete one of the two.", at=("servers", j))
 
 
-def _check_spelling(classes: Sequence[QueueClass]) -> None:
-    """No two servers differ in capital letters alone."""
+def _check_names(data: Json) -> None:
+    """Names are not empty, and no two servers differ in capital letters alone, unless the file lists both."""
+    if not str(data.get("name", "-")).strip():
+        raise InputError("name is empty; give a name.", at=("name",))
     seen: dict[str, str] = {}
-    for i, c in enumerate(classes):
-        other = seen.setdefault(c.server.casefold(), c.server)
-        if other != c.server:
+    for i, entry in enumerate(data["class"]):
+        for key in NAMES:
+            if not str(entry[key]).strip():
+                raise InputError(f"{key} of class {i + 1} is empty; give a name.", at=("class", i, key))
+        server = str(entry["server"])
+        other = seen.setdefault(server.casefold(), server)
+        if other != server and "servers" not in data:
             raise InputError(
-                f"{c.server!r} and {other!r} are two servers; write the same letters for one.",
+                f"{server!r} and {other!r} are two servers; write the same letters for one, or list both in servers.",
                 at=("class", i, "server"),
             )
+
+
+def _check_effects(entries: Sequence[Json]) -> None:
+    """What is given counts for something."""
+    for i, entry in enumerate(entries):
+        for key, other in IN_VAIN.items():
+            if entry.get(key) and other not in entry:
+                raise InputError(
+                    f"class {entry['name']!r}: {key} does nothing without {other}; give both or neither.",
+                    at=("class", i, key),
+                )
 
 
 def _check_reached(network: QueueingNetwork) -> None:

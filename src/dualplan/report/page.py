@@ -132,7 +132,10 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     """The policy, heuristics, policies of the user's own, and the bound."""
     found, shown = run.found, shown_measures([run.found, *beside.judged])
     rows = [_cost_row(f"found: {found.name}", found, found, shown, "found")]
-    rows += [_cost_row(judged.name, judged, found, shown) for judged in beside.judged]
+    rows += [
+        _cost_row(judged.name, judged, found, shown, same=policy.digest == run.policy.digest)
+        for policy, judged in zip(beside.policies, beside.judged, strict=True)
+    ]
     rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
     bound = run.result["lower_bound"]
     if bound is not None:
@@ -147,9 +150,11 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     return Table(caption, ("cost", "interval", "against found", *shown), tuple(rows))
 
 
-def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "") -> Row:
+def _cost_row(
+    name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "", *, same: bool = False
+) -> Row:
     interval = "exact" if judged.method == EXACT else words.between(judged.lower, judged.upper)
-    against = "" if kind == "found" else _against(judged, found)
+    against = "" if kind == "found" else "the same" if same else _against(judged, found)
     measured = (_measure(judged, m, 4) for m in shown)
     how = "over all states" if judged.method == EXACT else f"simulated ({judged.method})"
     doubt = "" if judged.trusted else f"; not to be trusted: {judged.status.advice}"
@@ -158,8 +163,6 @@ def _cost_row(name: str, judged: Judged, found: Judged, shown: Sequence[str], ki
 
 def _against(judged: Judged, found: Judged) -> str:
     """A percentage where the intervals tell two costs apart."""
-    if judged.name == found.name:
-        return "the same"
     told = judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
     return _apart(judged.cost, found.cost) if told or judged.method == found.method == EXACT else "within error"
 

@@ -7,6 +7,7 @@ the same fingerprint; other networks are written out as TOML. The dual program i
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -92,7 +93,7 @@ def _named(model: Model) -> tuple[str, Json, str]:
     for parameters in _guesses(model) if model.name in INSTANCES else ():
         if load(model.name, **parameters).digest == model.digest:
             return model.name, parameters, ""
-    return NETWORK, {}, as_toml(_without_none(model.recipe["network"]))
+    return NETWORK, {}, as_toml(_as_file(model.recipe["network"]))
 
 
 def _guesses(model: QueueingNetwork) -> Iterable[Json]:
@@ -149,7 +150,9 @@ def _key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
-def _without_none(network: Json) -> Json:
-    """TOML has no word for nothing: what is None is left out."""
-    classes = [{key: value for key, value in entry.items() if value is not None} for entry in network["class"]]
-    return {**network, "class": classes}
+def _as_file(network: Json) -> Json:
+    """TOML has no word for nothing: what is None is left out, but for buffers that have a penalty."""
+    classes = [{**entry, "buffer": math.inf if entry["penalty"] and entry["buffer"] is None else entry["buffer"]}
+               for entry in network["class"]]  # fmt: skip
+    kept = [{key: value for key, value in entry.items() if value is not None} for entry in classes]
+    return {**network, "servers": list(dict.fromkeys(entry["server"] for entry in kept)), "class": kept}
