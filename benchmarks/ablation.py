@@ -21,15 +21,15 @@ import time
 import numpy as np
 
 import dualplan as dp
-from dualplan import features, primal
-from dualplan import test_functions as tests
-from dualplan.combine import combine
-from dualplan.forward import SimulatedALP, fitted_potential
+from dualplan import primal
+from dualplan.dual import features
+from dualplan.dual.combine import combine
+from dualplan.dual.simulated import SimulatedALP, fitted_potential
+from dualplan.dual.solvers import solve_listed
+from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies import Mixed, TablePolicy, exploring
-from dualplan.primal.greedy import everywhere
-from dualplan.solvers import solve_listed
-from dualplan.surrogate import StateTable, state_function
-from dualplan.transitions import allowed_rows, transitions
+from dualplan.values import test_functions as tests
+from dualplan.values.functions import StateTable, everywhere, state_function
 
 
 def small() -> None:

@@ -13,8 +13,8 @@ import json
 import time
 
 import dualplan as dp
-from dualplan.certificates import certify
-from dualplan.violations import measure_violations
+from dualplan.dual.certificates import certify
+from dualplan.dual.violations import measure_violations
 
 GAMMA = 0.99
 DRAWS = (10_000, 100_000, 1_000_000)

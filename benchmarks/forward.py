@@ -18,12 +18,12 @@ import numpy as np
 
 import dualplan as dp
 from dualplan import primal
-from dualplan import test_functions as tests
-from dualplan.features import cells, concat_ratios, levels, portfolio
-from dualplan.forward import SimulatedALP, fitted_potential, solve_simulated
+from dualplan.dual.features import cells, concat_ratios, levels, portfolio
+from dualplan.dual.simulated import SimulatedALP, fitted_potential, solve_simulated
+from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies import FunctionPolicy, exploring
-from dualplan.surrogate import state_function
-from dualplan.transitions import allowed_rows, transitions
+from dualplan.values import test_functions as tests
+from dualplan.values.functions import state_function
 
 PENALTIES = (1.0, 10.0, 30.0, 100.0)
 

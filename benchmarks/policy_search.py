@@ -13,10 +13,10 @@ import time
 
 import dualplan as dp
 from dualplan import primal
-from dualplan.models import zoo
+from dualplan.models import instances as zoo
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.policy_families import Family, indices, quadratic_indices
-from dualplan.policy_search import propose
+from dualplan.search.families import Family, indices, quadratic_indices
+from dualplan.search.policy_search import propose
 
 INSTANCES = {
     "six-class-4": (lambda: zoo.six_class(stations=4), "max-pressure"),

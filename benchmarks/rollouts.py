@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import dualplan as dp
-from dualplan.rollouts import rollout_step
+from dualplan.search.rollouts import rollout_step
 
 CASES = {
     "four-queue": (lambda: dp.load("four-queue", buffers=9), "lbfs", 1_000),

@@ -29,8 +29,8 @@ QUEUES = {1: (12, 27, 60, 135, 330), 2: (9, 21, 42, 84, 210), 9: (6, 12, 24, 48,
 def chain(queues, buffer, samples, steps):
     """Processor seconds of each part, once through, and what came out."""
     import dualplan as dp
-    from dualplan import features as families
-    from dualplan.solvers import solve_adaptive
+    from dualplan.dual import features as families
+    from dualplan.dual.solvers import solve_adaptive
 
     clock, marks = time.process_time, [time.process_time()]
     net = dp.load("tandem", queues=queues, servers=queues // 3, buffers=buffer, arrival=0.5)

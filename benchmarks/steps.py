@@ -6,10 +6,10 @@ python benchmarks/steps.py [NAME ...] [--seed 0]
 import argparse
 
 import dualplan as dp
-from dualplan.budgets import Clock
-from dualplan.improvement import STEPS
-from dualplan.improvement.contract import Search
-from dualplan.improvement.loop import Loop
+from dualplan.core.budgets import Clock
+from dualplan.search import STEPS
+from dualplan.search.contract import Search
+from dualplan.search.loop import Loop
 from improve import CASES
 
 NAMES = ("ten-thousand", "million", "unbounded", "six-class", "twelve-class", "lost-sales")

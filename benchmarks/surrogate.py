@@ -18,8 +18,8 @@ import time
 import numpy as np
 
 import dualplan as dp
-from dualplan import features as families
-from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
+from dualplan.dual import features as families
+from dualplan.dual.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
 
 
 def garnet():

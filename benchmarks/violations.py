@@ -14,10 +14,10 @@ import numpy as np
 
 import dualplan as dp
 from dualplan import DualALP
-from dualplan import features as families
-from dualplan.solvers import solve_adaptive, solve_listed
-from dualplan.theorems import requirements
-from dualplan.violations import collected, hoeffding_size, measure_violations
+from dualplan.dual import features as families
+from dualplan.dual.solvers import solve_adaptive, solve_listed
+from dualplan.dual.theorems import requirements
+from dualplan.dual.violations import collected, hoeffding_size, measure_violations
 
 CONFIDENCE = 0.95
 WIDTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # r/R

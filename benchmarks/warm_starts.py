@@ -10,7 +10,7 @@ least up. All constraints are listed for the judgement only.
 import argparse
 
 import dualplan as dp
-from dualplan.solvers.linear_program import minimum
+from dualplan.dual.solvers.linear_program import minimum
 from surrogate import aggregated, criss_cross, four_queue
 
 SAMPLES = 100_000

@@ -1,7 +1,9 @@
 """A Gymnasium environment is all that is known: a policy from simulated transitions beside the random one."""
 
 import dualplan as dp
-from dualplan import features, policies, test_functions
+from dualplan import policies
+from dualplan.dual import features
+from dualplan.values import test_functions
 
 GAMMA = dp.Discounted(0.95)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import dualplan as dp
-from dualplan import features as families
+from dualplan.dual import features as families
 
 
 def mm1(arrival=0.5, service=1.0, **options):

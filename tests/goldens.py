@@ -51,6 +51,7 @@ evaluation = "simulation"
 steps = 200000
 seed = 3
 solver = "adaptive"
+sweeps = 300
 [set]
 buffers = 4
 [[features]]
@@ -73,10 +74,10 @@ COMMANDS: dict[str, list[str]] = {
     "exact-discounted": ["exact", "four-queue", *EIGHT, "--criterion", "discounted", "--gamma", "0.9"],
     "exact-forest": ["exact", "forest", "--criterion", "discounted", "--gamma", "0.95"],
     "exact-limit": ["exact", "four-queue", "--set", "buffers=3", "--limit", "lost fraction<=0.3"],
-    "solve-standard": ["solve", "four-queue", *EIGHT, "--features", "standard", "-H", "1", "-H", "10", "--seed", "0",
+    "solve-standard": ["solve", "four-queue", *EIGHT, "--features", "standard", "-H", "1", "-H", "10", "--sweeps", "300",
                        "--out", "{out}/standard"],
     "solve-sampled-lp": ["solve", "four-queue", "--set", "buffers=2", "--features", "standard", "-H", "10",
-                             "--solver", "sampled-lp", "--budget", "2000", "--seed", "0"],
+                             "--solver", "sampled-lp", "--budget", "2000", "--sweeps", "300"],
     "solve-plan": ["solve", "{plan}", "--out", "{out}/plan"],
     "show-state": ["show", "{out}/standard", "--state", "1,2,0,3"],
     "show-rules": ["show", "{out}/standard", "--rules"],
@@ -187,10 +188,10 @@ def saved(path: Path) -> Any:
 
 def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     """What one step of a search proposes in its smallest size, beginning with the model's heuristics."""
-    from dualplan.improvement.contract import Candidate, Search
-    from dualplan.improvement.duels import BEGINNING, screen
-    from dualplan.improvement.steps import STEPS
-    from dualplan.saved import save_policy
+    from dualplan.policies.saved import save_policy
+    from dualplan.search.contract import Candidate, Search
+    from dualplan.search.duels import BEGINNING, screen
+    from dualplan.search.steps import STEPS
 
     search = Search(model, criterion, (), 5)
     begin = [Candidate(model.policy(name), "heuristic") for name in model.policies]

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan.improvement import improve
+from dualplan.policies.saved import save_policy
 from dualplan.report import write_report
 from dualplan.report.gather import read_run
-from dualplan.saved import save_policy
+from dualplan.search import improve
 from test_report import save_search
 
 pytestmark = pytest.mark.xdist_group("browser")  # one worker starts the browser, and makes the runs once

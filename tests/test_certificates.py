@@ -17,16 +17,16 @@ from bank import (
     random_features,
     random_tables,
 )
-from dualplan import features as families
-from dualplan import theorems
-from dualplan.certificates import certify, loss_range
-from dualplan.features import Truncated, products, user_defined
+from dualplan.core.status import Status
+from dualplan.dual import features as families
+from dualplan.dual import theorems
+from dualplan.dual.certificates import certify, loss_range
+from dualplan.dual.features import Truncated, products, user_defined
+from dualplan.dual.problem import DualALP
+from dualplan.dual.solvers import Solution, solve_listed
+from dualplan.dual.violations import measure_violations
 from dualplan.models.load import load
 from dualplan.policies import TablePolicy
-from dualplan.solvers import Solution, solve_listed
-from dualplan.status import Status
-from dualplan.surrogate import DualALP
-from dualplan.violations import measure_violations
 
 GAMMAS = [None, 0.6, 0.95]
 BOTH = [dp.Average(), dp.Discounted(0.9)]

@@ -6,15 +6,17 @@ from scipy import optimize
 
 import dualplan as dp
 from bank import dense, dense_flow, matrix, occupancy_and_values
-from dualplan import features, primal
-from dualplan import test_functions as tests
-from dualplan.combine import _explained, _residuals, _Seen, choose_partition, combine
-from dualplan.features import RatioPolicy, cells, concat_ratios, portfolio, user_ratios
-from dualplan.forward import SimulatedALP, visits
+from dualplan import primal
+from dualplan.dual import features
+from dualplan.dual.combine import _explained, _residuals, _Seen, choose_partition, combine
+from dualplan.dual.features import RatioPolicy, cells, concat_ratios, portfolio, user_ratios
+from dualplan.dual.problem import DualALP
+from dualplan.dual.simulated import SimulatedALP, visits
+from dualplan.dual.solvers import solve_adaptive, solve_listed, solve_sampled
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.primal import GreedyAmong
-from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled
-from dualplan.surrogate import DualALP, state_function
+from dualplan.values import test_functions as tests
+from dualplan.values.functions import state_function
 
 CRITERIA = [dp.Average(), dp.Discounted(0.9)]
 

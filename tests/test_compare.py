@@ -165,7 +165,7 @@ def test_an_interrupted_search_of_a_rule_ends_the_command(run, monkeypatch, tmp_
 
     cross = dp.load("criss-cross")
     dp.evaluate(cross, cross.policy("lbfs"), steps=20_000, folder=str(tmp_path / "run"))
-    monkeypatch.setattr(sys.modules["dualplan.rules.readable"], "compare", cut)
+    monkeypatch.setattr(sys.modules["dualplan.report.rules.readable"], "compare", cut)
     status, out, err = run("show", tmp_path / "run", "--rules")
     assert (status, out) == (130, "")
     assert "interrupted before there was anything to show; nothing was saved." in err

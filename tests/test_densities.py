@@ -11,17 +11,17 @@ from scipy import stats
 
 import dualplan as dp
 from bank import dense, dense_flow, matrix, networks
-from dualplan import features as families
-from dualplan.features import Geometric, Node, Tree, Truncated, chow_liu
-from dualplan.features.choices import Choices
+from dualplan.dual import features as families
+from dualplan.dual.features import Geometric, Node, Tree, Truncated, chow_liu
+from dualplan.dual.features.choices import Choices
+from dualplan.dual.solvers import MixturePolicy, solve_adaptive, solve_listed
+from dualplan.evaluation.simulation import engine
 from dualplan.models.check import check_model
 from dualplan.models.contract import Box
-from dualplan.models.items import MultiItem
-from dualplan.models.parallel import ParallelServers
-from dualplan.policies.items import base_stock
+from dualplan.models.instances.items import MultiItem
+from dualplan.models.instances.parallel import ParallelServers
+from dualplan.policies.heuristics.items import base_stock
 from dualplan.policies.tables import random_policy
-from dualplan.simulation import engine
-from dualplan.solvers import MixturePolicy, solve_adaptive, solve_listed
 
 DRAWS = 20_000
 

@@ -8,7 +8,8 @@ from scipy import stats
 
 import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, mm1, mm1k, mm1k_law
-from dualplan import experiments, policies, primal, simulation
+from dualplan import policies, primal
+from dualplan.evaluation import experiments, simulation
 
 # -- coverage ----------------------------------------------------------------------------------------------------------
 

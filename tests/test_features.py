@@ -8,10 +8,10 @@ from scipy import stats
 
 import dualplan as dp
 from bank import CRITERIA, admission_events, dense, matrix, mixed_features, mm1
-from dualplan import features as families
-from dualplan.features import Empirical, Geometric, Truncated
-from dualplan.solvers import MixturePolicy
-from dualplan.surrogate import DualALP
+from dualplan.dual import features as families
+from dualplan.dual.features import Empirical, Geometric, Truncated
+from dualplan.dual.problem import DualALP
+from dualplan.dual.solvers import MixturePolicy
 
 DRAWS = 4_000
 

@@ -11,13 +11,13 @@ from scipy import optimize, stats
 
 import dualplan as dp
 from bank import matrix, mm1, occupancy_and_values, positive_part_policy
-from dualplan import test_functions as tests
-from dualplan.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
-from dualplan.features.ratios import Portfolio
-from dualplan.forward import SimulatedALP, fitted_potential, residuals, solve_simulated
+from dualplan.dual.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
+from dualplan.dual.features.ratios import Portfolio
+from dualplan.dual.simulated import SimulatedALP, fitted_potential, residuals, solve_simulated
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
 from dualplan.policies.contract import PolicyCode
-from dualplan.surrogate import state_function
+from dualplan.values import test_functions as tests
+from dualplan.values.functions import state_function
 
 SURE = 0.9999
 CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]

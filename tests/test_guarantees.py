@@ -7,12 +7,12 @@ import pytest
 
 import dualplan as dp
 from bank import mixed_features
-from dualplan import features as families
-from dualplan import theorems
-from dualplan.errors import InputError
-from dualplan.guarantees import guarantees
-from dualplan.meta import solve_meta
-from dualplan.solvers import solve_listed
+from dualplan.core.errors import InputError
+from dualplan.dual import features as families
+from dualplan.dual import theorems
+from dualplan.dual.guarantees import guarantees
+from dualplan.dual.meta import solve_meta
+from dualplan.dual.solvers import solve_listed
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)], ids=["average", "discounted"])

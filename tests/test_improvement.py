@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import budgets, policies, primal
-from dualplan.bounds import best_bound
-from dualplan.budgets import Clock
-from dualplan.improvement import duels, loop, steps
-from dualplan.improvement.contract import Candidate, Search, excess
-from dualplan.limits import Limit
+from dualplan import policies, primal
+from dualplan.core import budgets
+from dualplan.core.budgets import Clock
+from dualplan.models.limits import Limit
+from dualplan.primal.best_bound import best_bound
+from dualplan.search import duels, loop, steps
+from dualplan.search.contract import Candidate, Search, excess
 
 # -- budgets -----------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import dualplan as dp
 from bank import average_cost
-from dualplan import kinds
-from dualplan.errors import within
+from dualplan.core import checks
+from dualplan.core.errors import within
 from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
-from dualplan.plans import Plan, improve_by, read_plan, run_plan
+from dualplan.search.plans import Plan, improve_by, read_plan, run_plan
 
 # -- lines: every key that tomllib sees has one, and it is the right one ---------------------------------------------
 
@@ -546,7 +546,7 @@ def test_options_of_the_command_line_have_no_line(folder, run):
 
 
 def test_every_key_of_a_plan_has_a_kind():
-    assert set(kinds.PLAN) == {name for name in Plan.__dataclass_fields__ if name not in ("given", "source")}
+    assert set(checks.PLAN) == {name for name in Plan.__dataclass_fields__ if name not in ("given", "source")}
 
 
 # -- what the page says -----------------------------------------------------------------------------------------------

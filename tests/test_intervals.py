@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dualplan.intervals import cut_into_batches, cycle_interval, growth, mean_interval, ratio_interval, warm_up
+from dualplan.core.intervals import cut_into_batches, cycle_interval, growth, mean_interval, ratio_interval, warm_up
 
 
 @given(st.lists(st.floats(-100, 100), min_size=3, max_size=30))

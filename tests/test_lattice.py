@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 import dualplan as dp
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.sparse import Table, policy_iteration
-from dualplan.lattice import column_prices, node_table, spaced
 from dualplan.primal import GreedyPolicy, Lattice, LatticeValues
+from dualplan.search.lattice import column_prices, node_table, spaced
 
 
 def whole(model):

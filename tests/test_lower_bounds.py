@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, matrix, mm1, mm1k, mm1k_law, networks
-from dualplan import lower_bounds, policies
+from dualplan import policies
+from dualplan.evaluation import lower_bounds
+from dualplan.evaluation.lower_bounds import gap, largest_gap
 from dualplan.exact.operators import Sweeper
-from dualplan.lower_bounds import gap, largest_gap
 
 MODELS = {
     "four queues": dp.load("four-queue", buffers=2),

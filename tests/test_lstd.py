@@ -7,9 +7,9 @@ from scipy import stats
 import dualplan as dp
 from bank import mm1
 from dualplan import primal
-from dualplan.improvement import duels
-from dualplan.improvement.contract import Candidate, Member, Search
-from dualplan.policies.network import soft_longer
+from dualplan.policies.heuristics.network import soft_longer
+from dualplan.search import duels
+from dualplan.search.contract import Candidate, Member, Search
 
 
 def test_the_bias_of_a_single_queue_is_quadratic():

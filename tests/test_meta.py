@@ -9,13 +9,15 @@ import pytest
 
 import dualplan as dp
 from bank import mixed_features
-from dualplan import figures, meta, theorems
-from dualplan.errors import InputError
-from dualplan.grids import geometric_grid, grid_size, paper_grid
-from dualplan.meta import make_scheme, solve_along, solve_meta
-from dualplan.outcomes import Judge, choose, judged
+from dualplan.core.errors import InputError
+from dualplan.dual import meta, theorems
+from dualplan.dual.grids import geometric_grid, grid_size, paper_grid
+from dualplan.dual.meta import make_scheme, solve_along, solve_meta
+from dualplan.dual.outcomes import choose, judged
+from dualplan.dual.solvers.linear_program import minimum, solve_listed
+from dualplan.evaluation.judge import Judge
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.solvers.linear_program import minimum, solve_listed
+from dualplan.report import figures
 
 CRITERIA = [dp.Average(), dp.Discounted(0.2)]
 

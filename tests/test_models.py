@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dualplan as dp
 from bank import admission_events, average_cost, discounted_cost, matrix
 from dualplan.models.check import check_model
-from dualplan.models.zoo import INSTANCES
+from dualplan.models.instances import INSTANCES
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ import pytest
 
 import dualplan as dp
 from bank import admission_events, mm1
-from dualplan import experiments, policies
-from dualplan.identity import digest
+from dualplan import policies
+from dualplan.core.identity import digest
+from dualplan.evaluation import experiments
 
 
 @pytest.mark.slow

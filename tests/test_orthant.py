@@ -11,10 +11,10 @@ import scipy.optimize
 import dualplan as dp
 from bank import mm1
 from dualplan import primal
-from dualplan.primal import cells as on_cells
+from dualplan.models.transitions import allowed_pairs, transitions
 from dualplan.primal.drift import Drift
 from dualplan.primal.orthant import certify, orthant_bound
-from dualplan.transitions import allowed_pairs, transitions
+from dualplan.values import cells as on_cells
 
 
 def line(buffers=None, **options):

@@ -15,11 +15,11 @@ from joblib.externals.loky import get_reusable_executor
 
 import dualplan as dp
 from bank import four_queue_events, mixed_features
-from dualplan import features as families
-from dualplan.parallel import in_order
+from dualplan.core.threads import cores
+from dualplan.core.workers import in_order
+from dualplan.dual import features as families
 from dualplan.policies import FunctionPolicy
-from dualplan.surrogate import state_function
-from dualplan.threads import cores
+from dualplan.values.functions import state_function
 
 SECONDS = 400  # after which a cluster is taken to hang
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import figures
-from dualplan.errors import InputError
-from dualplan.figures.layout import BOX, ROW, arrange
-from dualplan.figures.maps import switching
+from dualplan.core.errors import InputError
+from dualplan.report import figures
+from dualplan.report.figures.layout import BOX, ROW, arrange
+from dualplan.report.figures.maps import switching
 
 ROOT = Path(__file__).parents[1]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import features as families
 from dualplan import primal
-from dualplan.figures import curve
-from dualplan.meta import solve_along
-from dualplan.plans import Plan, make_features, run_plan
-from dualplan.solvers import MixturePolicy, solve
+from dualplan.dual import features as families
+from dualplan.dual.meta import solve_along
+from dualplan.dual.solvers import MixturePolicy, solve
+from dualplan.report.figures import curve
+from dualplan.search.plans import Plan, make_features, run_plan
 
 PLAN = """
 model = "four-queue"
@@ -93,7 +93,7 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
     assert json.loads((folder / "result.json").read_text())["cost"] == first["cost"]
     assert len((folder / "trace.jsonl").read_text().splitlines()) == 2
     with monkeypatch.context() as patch:
-        patch.setattr("dualplan.meta.solve", None)  # whatever is solved again fails
+        patch.setattr("dualplan.dual.meta.solve", None)  # whatever is solved again fails
         status, out, _ = run("solve", plan, "--out", str(folder), "--resume", "--json")
     assert status == 0
     assert len((folder / "trace.jsonl").read_text().splitlines()) == 2
@@ -420,7 +420,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     ],
 )
 def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arguments, words):
-    monkeypatch.setattr("dualplan.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
     status, _, err = run("solve", *arguments)
     assert status == 2
     assert words in err
@@ -429,7 +429,7 @@ def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arg
 def test_declared_losses_are_looked_at_before_the_work(tmp_path, run, monkeypatch):
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
-    monkeypatch.setattr("dualplan.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
     status, _, err = run("solve", f"{path}:wrong", "--features", "standard")
     assert status == 2
     assert "correct its loss_bounds" in err

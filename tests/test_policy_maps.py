@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan.errors import InputError
+from dualplan.core.errors import InputError
 from dualplan.policies.tables import FunctionPolicy, TablePolicy
 
 NETWORKS = {

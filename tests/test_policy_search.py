@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import policy_families as families
-from dualplan.errors import InputError, MissingError, PolicyError
-from dualplan.models import zoo
+from dualplan.core.errors import InputError, MissingError, PolicyError
+from dualplan.dual.policy import MixturePolicy
+from dualplan.models import instances as zoo
 from dualplan.models.queueing import QueueClass, QueueingNetwork
-from dualplan.policies.network import LinearIndexPolicy, linear_index, priority
-from dualplan.policy_search import Searched, _Strategy, cost_gradient, search
+from dualplan.policies.greedy import GreedyPolicy
+from dualplan.policies.heuristics.network import LinearIndexPolicy, linear_index, priority
 from dualplan.primal import LinearValues, monomials
-from dualplan.primal.greedy import GreedyPolicy
-from dualplan.solvers.mixture import MixturePolicy
+from dualplan.search import families
+from dualplan.search.policy_search import Searched, _Strategy, cost_gradient, search
 
 
 def one_server(buffers: int | None = 12) -> QueueingNetwork:

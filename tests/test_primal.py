@@ -9,7 +9,8 @@ import scipy.optimize
 
 import dualplan as dp
 from bank import discounted_cost, matrix
-from dualplan import highs, primal
+from dualplan import primal
+from dualplan.core import lp as highs
 from dualplan.policies.tables import TablePolicy
 from dualplan.primal.program import Program, maximise, maximise_in_parts
 

@@ -19,11 +19,11 @@ import dualplan as dp
 from dualplan import cli
 from dualplan.cli import command, exact, output
 from dualplan.cli.evaluate import _Progress
-from dualplan.improvement import duels, loop
-from dualplan.intervals import Interval
+from dualplan.core.intervals import Interval
 from dualplan.models.load import load
-from dualplan.plans import Plan, run_plan
-from dualplan.plans import run as runs_of_plans
+from dualplan.search import duels, loop
+from dualplan.search.plans import Plan, run_plan
+from dualplan.search.plans import run as runs_of_plans
 
 # -- bars and lines ---------------------------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ def test_an_interruption_of_a_row_ends_the_table(run, monkeypatch, tmp_path):
         return replace(evaluate(*args, **options), status=dp.Status.INTERRUPTED)
 
     evaluate = dp.evaluate
-    monkeypatch.setattr("dualplan.reproduce.measure.evaluate", cut)
+    monkeypatch.setattr("dualplan.cli.experiments.measure.evaluate", cut)
     status, out, err = run("reproduce", "eight-queue", "--steps", "1000", "--out", str(tmp_path / "out"))
     assert (status, out, len(calls)) == (130, "", 1)
     assert err == "interrupted before there was anything to show; nothing was saved.\n"

@@ -14,28 +14,28 @@ import pytest
 
 import dualplan as dp
 from dualplan.cli.inputs import parameters_from
-from dualplan.criteria import Average
-from dualplan.errors import InputError, ModelError
-from dualplan.figures.progress import cost_rows
-from dualplan.improvement.contract import Attempt, Candidate, Improved, Member
-from dualplan.improvement.steps import STEPS
-from dualplan.intervals import Interval
-from dualplan.known import PROVED
-from dualplan.lower_bounds import LowerBound
+from dualplan.core.errors import InputError, ModelError
+from dualplan.core.intervals import Interval
+from dualplan.core.known import PROVED
+from dualplan.core.runs import Run, read_json, write_json
+from dualplan.core.status import Status
+from dualplan.evaluation.lower_bounds import LowerBound
+from dualplan.evaluation.visits import visited
+from dualplan.models.criteria import Average
 from dualplan.models.load import load
-from dualplan.plans import Plan, override, run_plan
+from dualplan.policies.saved import save_policy
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.primal.relevance import visited
 from dualplan.report import write_report
+from dualplan.report.figures.progress import cost_rows
 from dualplan.report.gather import judge_heuristics, read_run
 from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
 from dualplan.report.words import at_most, bound_words, certificate, facts, heuristic_words, percent, warnings
-from dualplan.runs import Run, read_json, write_json
-from dualplan.saved import save_policy
-from dualplan.status import Status
+from dualplan.search.contract import Attempt, Candidate, Improved, Member
+from dualplan.search.plans import Plan, override, run_plan
+from dualplan.search.steps import STEPS
 
 ODD = """
 name = "<b>bold</b> & 'co' \\"x\\""

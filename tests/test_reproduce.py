@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import features as families
+from dualplan.cli.experiments import (
+    catalogue as experiments,
+)
+from dualplan.cli.experiments import (
+    dual_mixing,
+    eight_queue,
+    lost_sales,
+    measure,
+    six_class,
+)
+from dualplan.cli.experiments.four_queue import four_queue
+from dualplan.cli.experiments.picture import draw_rows
+from dualplan.cli.experiments.rows import Figure, Outcome, Row, agreeing, below, failure, missed, verdict
 from dualplan.cli.tables import print_outcome
-from dualplan.improvement import improve
-from dualplan.reproduce import dual_mixing, eight_queue, experiments, lost_sales, measure, six_class
-from dualplan.reproduce.four_queue import four_queue
-from dualplan.reproduce.picture import draw_rows
-from dualplan.reproduce.rows import Figure, Outcome, Row, agreeing, below, failure, missed, verdict
+from dualplan.dual import features as families
+from dualplan.search import improve
 
 EXACT, SIMULATED = Figure(4.73, 2, deterministic=True), Figure(21.78, 2, 0.16)
 PNG = b"\x89PNG"
@@ -127,7 +136,7 @@ def brief(monkeypatch):
     def judge(model, policies=(), **more):
         return improve(model, [model.policy(next(iter(model.policies)))], steps=(), **more)
 
-    monkeypatch.setattr("dualplan.reproduce.measure.improve", judge)
+    monkeypatch.setattr("dualplan.cli.experiments.measure.improve", judge)
 
 
 def rows_of(run, folder, name, *options):
@@ -281,7 +290,7 @@ def test_figure_3_in_small(monkeypatch, run, tmp_path):
         heuristics = families.occupancies(net, [net.policy("longer"), net.policy("lbfs")])
         return families.concat(heuristics, families.boxes(net, [[(0, 1), (2, 3)]] * 4))
 
-    monkeypatch.setattr("dualplan.reproduce.figure_3.families.paper", few)
+    monkeypatch.setattr("dualplan.cli.experiments.figure_3.families.paper", few)
     rows = rows_of(run, tmp_path, "figure-3", "--set", "buffers=3", "--set", "dynamics=uniformized", "--set",
                    "phantom=false", "--set", "full=block", "--iterations", 400, "--steps", 50_000)  # fmt: skip
     printed, workable = json.loads((tmp_path / "result.json").read_text())["curves"]
@@ -330,8 +339,8 @@ def test_programs_on_values_discounted():
 
 def test_programs_on_values_without_end(monkeypatch):
     """Without end of states: drawn constraints, simulated costs; what fails says why, and bounds stay below costs."""
-    monkeypatch.setattr("dualplan.reproduce.four_queue.DRAWN", 2_000)
-    monkeypatch.setattr("dualplan.reproduce.four_queue.SOFT", 300)
+    monkeypatch.setattr("dualplan.cli.experiments.four_queue.DRAWN", 2_000)
+    monkeypatch.setattr("dualplan.cli.experiments.four_queue.SOFT", 300)
     rows = {row.name: row for row in four_queue(parameters={"buffers": None}, steps=60_000).rows}
     assert rows["lbfs"].published.value == 144.1
     assert rows["ALP, cubic"].optimum is None

@@ -6,10 +6,10 @@ import pytest
 import dualplan as dp
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.primal import LinearValues, constant, indicators, monomials
-from dualplan.rollouts import coupled_differences, fit_values, rollout_sample, rollout_step, rollout_values
-from dualplan.rollouts.alternatives import alternatives, working
-from dualplan.rollouts.fit import _regression
-from dualplan.rollouts.step import _between
+from dualplan.search.rollouts import coupled_differences, fit_values, rollout_sample, rollout_step, rollout_values
+from dualplan.search.rollouts.alternatives import alternatives, working
+from dualplan.search.rollouts.fit import _regression
+from dualplan.search.rollouts.step import _between
 
 AVERAGE, DISCOUNTED = dp.Average(), dp.Discounted(0.95)
 

@@ -10,20 +10,20 @@ import pytest
 import scipy.sparse as sp
 
 import dualplan as dp
-from dualplan.errors import InputError, PolicyError, RunError
-from dualplan.models.admission import AdmissionControl
-from dualplan.policies.admission import threshold
-from dualplan.policies.network import priority
+from dualplan.core.errors import InputError, PolicyError, RunError
+from dualplan.models.instances.admission import AdmissionControl
+from dualplan.policies.greedy import GreedyPolicy
+from dualplan.policies.heuristics.admission import threshold
+from dualplan.policies.heuristics.network import priority
+from dualplan.policies.rule_words import action_words
 from dualplan.policies.tables import FunctionPolicy
-from dualplan.primal.basis import power
-from dualplan.primal.greedy import GreedyPolicy
-from dualplan.rules import Node, Rule, readable
-from dualplan.rules.decisions import Looks, choices_of, costs_of, orders_of
-from dualplan.rules.trees import Sample, grow, prune
-from dualplan.rules.words import action_words
-from dualplan.surrogate import state_function
+from dualplan.report.rules import Node, Rule, readable
+from dualplan.report.rules.decisions import Looks, choices_of, costs_of, orders_of
+from dualplan.report.rules.trees import Sample, grow, prune
+from dualplan.values.basis import power
+from dualplan.values.functions import state_function
 
-readable_module = sys.modules["dualplan.rules.readable"]  # its function has the same name
+readable_module = sys.modules["dualplan.report.rules.readable"]  # its function has the same name
 
 
 # -- trees ------------------------------------------------------------------------------------------------------------

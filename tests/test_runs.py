@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import runs
+from dualplan.core import runs
 
 
 def test_files_are_as_readable_as_any_other(tmp_path):

@@ -6,10 +6,11 @@ from scipy import optimize
 
 import dualplan as dp
 from bank import CRITERIA, dense, dense_flow, four_queue_events, matrix, tabular
-from dualplan import features as families
-from dualplan.sampling import SCHEMES
-from dualplan.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
-from dualplan.surrogate import DualALP, state_function
+from dualplan.dual import features as families
+from dualplan.dual.problem import DualALP
+from dualplan.dual.sampling import SCHEMES
+from dualplan.dual.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
+from dualplan.values.functions import state_function
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +267,7 @@ def test_shaped_losses_from_draws_are_those_from_lists(net, mixed, criterion, mo
         return 1000.0 + 30.0 * (x * x).sum(axis=1)
 
     listed = DualALP(net, mixed, criterion, potential=potential)
-    monkeypatch.setattr("dualplan.constraints.LISTABLE", 0)
+    monkeypatch.setattr("dualplan.dual.constraints.LISTABLE", 0)
     drawn = DualALP(net, mixed, criterion, potential=potential)
     assert not listed.slope_errors.any()
     assert (np.abs(drawn.slope - listed.slope) <= 5 * drawn.slope_errors).all()
@@ -352,7 +353,7 @@ def test_estimated_losses_count_in_the_errors():
 
 def test_wrong_arguments_of_a_problem_are_refused(net, mixed):
     for given, words in (
-        ((net, "standard"), "made by dualplan.features"),
+        ((net, "standard"), "made by dualplan.dual.features"),
         ((net, mixed, "discounted"), r"Average\(\) or Discounted"),
     ):
         with pytest.raises(dp.InputError, match=words):

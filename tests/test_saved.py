@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import features as families
 from dualplan import primal
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy, soft_longer
-from dualplan.saved import load_policy, save_policy
-from dualplan.solvers import MixturePolicy
+from dualplan.dual import features as families
+from dualplan.dual.solvers import MixturePolicy
+from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolicy, soft_longer
+from dualplan.policies.saved import load_policy, save_policy
 
 
 @pytest.mark.parametrize("fallback", [None, "lbfs"])

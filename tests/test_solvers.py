@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import features as families
-from dualplan.solvers import solve, solve_adaptive, solve_listed, solve_sampled
+from dualplan.dual import features as families
+from dualplan.dual.solvers import solve, solve_adaptive, solve_listed, solve_sampled
 
 
 def groups():

@@ -9,8 +9,9 @@ from scipy import optimize, stats
 
 import dualplan as dp
 from bank import CRITERIA, dense, dense_flow, matrix
-from dualplan import features as families
-from dualplan.solvers import (
+from dualplan.dual import features as families
+from dualplan.dual.problem import DualALP
+from dualplan.dual.solvers import (
     MixturePolicy,
     solve_adaptive,
     solve_by_theory,
@@ -19,7 +20,6 @@ from dualplan.solvers import (
     solve_subgradient,
     theory,
 )
-from dualplan.surrogate import DualALP
 
 
 def test_features_are_distributions_with_the_losses_they_say(net, mixed):

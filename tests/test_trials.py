@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan import policy_families as families
 from dualplan._kernels import index_walk, philox
-from dualplan.errors import InputError
-from dualplan.models import zoo
+from dualplan.core.errors import InputError
+from dualplan.core.streams import own_seed
+from dualplan.evaluation.lstd import _one_step, loop_values, projected, quadratic_values
+from dualplan.evaluation.simulation import STREAM, CompiledEngine
+from dualplan.evaluation.visits import visited
+from dualplan.models import instances as zoo
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.policies.contract import OwnLoop, Policy
-from dualplan.policies.network import LinearIndexPolicy, NetworkPolicy
-from dualplan.policy_search import CHOICE, best_of, propose
+from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolicy
 from dualplan.primal import LinearValues, boundaries, capped_monomials, monomials
-from dualplan.primal.lstd import _one_step, loop_values, projected, quadratic_values
-from dualplan.primal.relevance import visited
-from dualplan.seeds import own_seed
-from dualplan.simulation import STREAM, CompiledEngine
-from dualplan.trials import REPLICAS, SEARCH, TRIALS, Budget, IndexTrials, LongTrials, ManyTrials, make_trials
+from dualplan.search import families
+from dualplan.search.policy_search import CHOICE, best_of, propose
+from dualplan.search.trials import REPLICAS, SEARCH, TRIALS, Budget, IndexTrials, LongTrials, ManyTrials, make_trials
 
 
 def rework(**options: Any) -> QueueingNetwork:

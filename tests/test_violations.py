@@ -8,10 +8,10 @@ from scipy import stats
 
 import dualplan as dp
 from bank import CRITERIA, dense, dense_flow, matrix, random_features, random_tables
-from dualplan import features as families
-from dualplan import violations
-from dualplan.surrogate import DualALP
-from dualplan.violations import _interval, _looks, _ranges, collected, hoeffding_size, measure_violations
+from dualplan.dual import features as families
+from dualplan.dual import violations
+from dualplan.dual.problem import DualALP
+from dualplan.dual.violations import _interval, _looks, _ranges, collected, hoeffding_size, measure_violations
 
 
 class Dense:

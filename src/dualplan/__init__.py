@@ -4,44 +4,47 @@ The flow, one plain object an arrow: model -> features -> sampling -> surrogate 
 certificate.
 """
 
-from dualplan import features, figures, policies, primal, solvers, test_functions, theorems
-from dualplan.bounds import best_bound
-from dualplan.certificates import Certificate, certify
-from dualplan.combine import Combined, combine
-from dualplan.criteria import Average, Discounted
-from dualplan.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
-from dualplan.evaluation import compare, evaluate
+from dualplan import policies, primal
+from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
+from dualplan.core.intervals import Interval
+from dualplan.core.runs import Run
+from dualplan.core.status import Status
+from dualplan.dual import features, solvers, theorems
+from dualplan.dual.certificates import Certificate, certify
+from dualplan.dual.combine import Combined, combine
+from dualplan.dual.meta import MetaSolution, solve_meta
+from dualplan.dual.problem import DualALP
+from dualplan.dual.simulated import SimulatedALP, SimulatedSolution, fitted_potential, solve_simulated
+from dualplan.dual.solvers import Solution, solve
+from dualplan.dual.violations import Violations, measure_violations
+from dualplan.evaluation.evaluate import compare, evaluate
+from dualplan.evaluation.judge import Judge
+from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
+from dualplan.evaluation.marginals import Marginal, marginals
+from dualplan.evaluation.results import Comparison, Evaluation
+from dualplan.evaluation.sensitivity import Sensitivity, sensitivity
 from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
-from dualplan.forward import SimulatedALP, SimulatedSolution, fitted_potential, solve_simulated
-from dualplan.improvement import Improved, improve
-from dualplan.intervals import Interval
-from dualplan.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
-from dualplan.limits import Limit
-from dualplan.lower_bounds import LowerBound, lower_bound
-from dualplan.marginals import Marginal, marginals
-from dualplan.meta import MetaSolution, solve_meta
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
+from dualplan.models.criteria import Average, Discounted
 from dualplan.models.event import EventModel
 from dualplan.models.factored import FactoredAction, FactoredModel
+from dualplan.models.limits import Limit
 from dualplan.models.load import load
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.tabular import TabularModel
-from dualplan.outcomes import Judge
-from dualplan.plans import Plan, run_plan
 from dualplan.policies.contract import Policy
-from dualplan.policy_maps import PolicyMap, by_server, policy_map
-from dualplan.results import Comparison, Evaluation
-from dualplan.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
-from dualplan.rules import Rule, readable
-from dualplan.runs import Run
-from dualplan.saved import load_policy, save_policy
-from dualplan.sensitivity import Sensitivity, sensitivity
-from dualplan.solvers import Solution, solve
-from dualplan.status import Status
-from dualplan.surrogate import DualALP
-from dualplan.violations import Violations, measure_violations
+from dualplan.policies.saved import load_policy, save_policy
+from dualplan.primal.best_bound import best_bound
+from dualplan.report import figures
+from dualplan.report.policy_maps import PolicyMap, by_server, policy_map
+from dualplan.report.rules import Rule, readable
+from dualplan.search import Improved, improve
+from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
+from dualplan.search.plans import Plan, run_plan
+from dualplan.search.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
+from dualplan.values import test_functions
 
 __version__ = "0.1.0"
 

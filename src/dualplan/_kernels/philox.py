@@ -22,7 +22,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from dualplan._kernels.compiler import helper
-from dualplan.types import Words
+from dualplan.core.types import Words
 
 WORDS = 11
 _POSITION = 10

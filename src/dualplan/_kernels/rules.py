@@ -18,14 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import (
-    ACT,
-    Kernel,
-    helper,
-    kernel,
-    made_once,
-    user_kernel,
-)
+from dualplan._kernels.compiler import ACT, Kernel, helper, kernel, made_once, user_kernel
 from dualplan._kernels.policies import waiting_of
 
 TEST = 4  # numbers of a test before its terms

@@ -16,15 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import (
-    FLOATS,
-    INTS,
-    ROWS,
-    STATES,
-    VALUE,
-    helper,
-    kernel,
-)
+from dualplan._kernels.compiler import FLOATS, INTS, ROWS, STATES, VALUE, helper, kernel
 
 POWER, BETWEEN, HINGE, CAPPED = range(4)
 HEAD, PARAMETERS = 3, 3

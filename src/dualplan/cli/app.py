@@ -23,7 +23,7 @@ from dualplan.cli.report import report
 from dualplan.cli.reproduce import reproduce
 from dualplan.cli.show import show
 from dualplan.cli.solve import solve
-from dualplan.errors import DualplanError
+from dualplan.core.errors import DualplanError
 
 VERSION = Annotated[bool, typer.Option("--version", help="which version this is", is_eager=True)]
 app = typer.Typer(add_completion=False)

@@ -22,9 +22,9 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli import output
-from dualplan.errors import InputError
-from dualplan.runs import SETTINGS
-from dualplan.status import Status
+from dualplan.core.errors import InputError
+from dualplan.core.runs import SETTINGS
+from dualplan.core.status import Status
 
 INTERRUPTED = 130  # the exit status that shells give to what Ctrl-C has ended
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="nothing on stderr but errors")]

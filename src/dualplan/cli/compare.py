@@ -17,17 +17,17 @@ from dualplan.cli.inputs import load_model
 from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import bar, print_json, words_of
 from dualplan.cli.run_tables import draw_compared, print_compared
-from dualplan.criteria import Criterion, make_criterion
-from dualplan.errors import InputError, ModelError
-from dualplan.evaluation import compare as compare_two
+from dualplan.core.errors import InputError, ModelError
+from dualplan.core.intervals import Interval
+from dualplan.core.status import Status
+from dualplan.core.types import Json
+from dualplan.evaluation.evaluate import compare as compare_two
+from dualplan.evaluation.experiments import notes_on
+from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.exact import ExactEvaluation, evaluate_exact
-from dualplan.experiments import notes_on
-from dualplan.figures import require_drawable
-from dualplan.intervals import Interval
-from dualplan.results import Comparison, Evaluation
-from dualplan.rules.readable import few_states
-from dualplan.status import Status
-from dualplan.types import Json
+from dualplan.models.criteria import Criterion, make_criterion
+from dualplan.report.figures import require_drawable
+from dualplan.report.rules.readable import few_states
 
 STEPS = 8_000_000  # of each comparison, unless others are given
 

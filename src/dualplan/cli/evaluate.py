@@ -21,17 +21,17 @@ from dualplan.cli.options import (
 )
 from dualplan.cli.output import Update, bar, out_console, print_json, words_of
 from dualplan.cli.tables import print_evaluation
-from dualplan.criteria import Criterion, Discounted, make_criterion
-from dualplan.errors import InputError
-from dualplan.evaluation import compare
-from dualplan.evaluation import evaluate as evaluate_policy
+from dualplan.core.errors import InputError
+from dualplan.core.intervals import Interval
+from dualplan.evaluation.evaluate import compare
+from dualplan.evaluation.evaluate import evaluate as evaluate_policy
+from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.exact import evaluate_exact
-from dualplan.intervals import Interval
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.load import require_stable
 from dualplan.policies.contract import Policy
-from dualplan.results import Comparison, Evaluation
-from dualplan.saved import named_policy
+from dualplan.policies.named import named_policy
 
 STEPS = 20_000_000  # of simulation, unless others are given
 

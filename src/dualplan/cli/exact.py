@@ -13,14 +13,14 @@ from dualplan.cli.inputs import load_model
 from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, ModelArgument, SetOption, ThreadsOption
 from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
-from dualplan.criteria import make_criterion
-from dualplan.errors import InputError, unknown
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.status import Status
+from dualplan.core.types import Json
 from dualplan.exact import solve_exact, solve_lp
 from dualplan.exact.iteration import METHODS as ITERATIONS
 from dualplan.exact.programs import FORMS
-from dualplan.limits import Limit
-from dualplan.status import Status
-from dualplan.types import Json
+from dualplan.models.criteria import make_criterion
+from dualplan.models.limits import Limit
 
 LINEAR = tuple(f"{form}-lp" for form in FORMS)
 EXACT_METHODS = (*ITERATIONS, *LINEAR)

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualplan.criteria import Criterion, make_criterion
-from dualplan.errors import InputError, RunError
+from dualplan.core.errors import InputError, RunError
+from dualplan.core.runs import SETTINGS, read_json
+from dualplan.core.types import Json
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, make_criterion
+from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load, remake
-from dualplan.models.zoo import INSTANCES
 from dualplan.policies.contract import Policy
-from dualplan.runs import SETTINGS, read_json
-from dualplan.saved import POLICY, load_policy, named_policy
-from dualplan.types import Json
+from dualplan.policies.named import named_policy
+from dualplan.policies.saved import POLICY, load_policy
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualplan.errors import InputError
+from dualplan.core.errors import InputError
 from dualplan.models.contract import Model
 from dualplan.models.load import load
 

@@ -12,10 +12,10 @@ from dualplan.cli.inputs import load_model
 from dualplan.cli.options import JsonOption, ModelArgument, SetOption
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import print_report
-from dualplan.errors import InputError
+from dualplan.core.errors import InputError
 from dualplan.models.check import check_model
+from dualplan.models.instances import INSTANCES
 from dualplan.models.queueing import OPTIONS
-from dualplan.models.zoo import INSTANCES
 
 
 def models(as_json: JsonOption = False) -> None:

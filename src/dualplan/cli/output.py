@@ -24,8 +24,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from dualplan.intervals import Interval
-from dualplan.runs import plain
+from dualplan.core.intervals import Interval
+from dualplan.core.runs import plain
 
 err = Console(stderr=True)
 PROGRESS_AFTER = 2.0  # seconds

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dualplan.budgets import seconds
 from dualplan.cli.output import bar, out_console
+from dualplan.core.budgets import seconds
 from dualplan.report import write_report
 from dualplan.report.page import SECONDS
 

@@ -9,11 +9,11 @@ from rich.table import Table
 
 from dualplan.cli.output import number, out_console, styled
 from dualplan.cli.tables import print_evaluation
-from dualplan.figures import blank, save
-from dualplan.intervals import Interval
-from dualplan.results import Comparison, Evaluation
-from dualplan.rules import Rule
-from dualplan.status import Status
+from dualplan.core.intervals import Interval
+from dualplan.core.status import Status
+from dualplan.evaluation.results import Comparison, Evaluation
+from dualplan.report.figures import blank, save
+from dualplan.report.rules import Rule
 
 RATES = ("lost fraction", "rejected fraction")  # in the table of costs; what is lost of each class has its own
 

@@ -12,14 +12,14 @@ from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
 from dualplan.cli.tables import draw, print_improved, print_planned, print_rows
-from dualplan.errors import InputError
-from dualplan.figures import require_drawable
+from dualplan.core.errors import InputError
+from dualplan.core.runs import read_result
+from dualplan.core.types import Ints
 from dualplan.models.contract import Model, vector
-from dualplan.rules import Rule, readable
-from dualplan.rules.policy import trees_to_json
-from dualplan.rules.words import state_words
-from dualplan.runs import read_result
-from dualplan.types import Ints
+from dualplan.policies.rule_words import state_words
+from dualplan.policies.rules import trees_to_json
+from dualplan.report.figures import require_drawable
+from dualplan.report.rules import Rule, readable
 
 
 def show(

@@ -13,15 +13,15 @@ from dualplan.cli.inputs import parameters_from
 from dualplan.cli.options import GammaOption, JsonOption, OverloadedOption, SetOption
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import draw, print_improved, print_planned
-from dualplan.errors import InputError
-from dualplan.figures import require_drawable
-from dualplan.grids import GRIDS
-from dualplan.improvement.loop import TIME
-from dualplan.meta import CHOICES
-from dualplan.plans import NAMED, improve_by, override, read_plan, run_plan
-from dualplan.runs import plain
-from dualplan.sampling import SCHEMES
-from dualplan.solvers import SOLVERS
+from dualplan.core.errors import InputError
+from dualplan.core.runs import plain
+from dualplan.dual.grids import GRIDS
+from dualplan.dual.meta import CHOICES
+from dualplan.dual.sampling import SCHEMES
+from dualplan.dual.solvers import SOLVERS
+from dualplan.report.figures import require_drawable
+from dualplan.search.loop import TIME
+from dualplan.search.plans import NAMED, improve_by, override, read_plan, run_plan
 
 _of_dual = partial(typer.Option, rich_help_panel="Of the dual program")
 

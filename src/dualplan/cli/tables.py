@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.table import Table
 
-from dualplan import figures
+from dualplan.cli.experiments.rows import Outcome, Row, verdict
 from dualplan.cli.output import number, out_console, styled
-from dualplan.known import PROVED
+from dualplan.core.known import PROVED
+from dualplan.core.status import Status
+from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.reproduce.rows import Outcome, Row, verdict
-from dualplan.results import Comparison, Evaluation
-from dualplan.status import Status
+from dualplan.report import figures
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:

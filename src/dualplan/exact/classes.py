@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as graph
 
-from dualplan.errors import ModelError
+from dualplan.core.errors import ModelError
+from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model, vector
-from dualplan.types import Floats, Ints
 
 MARGIN = 1e-9  # of the values, beyond which a difference is not rounding
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Average, Criterion
-from dualplan.errors import InputError
+from dualplan.core.errors import InputError
+from dualplan.core.lp import minimise
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.iteration import Search, value_iteration
 from dualplan.exact.operators import Pairs, Sweep
 from dualplan.exact.policy import evaluate_exact
-from dualplan.highs import minimise
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion
 from dualplan.policies.tables import TablePolicy
-from dualplan.types import Floats, Ints
 
 if TYPE_CHECKING:
     from dualplan.exact.programs import Program

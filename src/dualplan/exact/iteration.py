@@ -41,14 +41,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as linear
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, unknown
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints, Json
 from dualplan.exact.classes import require_one_cost
 from dualplan.exact.operators import Sweep, Sweeper
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.policies.tables import TablePolicy
-from dualplan.status import Status
-from dualplan.types import Floats, Ints, Json
 
 DAMPING = 0.98  # τ, before laziness is taken into account
 INNER = 20  # sweeps of modified policy iteration between two of L

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualplan.core.types import Floats, Ints
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.types import Floats, Ints
 
 MOST_LAWS = 20_000  # cases times actions
 

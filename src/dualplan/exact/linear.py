@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
-from dualplan.errors import ModelError
+from dualplan.core.errors import ModelError
+from dualplan.core.types import Floats
 from dualplan.exact.multigrid import SMALL, Multigrid
-from dualplan.types import Floats
 
 TOLERANCE = 1e-12
 RESTART, RESTARTS = 60, 10

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse.linalg as linear
 from scipy.spatial.distance import cdist
 
-from dualplan.types import Floats
+from dualplan.core.types import Floats
 
 FULL = 1_000  # states up to which powers are full matrices
 MOST_DOUBLINGS = 40

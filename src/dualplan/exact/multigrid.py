@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
 from dualplan._kernels.multigrid import gauss_seidel, pair_up
-from dualplan.types import Floats, Ints
+from dualplan.core.types import Floats, Ints
 
 SMALL = 3_000  # unknowns that are left to a direct factorisation
 PAIRINGS = 3

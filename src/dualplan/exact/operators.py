@@ -15,16 +15,16 @@ import scipy.sparse as sp
 
 from dualplan._kernels import law_sweep, network_sweep
 from dualplan._kernels import sweep as kernels
-from dualplan._kernels.compiler import Kernel
-from dualplan.errors import MissingError, ModelError
+from dualplan.core.errors import MissingError, ModelError
+from dualplan.core.threads import cores, in_parallel
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.laws import Laws, laws_of
 from dualplan.models.contract import Model, vector
 from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.transitions import expected_counts
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
-from dualplan.threads import cores, in_parallel
-from dualplan.types import Floats, Ints
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured
 GAUSS_SEIDEL_BLOCKS = 8
@@ -240,15 +240,6 @@ class Sweeper:
 def _with_scratch(loop: Any, dim: int, size: int) -> Any:
     """The loop with a state and numbers of its own for each thread."""
     return lambda *piece: loop(np.zeros(dim, np.int64), np.empty(size), *piece)
-
-
-def expected_counts(model: Model) -> Kernel:
-    """What counts the events of a step in expectation."""
-    if model.code.counts is not None:
-        return model.code.counts
-    if model.code.counters:
-        raise MissingError(f"model {model.name!r} does not know what a step counts in expectation.")
-    return kernels.no_counts
 
 
 def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:

@@ -20,17 +20,17 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as graph
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import ModelError
+from dualplan.core.errors import ModelError
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints, Json
 from dualplan.exact.classes import closed_classes
 from dualplan.exact.iteration import rounding
 from dualplan.exact.linear import Solver
 from dualplan.exact.mixing import Mixing, mixing
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.status import Status
-from dualplan.types import Floats, Ints, Json
 
 CENTRING = 256  # steps of the chain after which a frequent state is picked
 Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual

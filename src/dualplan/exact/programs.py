@@ -26,18 +26,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, unknown
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.lp import Optimum, minimise
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Json
 from dualplan.exact.decomposition import Answer, best_response, decompose
 from dualplan.exact.iteration import DAMPING, peak_mb, rounding
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
-from dualplan.highs import Optimum, minimise
-from dualplan.limits import Limit
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.limits import Limit
 from dualplan.policies.tables import TablePolicy
-from dualplan.status import Status
-from dualplan.types import Floats, Json
 
 FORMS = ("dual", "primal")
 LIGHT = 1e-6  # of the total mass: states below it take their action from the values

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
-from dualplan.types import Floats, Ints
+from dualplan.core.types import Floats, Ints
 
 DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
 WARM_UP, SMOOTHING = 50, 20  # sweeps before policy iteration (the greedy policy of V = 0 may be absurd), and after it

@@ -8,17 +8,18 @@ forward law (a chi-square test over all pairs at the level of `SIGNIFICANCE`, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from dualplan._kernels import philox
-from dualplan.errors import ModelError
-from dualplan.models.contract import UNBOUNDED, Model, vector
+from dualplan.core.errors import ModelError
+from dualplan.core.types import Floats, Ints, Json
+from dualplan.models.contract import Model, vector
+from dualplan.models.sampled import allowed_in, sampled_states
 from dualplan.models.simulator import SimulatorModel
-from dualplan.types import Floats, Ints, Json
 
 EXHAUSTIVE_PAIRS = 4_000
 SIGNIFICANCE = 1e-6
@@ -219,71 +220,15 @@ def _pairs(model: Model, wanted: int, seed: int) -> tuple[list[Pair], bool]:
         return [], False
     count = model.box.count
     if count is not None and count * len(model.actions) <= EXHAUSTIVE_PAIRS:
-        every = [(x, int(a)) for x in map(model.box.state, range(count)) for a in _allowed(model, x)]
+        every = [(x, int(a)) for x in map(model.box.state, range(count)) for a in allowed_in(model, x)]
         return every, True
     rng = np.random.default_rng(seed)
     states = sampled_states(model, max(wanted // 2, 1), seed)
     picked: list[Pair] = []
     for x in states:
-        may = _allowed(model, x)
+        may = allowed_in(model, x)
         picked += [(x, int(a)) for a in rng.choice(may, min(2, may.size), replace=False)]
     return picked[:wanted], False
-
-
-def _allowed(model: Model, x: Ints) -> Ints:
-    may = np.flatnonzero(model.allowed(x))
-    if may.size == 0:
-        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(x)}.")
-    return may
-
-
-def sampled_states(model: Model, count: int, seed: int) -> Iterator[Ints]:
-    """States to try: half on random walks from the start, half anywhere in the box, its faces included."""
-    rng = np.random.default_rng(seed)
-    for x in _wander(model, count - count // 2, rng):
-        yield x
-    lower, upper = model.box.lower, model.box.upper
-    top = np.where(upper == UNBOUNDED, lower + FAR, upper)
-    for _ in range(count // 2):
-        x = rng.integers(lower, top, endpoint=True)
-        face = rng.random(x.size)
-        x = np.where(face < 0.25, lower, np.where(face > 0.75, top, x))
-        # steps beside the faces are where buffers fill and empty
-        yield np.clip(x + rng.integers(-1, 2, x.size), lower, top).astype(np.int64)
-
-
-def _wander(model: Model, count: int, rng: np.random.Generator) -> Iterator[Ints]:
-    from dualplan.models.event import EventModel
-
-    x = model.start
-    for _ in range(count):
-        yield x
-        for _ in range(5):
-            if isinstance(model, EventModel):  # in Python, so that mistakes are named and nothing is compiled yet
-                x = _python_step(model, x, rng)
-            elif model.has_forward:
-                row = model.forward(x, int(rng.choice(_allowed(model, x))))
-                x = row.states[rng.choice(len(row.states), p=row.probabilities / row.probabilities.sum())]
-            else:
-                code, out = model.code, np.empty_like(x)
-                words = philox.generator(int(rng.integers(2**63)), STREAM, 0)
-                a = int(rng.choice(_allowed(model, x)))
-                code.step(code.ints, code.floats, x, a, words, out, np.zeros(len(code.counters)))
-                x = out
-
-
-def _python_step(model: Model, x: Ints, rng: np.random.Generator) -> Ints:
-    from dualplan.models.event import EventModel
-
-    assert isinstance(model, EventModel)
-    may = [a for a in range(len(model.actions)) if model.call("allowed", x, a)]
-    if not may:
-        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(x)}.")
-    a = int(rng.choice(may))
-    model.diagnose(x, a)
-    weights = np.array([model.call("probability", x, a, e) for e in range(model.events)], np.float64).clip(0)
-    event = int(rng.choice(model.events, p=weights / weights.sum()))
-    return np.atleast_1d(np.asarray(model.call("move", x, a, event), np.int64))
 
 
 def _walk(model: SimulatorModel, steps: int, seed: int) -> None:
@@ -292,7 +237,7 @@ def _walk(model: SimulatorModel, steps: int, seed: int) -> None:
     session = model.session()
     x = session.reset(rng)
     for _ in range(steps):
-        a = int(rng.choice(_allowed(model, x)))
+        a = int(rng.choice(allowed_in(model, x)))
         x, _, ended = model.checked(session.step(x, a, rng), x, a)
         if ended:
             x = session.reset(rng)

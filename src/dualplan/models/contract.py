@@ -18,15 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
-from dualplan.errors import InputError, MissingError, unknown
-from dualplan.identity import digest
-from dualplan.types import ArrayLike, Bools, Floats, Ints, Json
+from dualplan.core.errors import InputError, MissingError, unknown
+from dualplan.core.identity import digest
+from dualplan.core.types import ArrayLike, Bools, Floats, Ints, Json
 
 if TYPE_CHECKING:
     from dualplan.policies.contract import Policy
@@ -288,15 +288,13 @@ class Model:
         """A heuristic of this model by name."""
         if name not in self.policies:
             raise unknown(f"policy of {self.name!r}", name, self.policies)
-        policy: Policy = self.policies[name]()
-        return policy
+        return self.policies[name]()
 
     @property
-    def policies(self) -> Mapping[str, Any]:
+    def policies(self) -> Mapping[str, Callable[[], Policy]]:
         """The heuristics of this model: names and functions that make them."""
-        from dualplan.policies.tables import random_policy
-
-        return {"random": lambda: random_policy(self)}
+        makers = next(_heuristics[kind] for kind in type(self).__mro__ if kind in _heuristics)
+        return {name: partial(make, self) for name, make in makers.items()}
 
     def describe(self) -> Json:
         """The model in words and numbers, for reports and saved runs."""
@@ -349,3 +347,15 @@ def read_only(x: Ints) -> Ints:
 def vector(x: Ints) -> str:
     """A state as it is written in messages."""
     return "(" + ", ".join(str(int(v)) for v in x) + ")"
+
+
+_heuristics: dict[type[Model], Mapping[str, Callable[[Any], Policy]]] = {}
+
+
+def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], Policy]]) -> None:
+    """Give a kind of model its heuristics: names, and functions that make a policy of a model of that kind.
+
+    Policies are made from models and not the other way round, so they say themselves which models they are for. A kind
+    without heuristics of its own has those of the kind that it is derived from.
+    """
+    _heuristics[kind] = makers

@@ -46,9 +46,10 @@ from dualplan._kernels.compiler import (
     user_kernel,
 )
 from dualplan._kernels.philox import uniform
-from dualplan.errors import InputError, ModelError, unknown
+from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.types import ArrayLike, Ints
 from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Measure, Model, read_only, vector
-from dualplan.types import ArrayLike, Ints
+from dualplan.models.sampled import sampled_states
 
 ENUMERATED_PAIRS = 200_000
 MOST_JUMPS = 4_096
@@ -132,6 +133,17 @@ class EventModel(Model):
             raise ModelError(f"model {self.name!r}: `allowed` leaves no action in state x={vector(x)}.")
         for a in may:
             self.diagnose(x, a)
+
+    def random_step(self, x: Ints, rng: np.random.Generator) -> Ints:
+        """A next state under a random action, in Python: mistakes are named, and nothing is compiled."""
+        may = [a for a in range(len(self.actions)) if self.call("allowed", x, a)]
+        if not may:
+            raise ModelError(f"model {self.name!r}: no action is allowed in state x={vector(x)}.")
+        a = int(rng.choice(may))
+        self.diagnose(x, a)
+        weights = np.array([self.call("probability", x, a, e) for e in range(self.events)], np.float64).clip(0)
+        event = int(rng.choice(self.events, p=weights / weights.sum()))
+        return np.atleast_1d(np.asarray(self.call("move", x, a, event), np.int64))
 
     def diagnose(self, x: Ints, a: int) -> None:
         """Raise if the functions break the contract at (x, a), naming the function."""
@@ -304,8 +316,6 @@ def _states_to_look_at(model: EventModel) -> Any:
     if count is not None and count * len(model.actions) <= ENUMERATED_PAIRS:
         states: Any = (model.box.state(i) for i in range(count))
     else:
-        from dualplan.models.check import sampled_states
-
         states = sampled_states(model, 2_000, seed=0)
     return ((x, a) for x in states for a in actions if model.call("allowed", x, a))
 

@@ -23,10 +23,10 @@ from functools import cached_property
 import numpy as np
 
 from dualplan._kernels import factored as kernels
-from dualplan.errors import InputError, ModelError, unknown
-from dualplan.kinds import is_number, is_whole
+from dualplan.core.checks import is_number, is_whole
+from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.models.contract import Box, Code, Model
-from dualplan.types import ArrayLike, Floats, Ints, Json
 
 MOST_OUTCOMES = 2**12
 MOST_PREDECESSORS = 2**9

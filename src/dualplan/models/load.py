@@ -11,12 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dualplan.errors import DualplanError, InputError, ModelError, unknown
+from dualplan.core.errors import DualplanError, InputError, ModelError, unknown
+from dualplan.core.types import Json
 from dualplan.models.contract import Model
+from dualplan.models.instances import INSTANCES
 from dualplan.models.queueing import OPTIONS, QueueingNetwork
 from dualplan.models.toml import Document, network_from_data, read, read_network
-from dualplan.models.zoo import INSTANCES
-from dualplan.types import Json
 
 
 def load(spec: str, **parameters: Any) -> Model:

@@ -27,19 +27,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from dualplan._kernels import network as kernels
 from dualplan._kernels import network_backward as backward
-from dualplan.errors import InputError, unknown
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box, Code, Measure, Model
-from dualplan.types import Floats, Ints, Json
-
-if TYPE_CHECKING:
-    from dualplan.policies.contract import Policy
 
 MOST_ACTIONS = 2**16
 MOST_OUTCOMES = 2**20
@@ -446,13 +443,6 @@ class QueueingNetwork(Model):
             "a plan: overloaded = true).",
             at=("class", max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service), "arrival"),
         )
-
-    @property
-    def policies(self) -> Mapping[str, Callable[[], Policy]]:
-        """The usual heuristics; see `policies/network.py`."""
-        from dualplan.policies import network as heuristics
-
-        return {name: partial(make, self) for name, make in heuristics.HEURISTICS.items()}
 
     @property
     def recipe(self) -> Json:

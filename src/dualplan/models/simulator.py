@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualplan.errors import InputError, MissingError, ModelError
+from dualplan.core.errors import InputError, MissingError, ModelError
+from dualplan.core.types import ArrayLike, Bools, Ints
 from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Model, read_only, vector
-from dualplan.types import ArrayLike, Bools, Ints
 
 Generator = np.random.Generator
 
@@ -65,9 +65,7 @@ class SimulatorModel(Model):
     @staticmethod
     def from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
         """A Gymnasium environment with discrete observations and actions; losses are negative rewards."""
-        from dualplan.models.gymnasium import simulator_from_gymnasium
-
-        return simulator_from_gymnasium(environment, **options)
+        return _from_gymnasium(environment, **options)
 
     @property
     def code(self) -> Code:
@@ -145,3 +143,55 @@ class _FunctionSession:
 
     def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:
         return self._step(read_only(x), a, rng)  # type: ignore[no-any-return]
+
+
+# -- Gymnasium (an optional extra) -------------------------------------------------------------------------------------
+
+
+def _from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
+    """Wrap an environment id or a function that makes one; `options` go to `gymnasium.make`.
+
+    Limits on the length of an episode are taken off: they would depend on more than the state.
+    """
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise MissingError("Gymnasium is not installed; run: pip install 'dualplan[gymnasium]'.") from error
+
+    options = {"max_episode_steps": -1, **options}
+    make = (lambda: gymnasium.make(environment, **options)) if isinstance(environment, str) else environment
+    probe = make()
+    name = environment if isinstance(environment, str) else type(probe.unwrapped).__name__
+    lower, upper = _box(probe.observation_space, gymnasium.spaces, name)
+    if not isinstance(probe.action_space, gymnasium.spaces.Discrete) or probe.action_space.start != 0:
+        raise InputError(
+            f"environment {name!r} has actions {probe.action_space}; only Discrete(n) ones can be planned."
+        )
+    actions = int(probe.action_space.n)
+    probe.close()
+    return SimulatorModel(lower=lower, upper=upper, actions=actions, session=lambda: _GymSession(make()), name=name)
+
+
+def _box(space: Any, spaces: Any, name: str) -> tuple[list[int], list[int]]:
+    if isinstance(space, spaces.Discrete):
+        return [int(space.start)], [int(space.start + space.n - 1)]
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return [int(v) for v in space.start], [int(s + n - 1) for s, n in zip(space.start, space.nvec, strict=True)]
+    raise InputError(f"environment {name!r} observes {space}; only Discrete and MultiDiscrete observations are states.")
+
+
+class _GymSession:
+    """A trajectory of an environment, whose state is hidden in the environment itself."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    def reset(self, rng: Generator) -> Ints:
+        observation, _ = self.env.reset(seed=int(rng.integers(2**31)))
+        return np.atleast_1d(np.asarray(observation, np.int64))
+
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:  # noqa: ARG002 - it has its own
+        observation, reward, terminated, truncated, _ = self.env.step(a)
+        if truncated:
+            raise InputError("the environment cut an episode short, which no state explains; make it without a limit.")
+        return np.atleast_1d(np.asarray(observation, np.int64)), -float(reward), bool(terminated)

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import tabular as kernels
-from dualplan.errors import InputError, ModelError
+from dualplan.core.errors import InputError, ModelError
+from dualplan.core.types import ArrayLike, Bools, Floats
 from dualplan.models.contract import Box, Code, Model
-from dualplan.types import ArrayLike, Bools, Floats
 
 
 class TabularModel(Model):

@@ -34,11 +34,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dualplan import kinds
-from dualplan.errors import InputError, unknown, within
+from dualplan.core import checks
+from dualplan.core.errors import InputError, unknown, within
+from dualplan.core.types import Json
 from dualplan.models import positions
 from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
-from dualplan.types import Json
 
 OF_NETWORK = ("name", "servers", "class", *OPTIONS)
 OF_CLASS = tuple(f.name for f in fields(QueueClass))
@@ -169,7 +169,7 @@ def is_network(data: Json) -> bool:
     """Whether a file describes a network: it has classes, or is no plan and has keys of networks only."""
     if "class" in data or "model" in data:
         return "class" in data
-    return not any(key in kinds.PLAN for key in data) and any(key in OF_NETWORK for key in data)
+    return not any(key in checks.PLAN for key in data) and any(key in OF_NETWORK for key in data)
 
 
 def _require_network(document: Document) -> None:
@@ -180,7 +180,7 @@ def _require_network(document: Document) -> None:
             at=("model",),
         )
     for key in data:
-        if key not in OF_NETWORK and key in kinds.PLAN:
+        if key not in OF_NETWORK and key in checks.PLAN:
             raise InputError(
                 f"{key!r} is a key of plans, not of networks; put it into a file of its own, with model = {file!r}.",
                 at=(key,),
@@ -189,7 +189,7 @@ def _require_network(document: Document) -> None:
 
 def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], name: str) -> QueueingNetwork:
     """A network from the contents of a TOML file or of a recipe; `name` is what it is called if it has no name."""
-    name = data["name"] if kinds.is_text(data.get("name")) else name
+    name = data["name"] if checks.is_text(data.get("name")) else name
     for key in data:
         if key not in OF_NETWORK:
             raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,), near=0.7)
@@ -214,7 +214,7 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
 
 def _name(key: str, value: Any) -> str:
     """Text, or a whole number as text."""
-    if not kinds.is_text(value) and not kinds.is_whole(value):
+    if not checks.is_text(value) and not checks.is_whole(value):
         raise InputError(f"{key} must be a name in quotes, got {value!r}.", at=(key,))
     return str(value)
 
@@ -222,7 +222,7 @@ def _name(key: str, value: Any) -> str:
 def _option(key: str, value: Any) -> Any:
     if isinstance(OPTIONS[key][0], bool) and not isinstance(value, bool):
         raise InputError(f"{key} must be true or false, without quotes, got {value!r}.", at=(key,))
-    if not isinstance(OPTIONS[key][0], bool) and not kinds.is_text(value):
+    if not isinstance(OPTIONS[key][0], bool) and not checks.is_text(value):
         raise InputError(f"{key} must be one of {', '.join(OPTIONS[key])}, in quotes, got {value!r}.", at=(key,))
     return value
 
@@ -256,7 +256,7 @@ def _class(entry: Any, network: str, position: int, named: Collection[str]) -> Q
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if key not in (*NAMES, "route") and not number:
             more = ", or leave it out for a queue without end" if key == "buffer" else ""
-            quotes = " without quotes" if kinds.is_text(value) else ""
+            quotes = " without quotes" if checks.is_text(value) else ""
             raise InputError(
                 f"network {network!r}: {where}: {key} must be a number, got {_in_toml(value)}; write one{quotes}"
                 f"{more}.",
@@ -277,7 +277,7 @@ def _in_toml(value: Any) -> str:
 
 def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
     """The name of a class, or a table of names and probabilities."""
-    if kinds.is_text(route) or kinds.is_whole(route):
+    if checks.is_text(route) or checks.is_whole(route):
         return {str(route): 1.0}
     if not isinstance(route, Mapping):
         raise InputError(
@@ -291,7 +291,7 @@ def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
                 at=("route", target),
             )
         if isinstance(p, bool) or not isinstance(p, (int, float)):
-            remedy = "write it without quotes" if kinds.is_text(p) else f"write {target} = 1.0 for all"
+            remedy = "write it without quotes" if checks.is_text(p) else f"write {target} = 1.0 for all"
             raise InputError(
                 f"{where}: the route to {target!r} needs a probability, got {_in_toml(p)}; {remedy}.",
                 at=("route", target),
@@ -301,7 +301,7 @@ def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
 
 def _check_servers(servers: Any, classes: Sequence[QueueClass]) -> None:
     """The servers that a file lists are those that its classes name."""
-    if not isinstance(servers, list) or not all(kinds.is_text(s) or kinds.is_whole(s) for s in servers):
+    if not isinstance(servers, list) or not all(checks.is_text(s) or checks.is_whole(s) for s in servers):
         raise InputError(
             f"servers must be a list of names such as ['press', 'booth'], got {servers!r}.", at=("servers",)
         )

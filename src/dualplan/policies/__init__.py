@@ -1,9 +1,8 @@
 """Policies: from tables and functions, and the usual heuristics of networks, inventories, admission and machines."""
 
-from dualplan.policies.admission import threshold
-from dualplan.policies.inventory import base_stock, capped_base_stock, myopic
-from dualplan.policies.mixed import Mixed, exploring
-from dualplan.policies.network import (
+from dualplan.policies.heuristics.admission import threshold
+from dualplan.policies.heuristics.inventory import base_stock, capped_base_stock, myopic
+from dualplan.policies.heuristics.network import (
     LinearIndexPolicy,
     NetworkPolicy,
     c_mu,
@@ -16,7 +15,8 @@ from dualplan.policies.network import (
     priority,
     soft_longer,
 )
-from dualplan.policies.sysadmin import reboot
+from dualplan.policies.heuristics.sysadmin import reboot
+from dualplan.policies.mixed import Mixed, exploring
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 
 __all__ = [

@@ -13,10 +13,10 @@ import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
 from dualplan._kernels.policies import rows_at
-from dualplan.errors import PolicyError
-from dualplan.identity import digest
+from dualplan.core.errors import PolicyError
+from dualplan.core.identity import digest
+from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.models.contract import Model, vector
-from dualplan.types import ArrayLike, Floats, Ints, Json
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,11 +20,12 @@ import numba
 import numpy as np
 
 from dualplan._kernels.compiler import ACT, FLOATS, INTS, ROWS, Data, Kernel, made_once, user_kernel
-from dualplan.errors import InputError, PolicyError
+from dualplan.core.errors import InputError, PolicyError
+from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
+from dualplan.policies.saved import Parts, inner, outer, saved_as
 from dualplan.policies.tables import random_policy
-from dualplan.types import ArrayLike, Floats, Ints
 
 TABLE = numba.types.void(INTS, FLOATS, INTS, ROWS)
 RECORD = 5
@@ -88,6 +89,7 @@ def _chosen(rules: Sequence[Any], place: int = 0) -> Any:
     return chosen
 
 
+@saved_as("mixed")
 class Mixed(Policy):
     """Σ_k w_k π_k: in every state, the choice of policy k with probability w_k."""
 
@@ -122,6 +124,15 @@ class Mixed(Policy):
 
     def _defining_parts(self) -> tuple[Any, ...]:
         return (self.weights, *(policy.digest for policy in self.policies))
+
+    def to_parts(self) -> Parts:
+        """The policies and their shares."""
+        return Parts(arrays={"shares": self.weights}) | inner(self.policies)
+
+    @classmethod
+    def from_parts(cls, model: Model, parts: Parts) -> Mixed:
+        """From the policies and their shares."""
+        return cls(outer(model, parts), parts.arrays["shares"], name=parts.name)
 
 
 @made_once

@@ -10,13 +10,15 @@ import numpy as np
 
 from dualplan._kernels.compiler import ACT, READ_ONLY, UNCOMPILABLE, Kernel, made_once, user_kernel
 from dualplan._kernels.policies import action_rule, table_rule
-from dualplan.errors import PolicyError
-from dualplan.models.contract import Model, read_only, vector
+from dualplan.core.errors import PolicyError
+from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.models.contract import Model, read_only, register_heuristics, vector
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode
-from dualplan.types import ArrayLike, Floats, Ints
+from dualplan.policies.saved import Parts, register_recognised, saved_as
 
 
+@saved_as("table")
 class TablePolicy(Policy):
     """One row for each state of a bounded box, in the order of `Box.index`: actions, or probabilities of actions."""
 
@@ -37,6 +39,15 @@ class TablePolicy(Policy):
             _check_rows(model, rows, name)
             code = PolicyCode(head, rows.astype(np.float64).ravel(), table_rule)
         super().__init__(model, name, code)
+
+    def to_parts(self) -> Parts:
+        """The table."""
+        return Parts(arrays={"table": self.table})
+
+    @classmethod
+    def from_parts(cls, model: Model, parts: Parts) -> TablePolicy:
+        """From the table."""
+        return cls(model, parts.arrays["table"], name=parts.name)
 
 
 def _check_rows(model: Model, rows: Floats, name: str) -> None:
@@ -155,3 +166,13 @@ def _uniform(allowed: Kernel) -> Kernel:
             out[a] /= total
 
     return act
+
+
+register_heuristics(Model, {"random": random_policy})
+
+
+def _as_random(policy: Policy) -> Parts | None:
+    return Parts() if policy.digest == random_policy(policy.model).digest else None
+
+
+register_recognised("random", _as_random, lambda model, _: random_policy(model))

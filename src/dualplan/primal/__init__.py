@@ -1,10 +1,31 @@
 """Approximate linear programs on value functions: few functions of states, and policies that look one step ahead."""
 
+from dualplan.evaluation.lstd import policy_values
+from dualplan.evaluation.visits import occupancy, visited, weighted
+from dualplan.exact.greedy import greedy
+from dualplan.policies.among import GreedyAmong
+from dualplan.policies.greedy import GreedyPolicy
+from dualplan.policies.local_greedy import local_greedy
 from dualplan.primal.aggregated import Mixtures, aggregated_alp
 from dualplan.primal.alp import alp, iterated_alp, sample_size, sample_size_for_error
-from dualplan.primal.among import GreedyAmong
 from dualplan.primal.average import average_alp, average_bound, iterated_average_alp
-from dualplan.primal.basis import (
+from dualplan.primal.expanded import expanded_alp
+from dualplan.primal.factored import (
+    FactoredSettings,
+    FactoredSolution,
+    factored_alp,
+    factored_average_alp,
+    factored_average_bound,
+)
+from dualplan.primal.iterated import Iterated
+from dualplan.primal.orthant import OrthantSolution, has_cells, orthant_bound
+from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
+from dualplan.primal.relaxed import relaxed_alp
+from dualplan.primal.relevance import Relevance, geometric, independent, uniform
+from dualplan.primal.settings import Settings
+from dualplan.primal.smoothed import smoothed_alp
+from dualplan.primal.solution import PrimalSolution, Slacks
+from dualplan.values.basis import (
     Basis,
     LinearValues,
     Piece,
@@ -24,18 +45,8 @@ from dualplan.primal.basis import (
     products,
     tensor,
 )
-from dualplan.primal.expanded import expanded_alp
-from dualplan.primal.factored import (
-    FactoredSettings,
-    FactoredSolution,
-    factored_alp,
-    factored_average_alp,
-    factored_average_bound,
-)
-from dualplan.primal.greedy import GreedyPolicy, greedy
-from dualplan.primal.interpolation import Lattice, LatticeValues
-from dualplan.primal.iterated import Iterated
-from dualplan.primal.local import (
+from dualplan.values.interpolation import Lattice, LatticeValues
+from dualplan.values.local import (
     LocalBasis,
     LocalValues,
     backprojection,
@@ -46,15 +57,6 @@ from dualplan.primal.local import (
     pair_indicators,
     single_indicators,
 )
-from dualplan.primal.local_greedy import local_greedy
-from dualplan.primal.lstd import policy_values
-from dualplan.primal.orthant import OrthantSolution, has_cells, orthant_bound
-from dualplan.primal.perturbed import PerturbedSolution, perturbed_alp
-from dualplan.primal.relaxed import relaxed_alp
-from dualplan.primal.relevance import Relevance, geometric, independent, occupancy, uniform, visited, weighted
-from dualplan.primal.settings import Settings
-from dualplan.primal.smoothed import smoothed_alp
-from dualplan.primal.solution import PrimalSolution, Slacks
 
 __all__ = [
     "Basis",

@@ -38,20 +38,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Discounted
-from dualplan.errors import InputError
+from dualplan.core.checks import is_whole
+from dualplan.core.errors import InputError
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
-from dualplan.kinds import is_whole
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Discounted
+from dualplan.models.transitions import allowed_pairs, allowed_rows
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.program import CHUNK, Pairs, Program, maximise_in_parts
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import GENERATED, SAMPLED, Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
-from dualplan.status import Status
-from dualplan.transitions import allowed_pairs, allowed_rows
-from dualplan.types import Floats, Ints
+from dualplan.values.basis import Basis
 
 Part = tuple[Pairs, sp.csr_array]  # some pairs and their rows of W
 

@@ -29,18 +29,18 @@ import math
 import time
 from typing import Any
 
-from dualplan.criteria import Criterion, Discounted
-from dualplan.errors import InputError
-from dualplan.kinds import is_positive, is_whole
+from dualplan.core.checks import is_positive, is_whole
+from dualplan.core.errors import InputError
+from dualplan.evaluation.judge import Judge
 from dualplan.models.contract import Model
-from dualplan.outcomes import Judge
+from dualplan.models.criteria import Criterion, Discounted
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
+from dualplan.values.basis import Basis
 
 
 def alp(

@@ -25,19 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Average
-from dualplan.errors import InputError
-from dualplan.kinds import is_number
+from dualplan.core.checks import is_number
+from dualplan.core.errors import InputError
+from dualplan.core.status import Status
+from dualplan.evaluation.judge import Judge
 from dualplan.models.contract import Model
-from dualplan.outcomes import Judge
+from dualplan.models.criteria import Average
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Found, Program
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
-from dualplan.status import Status
+from dualplan.values.basis import Basis
 
 SLACK = 1e-2  # λ₂ is so much below λ, relative to 1 + |λ|
 

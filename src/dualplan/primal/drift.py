@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualplan._kernels import orthant as kernels
+from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.primal.basis import Basis, Product, hinge, power
-from dualplan.primal.cells import Cells, Cuts, make_cells
-from dualplan.types import Bools, Floats, Ints
+from dualplan.values.basis import Basis, Product, hinge, power
+from dualplan.values.cells import Cells, Cuts, make_cells
 
 CHUNK = 2**22  # numbers held at once
 HALF_ULP = 2.0**-53

@@ -26,9 +26,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dualplan.errors import InputError
+from dualplan.core.errors import InputError
+from dualplan.core.types import Floats, Ints
 from dualplan.models.factored import Scope
-from dualplan.types import Floats, Ints
 
 MOST_ENTRIES = 2**20  # of a table on the way
 RULES = ("fill", "degree")

@@ -33,20 +33,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Discounted
-from dualplan.errors import InputError, MissingError
+from dualplan.core.checks import require_counts
+from dualplan.core.errors import InputError, MissingError
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
-from dualplan.kinds import require_counts
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Discounted
+from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.program import WHOLE, Relaxed, UnboundedError, to_add
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import GENERATED, Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
-from dualplan.status import Status
-from dualplan.transitions import allowed_rows, transitions
-from dualplan.types import Floats, Ints
+from dualplan.values.basis import Basis
 
 RULES, FIRST = 3, 2  # random rules to start from, and states for each function, four times as many while unbounded
 

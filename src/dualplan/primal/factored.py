@@ -42,24 +42,25 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError, unknown
-from dualplan.highs import minimise
-from dualplan.kinds import is_number, is_positive, is_whole
-from dualplan.known import PROVED
-from dualplan.lower_bounds import LowerBound
+from dualplan.core.checks import is_number, is_positive, is_whole
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.known import PROVED
+from dualplan.core.lp import minimise
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints, Json
+from dualplan.evaluation.lower_bounds import LowerBound
+from dualplan.evaluation.visits import occupancy
+from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.models.factored import FactoredModel
 from dualplan.policies.contract import Policy
+from dualplan.policies.local_greedy import local_greedy
 from dualplan.primal.average import SLACK
-from dualplan.primal.basis import Basis
 from dualplan.primal.factored_constraints import EPSILON, FactoredConstraints
-from dualplan.primal.local import LocalBasis, LocalValues, independent_mean, local_basis
-from dualplan.primal.local_greedy import local_greedy
 from dualplan.primal.program import FIRST, Relaxed, UnboundedError, cleaned
-from dualplan.primal.relevance import Independent, Relevance, occupancy, uniform
+from dualplan.primal.relevance import Independent, Relevance, uniform
 from dualplan.primal.solution import policy_name
-from dualplan.status import Status
-from dualplan.types import Floats, Ints, Json
+from dualplan.values.basis import Basis
+from dualplan.values.local import LocalBasis, LocalValues, independent_mean, local_basis
 
 ELIMINATED, GENERATED = WAYS = ("eliminated", "generated")
 MOST_ROWS = 2**21  # of the program with the elimination in it

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.factored import Local
 from dualplan.primal.elimination import Elimination, Maxima
-from dualplan.primal.local import LocalBasis, backprojection, combined
 from dualplan.primal.program import ROUNDED
-from dualplan.types import Bools, Floats, Ints
+from dualplan.values.local import LocalBasis, backprojection, combined
 
 EPSILON = 2.0**-53
 

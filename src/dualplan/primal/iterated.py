@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.criteria import Criterion
-from dualplan.errors import ModelError
-from dualplan.evaluation import evaluate
+from dualplan.core.checks import require_counts
+from dualplan.core.errors import ModelError
+from dualplan.core.types import Floats
+from dualplan.evaluation.evaluate import evaluate
+from dualplan.evaluation.judge import Judge
 from dualplan.exact.policy import evaluate_exact
-from dualplan.kinds import require_counts
-from dualplan.outcomes import Judge
+from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.solution import PrimalSolution
-from dualplan.types import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,22 +43,22 @@ from typing import TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.criteria import Average, Criterion, Discounted
-from dualplan.errors import InputError
-from dualplan.highs import minimise
-from dualplan.kinds import is_positive, is_whole
-from dualplan.known import PROVED
-from dualplan.lower_bounds import LowerBound
+from dualplan.core.checks import is_positive, is_whole
+from dualplan.core.errors import InputError
+from dualplan.core.known import PROVED
+from dualplan.core.lp import minimise
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.primal.basis import Basis
-from dualplan.primal.cells import Cuts
 from dualplan.primal.drift import Coefficients, Drift
 from dualplan.primal.program import Relaxed, to_add
 from dualplan.primal.settings import check
 from dualplan.primal.solution import PrimalSolution
-from dualplan.status import Status
-from dualplan.types import Floats, Ints
+from dualplan.values.basis import Basis
+from dualplan.values.cells import Cuts
 
 MARGIN = 1e-7  # of the largest entry of a row without λ and without losses
 SMALL = 1e-10  # of the largest entry of other rows without λ, which shrinking repairs

@@ -42,19 +42,19 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Average, Discounted
-from dualplan.errors import InputError
+from dualplan.core.checks import is_number, is_positive
+from dualplan.core.errors import InputError
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
-from dualplan.kinds import is_number, is_positive
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Discounted
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
-from dualplan.primal.greedy import everywhere
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import Settings, check, relevant
 from dualplan.primal.solution import PrimalSolution
-from dualplan.types import Floats, Ints
+from dualplan.values.basis import Basis
+from dualplan.values.functions import everywhere
 
 GAMMA = 0.99
 

@@ -25,15 +25,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.errors import InputError, MissingError
+from dualplan.core.errors import InputError, MissingError
+from dualplan.core.lp import Growing, Optimum, minimise
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
-from dualplan.highs import Growing, Optimum, minimise
 from dualplan.models.contract import Model
-from dualplan.primal.basis import Basis, LinearValues
-from dualplan.primal.greedy import everywhere
-from dualplan.status import Status
-from dualplan.transitions import allowed_pairs, allowed_rows, transitions
-from dualplan.types import Floats, Ints
+from dualplan.models.transitions import allowed_pairs, allowed_rows, transitions
+from dualplan.values.basis import Basis, LinearValues
+from dualplan.values.functions import everywhere
 
 CHUNK = 2**22  # numbers of rows under way held at once
 WHOLE = 2**26  # entries of A up to which all pairs are listed

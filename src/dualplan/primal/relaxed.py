@@ -29,18 +29,18 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Discounted
-from dualplan.errors import InputError
-from dualplan.kinds import is_positive
+from dualplan.core.checks import is_positive
+from dualplan.core.errors import InputError
+from dualplan.core.status import Status
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import SAMPLED, Settings, check, relevant
 from dualplan.primal.soft import listed, maximise_softly
 from dualplan.primal.solution import PrimalSolution, Slacks
-from dualplan.status import Status
+from dualplan.values.basis import Basis
 
 
 def relaxed_alp(

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.criteria import Criterion
-from dualplan.errors import InputError, MissingError, unknown
-from dualplan.kinds import is_positive, is_whole, require_counts
+from dualplan.core.checks import is_positive, is_whole, require_counts
+from dualplan.core.errors import InputError, MissingError, unknown
+from dualplan.core.sizes import LISTABLE
+from dualplan.core.types import Ints
+from dualplan.evaluation.visits import occupancy
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis
 from dualplan.primal.program import WHOLE, Found, Pairs, Program, sampled_pairs
-from dualplan.primal.relevance import Relevance, geometric, occupancy
-from dualplan.sizes import LISTABLE
-from dualplan.types import Ints
+from dualplan.primal.relevance import Relevance, geometric
+from dualplan.values.basis import Basis
 
 ALL, GENERATED, SAMPLED = CONSTRAINTS = ("all", "generated", "sampled")
 FEW = 10_000  # pairs up to which all constraints are listed unless told otherwise

@@ -21,16 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.errors import InputError, MissingError
+from dualplan.core.errors import InputError, MissingError
+from dualplan.core.lp import minimise
+from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
-from dualplan.highs import minimise
 from dualplan.models.contract import Model
+from dualplan.models.transitions import allowed_rows
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import DIRECT, MARGIN, ROUNDED, WHOLE, Program, UnboundedError, maximise_in_parts, to_add
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings
-from dualplan.transitions import allowed_rows
-from dualplan.types import Floats, Ints
 
 MORE = 15  # as many rows in a round as other programs add: each solve starts afresh
 GROWTH = 4  # rows are so many times more where they do not bound the program

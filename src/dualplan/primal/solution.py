@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dualplan.criteria import Criterion
-from dualplan.errors import InputError
-from dualplan.lower_bounds import LowerBound, lower_bound
+from dualplan.core.errors import InputError
+from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import Status
+from dualplan.core.types import Floats, Ints, Json
+from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
+from dualplan.exact.greedy import greedy
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
-from dualplan.primal.basis import Basis, LinearValues
-from dualplan.primal.greedy import greedy
-from dualplan.sizes import LISTABLE
-from dualplan.status import Status
-from dualplan.types import Floats, Ints, Json
+from dualplan.values.basis import Basis, LinearValues
 
 FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
 

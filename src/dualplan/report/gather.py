@@ -14,21 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
-from dualplan.criteria import Criterion, make_criterion
-from dualplan.errors import InputError, ModelError
-from dualplan.evaluation import compare, evaluate
+from dualplan.core.errors import InputError, ModelError
+from dualplan.core.intervals import Interval
+from dualplan.core.runs import SETTINGS, read_json, read_result
+from dualplan.core.sizes import EXACTLY
+from dualplan.core.status import Status
+from dualplan.core.types import Json
+from dualplan.evaluation.evaluate import compare, evaluate
+from dualplan.evaluation.experiments import notes_on
+from dualplan.evaluation.results import Evaluation
 from dualplan.exact.policy import evaluate_exact
-from dualplan.experiments import notes_on
-from dualplan.intervals import Interval
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, make_criterion
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
-from dualplan.results import Evaluation
-from dualplan.runs import SETTINGS, read_json, read_result
-from dualplan.saved import POLICY, load_policy
-from dualplan.sizes import EXACTLY
-from dualplan.status import Status
-from dualplan.types import Json
+from dualplan.policies.saved import POLICY, load_policy
 
 EXACT = "exact"
 STEPS = 2_000_000  # of each simulation at most

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dualplan.errors import InputError
-from dualplan.kinds import is_number
+from dualplan.core.checks import is_number
+from dualplan.core.errors import InputError
+from dualplan.core.runs import versions, write_bytes
+from dualplan.core.types import Json
+from dualplan.evaluation.visits import visited
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.primal.relevance import visited
 from dualplan.report import words
 from dualplan.report.gather import EXACT, Beside, Judged, SavedRun, Tell, judge_heuristics, read_run, shown_measures
 from dualplan.report.pictures import DARK, LIGHT, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
 from dualplan.report.words import number
-from dualplan.runs import versions, write_bytes
-from dualplan.types import Json
 
 if TYPE_CHECKING:
     from jinja2 import Template

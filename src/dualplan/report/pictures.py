@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dualplan import figures
-from dualplan.criteria import Discounted
-from dualplan.errors import InputError
-from dualplan.intervals import finite
-from dualplan.known import COMPUTED, MEASURED
-from dualplan.marginals import marginals
+from dualplan.core.errors import InputError
+from dualplan.core.intervals import finite
+from dualplan.core.known import COMPUTED, MEASURED
+from dualplan.core.types import Json
+from dualplan.evaluation.marginals import marginals
+from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity
+from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
-from dualplan.policy_maps import by_server, policy_map
+from dualplan.report import figures
 from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
+from dualplan.report.policy_maps import by_server, policy_map
 from dualplan.report.slices import Tabulated
-from dualplan.sensitivity import ARRIVALS, SERVICES, sensitivity
-from dualplan.types import Json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

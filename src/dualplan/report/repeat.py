@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dualplan.improvement.steps import STEPS
+from dualplan.core.types import Json
 from dualplan.models.contract import Model
+from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load
 from dualplan.models.queueing import OPTIONS, QueueingNetwork
-from dualplan.models.zoo import INSTANCES
-from dualplan.types import Json
+from dualplan.search.steps import STEPS
 
 NETWORK, PLAN = "network.toml", "plan.toml"
 

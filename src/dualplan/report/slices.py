@@ -31,12 +31,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dualplan._kernels.constraints import allowed_at
+from dualplan.core.types import Bools, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
-from dualplan.policy_maps import typical
-from dualplan.types import Bools, Ints, Json
+from dualplan.report.policy_maps import typical
 
 LONGEST, SHORTEST = 48, 12  # values along an axis, and how far one without end goes at least
 MOST, LEAST = 6, 3  # coordinates that can be chosen, and levels that each of them has at least

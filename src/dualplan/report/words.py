@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dualplan.criteria import Discounted
-from dualplan.intervals import Interval
-from dualplan.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
+from dualplan.core.intervals import Interval
+from dualplan.core.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
+from dualplan.core.status import Status
+from dualplan.core.types import Json
+from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report.gather import EXACT, Beside, Judged, SavedRun
-from dualplan.status import Status
-from dualplan.types import Json
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
 KNOWN = "unknown"

@@ -1,0 +1,368 @@
+"""The compiled functions of a feature set.
+
+Sets of built-in kinds share their functions, which are cached. A set with functions of the user, or with policies that
+are such functions, has functions that close over them; sets with the same functions share them. What the user's
+features give is checked at every call: a density that is negative or not a number, or a state outside the box, ends the
+call with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from dualplan._kernels.choices import (
+    FIXED,
+    OTHER,
+    choice_count,
+    choice_kind,
+    choice_places,
+    choice_value,
+    draw_choice,
+    write_rule,
+)
+from dualplan._kernels.compiler import DRAW, NEAR, Kernel, made_once, user_kernel
+from dualplan._kernels.features import (
+    MIXTURES,
+    USER,
+    anchor_of,
+    block_near,
+    block_of,
+    block_room,
+    block_state,
+    chances_of,
+    choice_of_feature,
+    draw_of,
+    has_choices,
+    mixed_set,
+    mixtures_part,
+    mixtures_row,
+    near_of,
+    record,
+    rescale,
+    user_slot,
+)
+from dualplan._kernels.philox import uniform
+from dualplan.core.errors import InputError
+
+_inner = numba.njit(nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, eq=False)
+class UserFunctions:
+    """The user's look-up and draw, compiled."""
+
+    row: Any
+    draw: Any
+
+    @property
+    def sources(self) -> tuple[Callable[..., Any], ...]:
+        """The Python functions."""
+        return self.row.py_func, self.draw.py_func
+
+
+@dataclass(frozen=True, eq=False)
+class UserRule:
+    """The compiled rule of a policy that is a choice of the action, and the policy's fingerprint."""
+
+    act: Kernel
+    digest: str
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        return (self.digest,)
+
+
+def compiled_set(
+    user: tuple[UserFunctions | UserRule, ...], *, others: bool, mixed: bool
+) -> tuple[Kernel, Kernel, Kernel]:
+    """Draw, anchor and near of all sets that have these functions of the user, with `others` of built-in kinds or not.
+
+    Functions of the user alone compile several times as fast; so do sets without mixtures.
+    """
+    if not user:
+        return draw_of, anchor_of, near_of
+    rows = tuple(u.row if isinstance(u, UserFunctions) else _no_row for u in user)
+    draws = tuple(u.draw if isinstance(u, UserFunctions) else _no_draw for u in user)
+    acts = tuple(u.act if isinstance(u, UserRule) else _no_act for u in user)
+    return _draw(draws, acts, others, mixed), anchor_of, _near(rows, acts, others, mixed)
+
+
+# One function calls the next, since their types differ.
+
+
+@_inner
+def _no_row(x, a, indices, values):  # type: ignore[no-untyped-def]
+    return np.int64(-1)
+
+
+@_inner
+def _no_draw(j, u, x):  # type: ignore[no-untyped-def]
+    return np.int64(-1)
+
+
+@_inner
+def _no_act(ints, floats, x, out):  # type: ignore[no-untyped-def]
+    out[:] = np.nan
+
+
+@_inner
+def _last_row(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
+    return np.int64(-1)
+
+
+@_inner
+def _last_draw(slot, j, u, x):  # type: ignore[no-untyped-def]
+    return np.int64(-1)
+
+
+@_inner
+def _last_act(slot, ints, floats, x, out):  # type: ignore[no-untyped-def]
+    out[:] = np.nan
+
+
+def chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
+    """The row of the user's function of a number; -1 if there is none."""
+    if not functions:
+        return _last_row
+    first, others = functions[0], chosen_row(functions[1:], place + 1)
+
+    @_inner
+    def chosen(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
+        if slot == place:
+            return np.int64(first(x, a, indices, values))
+        return others(slot, x, a, indices, values)
+
+    return chosen
+
+
+def _chosen_draw(functions: Sequence[Any], place: int = 0) -> Any:
+    if not functions:
+        return _last_draw
+    first, others = functions[0], _chosen_draw(functions[1:], place + 1)
+
+    @_inner
+    def chosen(slot, j, u, x):  # type: ignore[no-untyped-def]
+        if slot == place:
+            return np.int64(first(j, u, x))
+        return others(slot, j, u, x)
+
+    return chosen
+
+
+def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
+    if not functions:
+        return _last_act
+    first, others = getattr(functions[0], "compiled", functions[0]), _chosen_act(functions[1:], place + 1)
+
+    @_inner
+    def chosen(slot, ints, floats, x, out):  # type: ignore[no-untyped-def]
+        if slot == place:
+            first(ints, floats, x, out)
+        else:
+            others(slot, ints, floats, x, out)
+
+    return chosen
+
+
+@_inner
+def _checked_row(features, widest, first, indices, values, count, number):  # type: ignore[no-untyped-def]
+    """Number the features in the whole set, and drop those that are 0."""
+    if not 0 <= number <= widest:
+        raise InputError("`row` of user-defined features must return how many it names, at most `widest`.")
+    end = count
+    for k in range(count, count + number):
+        j, value = indices[k], values[k]
+        if not 0 <= j < features:
+            raise InputError("`row` of user-defined features names a feature that is not there.")
+        if not 0.0 <= value < np.inf:
+            raise InputError("`row` of user-defined features gives a density that is negative or not finite.")
+        if value > 0.0:
+            indices[end], values[end] = first + j, value
+            end += 1
+    return end
+
+
+@_inner
+def _check_pair(ints, o, x, a):  # type: ignore[no-untyped-def]
+    dim, actions = ints[o + 3], ints[o + 4]
+    inside = 0 <= a < actions
+    for i in range(dim):
+        inside = inside and ints[o + 5 + i] <= x[i] <= ints[o + 5 + dim + i]
+    if not inside:
+        raise InputError("`draw` of user-defined features gives a state or an action that the model does not have.")
+
+
+def _any_choice(acts: Sequence[Any]) -> Any:
+    """The probabilities of all actions under choice k, whatever its kind."""
+    chosen = _chosen_act(acts)
+
+    @_inner
+    def any_choice(slot, ints, floats, o, f, c, k, x, out):  # type: ignore[no-untyped-def]
+        kind = choice_kind(ints, c, k)
+        if kind == FIXED:
+            out[:] = 0.0
+            out[choice_value(ints, c, k)] = 1.0
+            return
+        i, j, p, q = choice_places(ints, c, k)
+        if kind == OTHER:
+            chosen(slot + choice_value(ints, c, k), ints[o + i : o + j], floats[f + p : f + q], x, out)
+        else:
+            write_rule(kind, ints[o + i : o + j], floats[f + p : f + q], x, out)
+
+    return any_choice
+
+
+def _user_near(rows: Sequence[Any]) -> Any:
+    """`choose_and_near` for functions of the user."""
+    chosen = chosen_row(rows)
+
+    @_inner
+    def user_near(  # type: ignore[no-untyped-def]
+        kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+    ):
+        end = count + ints[o + 1]
+        values[count:end] = np.nan  # what `row` counts but does not write must not pass
+        number = chosen(slot, x, a, indices[count:end], values[count:end])
+        end = _checked_row(ints[o], ints[o + 1], first, indices, values, count, number)
+        if m != 0.0:
+            rescale(values, count, end, -m)
+        return end
+
+    return user_near
+
+
+def _any_near(rows: Sequence[Any], acts: Sequence[Any]) -> Any:
+    """`choose_and_near` for every kind but mixtures."""
+    user_near, choice = _user_near(rows), _any_choice(acts)
+
+    @_inner
+    def any_near(  # type: ignore[no-untyped-def]
+        kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+    ):
+        if kind == USER:
+            return user_near(
+                kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+            )
+        if has_choices(kind) and changed >= 0:
+            (i, _), c, actions = chances_of(ints, kind, o, w), o + ints[o + 4], ints[o + 1]
+            for k in range(choice_count(ints, c)):
+                choice(slot, ints, floats, o, f, c, k, x, work[i + k * actions : i + (k + 1) * actions])
+        return block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
+
+    return any_near
+
+
+def _user_draw(draws: Sequence[Any]) -> Any:
+    """`block_draw` for functions of the user."""
+    chosen = _chosen_draw(draws)
+
+    @_inner
+    def user_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w):  # type: ignore[no-untyped-def]
+        u = np.empty(ints[o + 2], np.float64)
+        for i in range(u.size):
+            u[i] = uniform(rng)
+        a = chosen(slot, j, u, x)
+        _check_pair(ints, o, x, a)
+        return a
+
+    return user_draw
+
+
+def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
+    """`block_draw` for every kind but mixtures."""
+    user_draw, choice = _user_draw(draws), _any_choice(acts)
+
+    @_inner
+    def any_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w):  # type: ignore[no-untyped-def]
+        if kind == USER:
+            return user_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w)
+        a = block_state(kind, ints, floats, o, f, j, rng, x)
+        if a >= 0:
+            return a
+        c, k = o + ints[o + 4], choice_of_feature(ints, kind, o, j)
+        if choice_kind(ints, c, k) == FIXED:
+            return choice_value(ints, c, k)
+        i, _ = chances_of(ints, kind, o, w)
+        out = work[i : i + ints[o + 1]]
+        choice(slot, ints, floats, o, f, c, k, x, out)
+        return draw_choice(out, rng)
+
+    return any_draw
+
+
+@made_once
+def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
+    any_near = _any_near(rows, acts) if others else _user_near(rows)
+
+    @_inner
+    def unmixed_near(  # type: ignore[no-untyped-def]
+        ints, floats, base, y, x, coords, changed, m, a, indices, values, work, w
+    ):
+        count = np.int64(0)
+        for b in range(ints[0]):
+            kind, first, o, f = record(ints, b)
+            slot, room = base + user_slot(ints, b), w + block_room(ints, b)
+            count = any_near(
+                kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, room
+            )
+        return count
+
+    @user_kernel(NEAR)
+    def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+        return unmixed_near(ints, floats, 0, y, x, coords, changed, m, a, indices, values, work, 0)
+
+    @user_kernel(NEAR)
+    def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+        count = np.int64(0)
+        for b in range(ints[0]):
+            kind, first, o, f = record(ints, b)
+            slot, w = user_slot(ints, b), block_room(ints, b)
+            if kind == MIXTURES:
+                spare = count + ints[o + 3]
+                i, k = mixed_set(ints, o, f)
+                number = unmixed_near(
+                    ints[i:], floats[k:], slot, y, x, coords, changed, m, a, indices[spare:], values[spare:], work, w
+                )
+                count = mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number)
+            else:
+                count = any_near(
+                    kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+                )
+        return count
+
+    return near if mixed else without
+
+
+@made_once
+def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
+    any_draw = _any_draw(draws, acts) if others else _user_draw(draws)
+
+    @_inner
+    def unmixed_draw(ints, floats, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
+        b = block_of(ints, j)
+        kind, first, o, f = record(ints, b)
+        room = w + block_room(ints, b)
+        return any_draw(kind, base + user_slot(ints, b), ints, floats, o, f, j - first, rng, x, work, room)
+
+    @user_kernel(DRAW)
+    def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
+        return unmixed_draw(ints, floats, 0, j, rng, x, work, 0)
+
+    @user_kernel(DRAW)
+    def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
+        b = block_of(ints, j)
+        kind, first, o, f = record(ints, b)
+        slot, w = user_slot(ints, b), block_room(ints, b)
+        if kind == MIXTURES:
+            part = mixtures_part(ints, floats, o, f, j - first, rng)
+            i, k = mixed_set(ints, o, f)
+            return unmixed_draw(ints[i:], floats[k:], slot, part, rng, x, work, w)
+        return any_draw(kind, slot, ints, floats, o, f, j - first, rng, x, work, w)
+
+    return draw if mixed else without

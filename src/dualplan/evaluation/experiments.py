@@ -1,0 +1,343 @@
+"""Simulation experiments that grow until they are told to stop.
+
+`LongRun`: replicas of one or two policies under the average criterion, advanced chunk by chunk.
+`ManyRuns`: independent runs under the discounted criterion, either cut at a horizon N, with the remainder
+γ^N/(1−γ)·[ℓ_min, ℓ_max] added to the interval, or stopped at a geometric time, which needs no bound on the loss and has
+no remainder.
+
+Both keep all that they know in a few arrays, so that they can be saved and go on. With two policies the interval is
+that of the difference of their costs, on common random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dualplan.core.errors import InputError
+from dualplan.core.intervals import (
+    Growth,
+    Interval,
+    cut_into_batches,
+    cycle_interval,
+    growth,
+    mean_interval,
+    ratio_interval,
+    too_few_cycles,
+    too_short,
+    warm_up,
+)
+from dualplan.core.status import Status
+from dualplan.core.threads import in_parallel
+from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.results import Evaluation, Settings
+from dualplan.evaluation.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Discounted
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.policies.contract import Policy
+
+FIRST_LOOK = 64  # chunks of each replica before the first look
+MOST_ROWS = 2_048  # rows kept for each replica; beyond, neighbours are added up and chunks double
+TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can lose
+CHUNK, SLOW_CHUNK = 512, 32
+RUNS_PER_TASK = 64
+FEWEST_RUNS = 10
+SETTLED, RESOLUTION = 1e-9, 1e-11  # of controlled losses, relative: what counts as constant, and as rounding
+TRUNCATION = 1e-6  # γ^N at the horizon N
+
+
+class LongRun:
+    """Replicas of one or two policies under the average criterion, advanced together."""
+
+    def __init__(
+        self, model: Model, policies: Sequence[Policy], wanted: Settings, controls: Sequence[Control] = ()
+    ) -> None:
+        self.model, self.policies, self.wanted = model, policies, wanted
+        regenerate = wanted.method == "regenerative"
+        self.engines: list[Engine] = [
+            engine(model, p, wanted.seed, regenerate=regenerate, control=controls[k] if controls else None)
+            for k, p in enumerate(policies)
+        ]
+        self.method = str(wanted.method) + (", control variate" if controls else "")
+        self.raw = len(model.columns) if controls else 1  # the column of the losses as they were
+        self.resumable = all(e.resumable for e in self.engines)
+        per_replica = max(1, wanted.steps // (REPLICAS * len(policies)))
+        self.chunk = max(1, min(CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK, per_replica // FIRST_LOOK))
+        self.limit = max(2, per_replica // self.chunk)  # chunks of the first length, for each replica
+        self.next_look = min(FIRST_LOOK, self.limit)
+        self.size = 0
+        self.merged = 1  # chunks in one row
+        self.replicas: list[list[Replica]] = [[e.first(r) for r in range(REPLICAS)] for e in self.engines]
+        self.rows = [np.zeros((REPLICAS, 0, e.columns)) for e in self.engines]
+        self.cycles = np.zeros((len(policies), 6))
+
+    @property
+    def steps(self) -> int:
+        """Steps simulated, of all replicas and policies."""
+        return self.size * self.chunk * REPLICAS * len(self.policies)
+
+    def advance(self) -> None:
+        """A few chunks further with every replica; nothing changes unless all of them are done."""
+        per_row = self.merged
+        rows = max(1, min(TASK_CHUNKS, min(self.next_look, self.limit) - self.size) // per_row)
+        if self.rows[0].shape[1] % 2:
+            rows = 1  # an even number of rows can be merged
+        tasks = [
+            partial(e.advance, replica, rows, self.chunk * per_row)
+            for e, replicas in zip(self.engines, self.replicas, strict=True)
+            for replica in replicas
+        ]
+        threads = self.wanted.threads if all(e.fast for e in self.engines) else 1
+        results: list[Chunks] = in_parallel(tasks, threads)
+        mine = [results[i : i + REPLICAS] for i in range(0, len(results), REPLICAS)]
+        longer = [
+            np.concatenate([old, np.stack([r.rows for r in new])], axis=1)
+            for old, new in zip(self.rows, mine, strict=True)
+        ]
+        merged = self.merged
+        if longer[0].shape[1] >= MOST_ROWS and longer[0].shape[1] % 2 == 0:
+            # keep memory bounded: add up neighbouring rows once there are many
+            longer = [r.reshape(REPLICAS, -1, 2, r.shape[2]).sum(axis=2) for r in longer]
+            merged *= 2
+        # one assignment, so that an interruption finds either the old state or the new one
+        vars(self).update(
+            replicas=[[r.replica for r in new] for new in mine],
+            rows=longer,
+            cycles=self.cycles + np.array([sum((r.cycles for r in new), np.zeros(6)) for new in mine]),
+            size=self.size + rows * per_row,
+            merged=merged,
+        )
+
+    def _dropped(self, rows: Floats) -> int:
+        return warm_up(rows[:, :, self.raw].mean(axis=0))
+
+    def interval(self) -> Interval:
+        """The interval of the cost, or of the difference of two costs."""
+        level = self.wanted.confidence
+        if len(self.policies) == 1:
+            if self.wanted.method == "regenerative":
+                return cycle_interval(self.cycles[0], level)
+            return self._batch_interval(self.rows[0])
+        rows = self.rows[0].copy()
+        rows[:, :, 1] -= self.rows[1][:, :, 1]
+        return self._batch_interval(rows, dropped=max(self._dropped(r) for r in self.rows))
+
+    def _batch_interval(self, rows: Floats, dropped: int | None = None) -> Interval:
+        batches = cut_into_batches(rows, self._dropped(rows) if dropped is None else dropped, column=1)
+        return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], self.wanted.confidence))
+
+    def _resolved(self, found: Interval) -> Interval:
+        """Not narrower than the rounding of shaped losses, whose parts are far larger than their sum."""
+        room = RESOLUTION * (1 + abs(found.value)) if self.raw != 1 else 0.0
+        return replace(found, lower=found.lower - room, upper=found.upper + room)
+
+    def sound(self) -> bool:
+        """Whether nothing speaks against stopping now."""
+        return all(self._complaint(i) is None for i in range(len(self.policies)))
+
+    def _complaint(self, i: int) -> Status | None:
+        rows = self.rows[i]
+        if self._drift(i).unstable:
+            return Status.UNSTABLE
+        if self.wanted.method == "regenerative":
+            unfinished = sum(float(r.cycle[1]) for r in self.replicas[i])
+            return Status.FEW_CYCLES if too_few_cycles(self.cycles[i], unfinished) else None
+        low, high = self.model.loss_bounds or (-np.inf, np.inf)
+        if low == high:
+            return None
+        column = self.raw if self._settled(rows) else 1
+        return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column) else None
+
+    def _settled(self, rows: Floats) -> bool:
+        """Whether shaped losses are constant up to rounding, so that only rounding would be judged."""
+        shaped = rows[:, :, 1] / rows[:, :, 0]
+        return self.raw != 1 and bool(np.ptp(shaped) <= SETTLED * (1 + np.abs(shaped).max()))
+
+    def _drift(self, i: int) -> Growth:
+        sizes = self.rows[i][:, :, 2 + self.model.growing].sum(axis=2) / self.rows[i][:, :, 0]
+        return growth(sizes, self.chunk * self.merged)
+
+    def evaluations(self, status: Status, seconds: float) -> list[Evaluation]:
+        """What is known of each policy."""
+        return [self._evaluation(i, status, seconds) for i in range(len(self.policies))]
+
+    def _evaluation(self, i: int, status: Status, seconds: float) -> Evaluation:
+        rows, level = self.rows[i], self.wanted.confidence
+        dropped = self._dropped(rows)
+        batches = cut_into_batches(rows, dropped, column=1)
+        cost = self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level))
+        if self.wanted.method == "regenerative":
+            cost, dropped = cycle_interval(self.cycles[i], level), 0
+        if self.raw != 1:  # measures vary as losses do, not as shaped ones
+            batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
+        measures = {
+            m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level) for m in self.model.measures
+        }
+        complaint = self._complaint(i) if status is not Status.INTERRUPTED else None
+        notes = notes_on(self.model, measures)
+        if self.raw != 1 and measures and too_short(rows, dropped, self.raw):  # the cost is controlled, these are not
+            measures = {name: Interval(m.value, -np.inf, np.inf, level) for name, m in measures.items()}
+            notes = ("the run is too short for the measures other than the cost: they have no intervals.", *notes)
+        if complaint is Status.UNSTABLE:
+            drift = self._drift(i).per_step
+            notes = (f"the state grows by about {drift:.3g} a step.", *notes)
+            cost, measures = Interval(np.inf, float(cost.lower), np.inf, level), {}
+        return Evaluation(
+            self.policies[i].name,
+            cost.value,
+            cost.lower,
+            cost.upper,
+            level,
+            self.method,
+            complaint or status,
+            self.size * self.chunk * REPLICAS,
+            seconds,
+            self.wanted.seed,
+            dropped * self.chunk * self.merged,
+            measures,
+            notes,
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything from which the run goes on."""
+        arrays: dict[str, Any] = {"size": self.size, "merged": self.merged, "chunk": self.chunk, "cycles": self.cycles,
+                                  "next_look": self.next_look}  # fmt: skip
+        for i, replicas in enumerate(self.replicas):
+            arrays[f"rows{i}"] = self.rows[i]
+            arrays[f"x{i}"] = np.stack([r.x for r in replicas])
+            arrays[f"cycle{i}"] = np.stack([r.cycle for r in replicas])
+            arrays[f"steps{i}"] = np.array([r.steps for r in replicas])
+        return arrays
+
+    def load(self, arrays: dict[str, Any]) -> None:
+        """Go on from a checkpoint; a chunk keeps the length it had."""
+        self.chunk, self.merged = int(arrays["chunk"]), int(arrays["merged"])
+        self.limit = max(2, self.wanted.steps // (REPLICAS * len(self.policies)) // self.chunk)
+        self.size, self.next_look = int(arrays["size"]), int(arrays["next_look"])
+        self.cycles = arrays["cycles"]
+        for i in range(len(self.policies)):
+            self.rows[i] = arrays[f"rows{i}"]
+            self.replicas[i] = [
+                Replica(r, arrays[f"x{i}"][r].copy(), arrays[f"cycle{i}"][r].copy(), int(arrays[f"steps{i}"][r]))
+                for r in range(REPLICAS)
+            ]
+
+
+class ManyRuns:
+    """Independent runs of one or two policies under the discounted criterion."""
+
+    resumable = True
+
+    def __init__(self, model: Model, policies: Sequence[Policy], criterion: Discounted, wanted: Settings) -> None:
+        self.model, self.policies, self.wanted, self.gamma = model, policies, wanted, criterion.gamma
+        self.engines = [engine(model, p, wanted.seed) for p in policies]
+        self.starts, self.weights = criterion.start_distribution(model)
+        truncated = wanted.method == "truncated"
+        self.horizon = math.ceil(math.log(TRUNCATION) / math.log(self.gamma)) if truncated else 0
+        expected = (self.horizon or 1 / (1 - self.gamma)) * len(policies)
+        self.limit = int(wanted.steps / expected)
+        if self.limit < FEWEST_RUNS:
+            raise InputError(
+                f"steps={wanted.steps} allow {self.limit} runs of about {expected:.0f} steps; "
+                f"allow at least {math.ceil(FEWEST_RUNS * expected)}."
+            )
+        self.per_task = min(RUNS_PER_TASK, self.limit)
+        self.next_look = min(self.limit, 16 * RUNS_PER_TASK)
+        self.totals = np.zeros((len(policies), 0))
+        self.lengths: Ints = np.zeros((len(policies), 0), np.int64)
+
+    @property
+    def size(self) -> int:
+        """Runs done of each policy."""
+        return int(self.totals.shape[1])
+
+    @property
+    def steps(self) -> int:
+        """Steps simulated."""
+        return int(self.lengths.sum())
+
+    def advance(self) -> None:
+        """A few hundred runs more of each policy."""
+        first = range(self.size, min(self.size + 8 * self.per_task, self.limit), self.per_task)
+        tasks = [
+            partial(e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, self.per_task)
+            for e in self.engines
+            for k in first
+        ]
+        results = in_parallel(tasks, self.wanted.threads if all(e.fast for e in self.engines) else 1)
+        count = len(self.engines)
+        totals = np.concatenate([r[0] for r in results]).reshape(count, -1)
+        lengths = np.concatenate([r[1] for r in results]).reshape(count, -1)
+        vars(self).update(  # one assignment, so that an interruption finds either the old state or the new one
+            totals=np.concatenate([self.totals, totals], axis=1),
+            lengths=np.concatenate([self.lengths, lengths], axis=1),
+        )
+
+    def sound(self) -> bool:
+        """Whether nothing speaks against stopping now."""
+        return all(self._complaint(totals) is None for totals in self.totals)
+
+    def _complaint(self, totals: Floats) -> Status | None:
+        """Runs that are all alike say nothing of what is rare, unless no loss differs from any other."""
+        low, high = self.model.loss_bounds or (-np.inf, np.inf)
+        return Status.TOO_SHORT if low < high and np.ptp(totals) == 0 else None
+
+    def _remainder(self, low: float, high: float) -> tuple[float, float]:
+        factor = self.gamma**self.horizon / (1 - self.gamma) if self.horizon else 0.0
+        return factor * low, factor * high
+
+    def _shifted(self, interval: Interval, low: float, high: float) -> Interval:
+        return Interval(interval.value + (low + high) / 2, interval.lower + low, interval.upper + high,
+                        interval.confidence)  # fmt: skip
+
+    def interval(self) -> Interval:
+        """The interval of the cost, or of the difference of two costs."""
+        low, high = self.model.loss_bounds or (0.0, 0.0)
+        if len(self.policies) == 1:
+            return self._shifted(mean_interval(self.totals[0], self.wanted.confidence), *self._remainder(low, high))
+        difference = mean_interval(self.totals[0] - self.totals[1], self.wanted.confidence)
+        return self._shifted(difference, *self._remainder(low - high, high - low))
+
+    def evaluations(self, status: Status, seconds: float) -> list[Evaluation]:
+        """What is known of each policy."""
+        low, high = self.model.loss_bounds or (0.0, 0.0)
+        result = []
+        for i, policy in enumerate(self.policies):
+            cost = self._shifted(mean_interval(self.totals[i], self.wanted.confidence), *self._remainder(low, high))
+            result.append(
+                Evaluation(policy.name, cost.value, cost.lower, cost.upper, cost.confidence, str(self.wanted.method),
+                           self._complaint(self.totals[i]) or status, int(self.lengths[i].sum()), seconds,
+                           self.wanted.seed)
+            )  # fmt: skip
+        return result
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything from which the run goes on."""
+        return {"totals": self.totals, "lengths": self.lengths, "next_look": self.next_look}
+
+    def load(self, arrays: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.totals, self.lengths = arrays["totals"], arrays["lengths"]
+        self.next_look = int(arrays["next_look"])
+
+
+def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
+    """What a reader should know about the figures."""
+    notes = []
+    if isinstance(model, QueueingNetwork):
+        heavy = [f"{s} ({load:.3g})" for s, load in model.certain_loads.items() if load >= 1]
+        if heavy:
+            notes.append(f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite.")
+        lost = measures.get("lost fraction")
+        if lost is not None and lost.value >= 0.001 and model.losses_unpunished:
+            notes.append(
+                f"loses {lost.value:.2%} of its customers at no cost, which makes it look cheaper than a policy that "
+                "serves them; give the classes a penalty, or unbounded buffers, where the figure is to mean something."
+            )
+    return tuple(notes)

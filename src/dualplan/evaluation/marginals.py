@@ -1,0 +1,193 @@
+"""The stationary law of each coordinate under a policy.
+
+    μ_i(v) = Σ_{x : x_i = v} μ_π(x),   μ_π the stationary law of the chain that π makes.
+
+Where states are few it is computed from the occupancy over all states that are reached (`exact/policy.py`). Elsewhere
+it is measured: independent replicas are simulated in chunks, a state is kept every so many steps, and the frequency of
+v is a ratio of sums over chunks. Warm-up, batches and intervals are those of `intervals.py`, judged by the coordinate's
+own mean; an interval is about one value, not about all of them at once. With one seed, policies meet the same events.
+
+A coordinate that takes more than `MOST_VALUES` values is counted in bins of equal width. Nothing on the simulated path
+is longer than the values that were seen times the number of chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dualplan.core.checks import is_whole
+from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.intervals import Interval, cut_into_batches, growth, ratio_interval, too_short, warm_up
+from dualplan.core.known import COMPUTED, MEASURED
+from dualplan.core.sizes import EXACTLY
+from dualplan.core.status import Status
+from dualplan.core.threads import in_parallel
+from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
+from dualplan.exact.policy import evaluate_exact
+from dualplan.models.contract import Model
+from dualplan.policies.contract import Policy, require_policy_of
+
+STEPS, SLOW_STEPS = 4_000_000, 200_000  # of all replicas; slow are policies and simulators that are not compiled
+CHUNKS, KEPT = 64, 512  # chunks of a replica, and states kept of each at most
+MOST_VALUES = 400
+
+Counts = tuple[Ints, Ints]  # values and how often they were seen
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """The law of one coordinate under one policy: the probability of values[k] … values[k] + width − 1.
+
+    `lower` and `upper` are intervals of single probabilities, equal to them where the law was computed; `mean` is that
+    of the coordinate. Of a policy that is unstable there is no law: the frequencies are those of the run.
+    """
+
+    policy: str
+    coordinate: str
+    values: Ints
+    width: int
+    probabilities: Floats
+    lower: Floats
+    upper: Floats
+    mean: Interval
+    known: str
+    status: Status
+
+    @property
+    def tail(self) -> Floats:
+        """P(X ≥ v) for each of the values."""
+        return np.asarray(np.cumsum(self.probabilities[::-1])[::-1])
+
+
+def marginals(
+    model: Model,
+    policies: Policy | Sequence[Policy],
+    *,
+    coordinates: Sequence[str] | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    exact: bool | None = None,
+) -> list[Marginal]:
+    """The stationary law of each coordinate under each policy, policy by policy.
+
+    Computed where there are at most `EXACTLY` states or it is asked for, otherwise simulated with `steps` steps.
+    """
+    chosen = [policies] if isinstance(policies, Policy) else list(policies)
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    if steps is not None and (not is_whole(steps) or steps < REPLICAS * CHUNKS):
+        raise InputError(f"steps must be a whole number, at least {REPLICAS * CHUNKS}, got {steps!r}.")
+    places = _places(model, coordinates)
+    found: list[Marginal] = []
+    for policy in chosen:
+        require_policy_of(model, policy)
+        computed = _computed(model, policy, places, exact)
+        found += _measured(model, policy, places, steps, seed, confidence) if computed is None else computed
+    return found
+
+
+def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
+    names = model.coordinates if coordinates is None else coordinates
+    for name in names:
+        if name not in model.coordinates:
+            raise unknown(f"coordinate of {model.name!r}", name, model.coordinates)
+    return [model.coordinates.index(name) for name in names]
+
+
+# -- over all states --------------------------------------------------------------------------------------------------
+
+
+def _computed(model: Model, policy: Policy, places: Sequence[int], exact: bool | None) -> list[Marginal] | None:
+    few = model.box.count is not None and model.box.count <= EXACTLY
+    if exact is False or (exact is None and not (few and policy.code is not None and model.has_forward)):
+        return None
+    try:
+        run = evaluate_exact(model, policy)
+    except ModelError:  # several recurrent classes: which one is entered is a matter of chance
+        if exact:
+            raise
+        return None
+    states, law = model.box.states(run.reached), run.occupancy / run.occupancy.sum()
+    return [_exact_law(model, policy, i, states[:, i], law, run.status) for i in places]
+
+
+def _exact_law(model: Model, policy: Policy, i: int, seen: Ints, law: Floats, status: Status) -> Marginal:
+    low, width = int(seen.min()), _width(int(seen.min()), int(seen.max()))
+    p = np.bincount((seen - low) // width, law).astype(np.float64)
+    mean = float(seen @ law)
+    return Marginal(
+        policy.name, model.coordinates[i], low + width * np.arange(p.size), width, p, p, p,
+        Interval(mean, mean, mean, 1.0), COMPUTED, status,
+    )  # fmt: skip
+
+
+def _width(low: int, high: int) -> int:
+    return -(-(high - low + 1) // MOST_VALUES)
+
+
+# -- by simulation ----------------------------------------------------------------------------------------------------
+
+
+def _measured(
+    model: Model, policy: Policy, places: Sequence[int], steps: int | None, seed: int, confidence: float
+) -> list[Marginal]:
+    run = engine(model, policy, seed)
+    each = (steps or (STEPS if run.fast else SLOW_STEPS)) // (REPLICAS * CHUNKS)
+    kept = min(KEPT, each)
+    tasks = [partial(_replica, run, run.first(r), kept, each // kept) for r in range(REPLICAS)]
+    counts = in_parallel(tasks, None if run.fast else 1)
+    unstable = _unstable(model, counts, kept * (each // kept))
+    return [_law(model, policy, i, [[chunk[i] for chunk in r] for r in counts], unstable, confidence) for i in places]
+
+
+def _replica(run: Engine, replica: Replica, kept: int, every: int) -> list[list[Counts]]:
+    """For each chunk and coordinate, the values that were seen and how often."""
+    found = []
+    for _ in range(CHUNKS):
+        states = run.visits(replica, kept, every)
+        replica = Replica(replica.number, states[-1].copy(), replica.cycle, replica.steps + kept * every)
+        found.append([np.unique(column, return_counts=True) for column in states.T])
+    return found
+
+
+def _unstable(model: Model, counts: Sequence[Sequence[Sequence[Counts]]], length: int) -> bool:
+    if model.growing.size == 0:
+        return False
+    sizes = np.array([[sum(_mean(chunk[i]) for i in model.growing) for chunk in replica] for replica in counts])
+    return growth(sizes, length).unstable
+
+
+def _mean(counts: Counts) -> float:
+    values, times = counts
+    return float(values @ times / times.sum())
+
+
+def _law(
+    model: Model, policy: Policy, i: int, counts: Sequence[Sequence[Counts]], unstable: bool, confidence: float
+) -> Marginal:
+    """Frequencies from sums over chunks: a column for each value, then the coordinate and the number of states."""
+    low = min(int(values[0]) for replica in counts for values, _ in replica)
+    high = max(int(values[-1]) for replica in counts for values, _ in replica)
+    width = _width(low, high)
+    bins = (high - low) // width + 1
+    rows = np.zeros((len(counts), len(counts[0]), bins + 2))
+    for r, replica in enumerate(counts):
+        for j, (values, times) in enumerate(replica):
+            np.add.at(rows[r, j], (values - low) // width, times)
+            rows[r, j, bins:] = values @ times, times.sum()
+    dropped = warm_up(rows[:, :, bins].mean(axis=0))
+    batches = cut_into_batches(rows, dropped, column=bins)
+    intervals = [ratio_interval(batches[:, k], batches[:, -1], confidence) for k in range(bins + 1)]
+    p, lower, upper = (np.array([getattr(x, end) for x in intervals[:-1]]) for end in ("value", "lower", "upper"))
+    doubtful = low < high and too_short(rows, dropped, column=bins)
+    status = Status.UNSTABLE if unstable else Status.TOO_SHORT if doubtful else Status.COMPLETED
+    return Marginal(
+        policy.name, model.coordinates[i], low + width * np.arange(bins), width, p, np.maximum(lower, 0.0),
+        np.minimum(upper, 1.0), intervals[-1], MEASURED, status,
+    )  # fmt: skip

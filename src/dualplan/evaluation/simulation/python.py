@@ -1,0 +1,271 @@
+"""What cannot be compiled, one step at a time, with the random numbers that compiled code has."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dualplan._kernels import philox
+from dualplan._kernels import simulate as kernels
+from dualplan.core.errors import ModelError, PolicyError
+from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.simulation.contract import (
+    COUPLED,
+    RESTARTS,
+    STREAM,
+    Chunks,
+    Control,
+    Copies,
+    Recorded,
+    Replica,
+    Restarts,
+)
+from dualplan.evaluation.simulation.faults import explain
+from dualplan.models.contract import Model
+from dualplan.models.simulator import Generator, Session, SimulatorModel
+from dualplan.policies.contract import Policy, check_probabilities
+from dualplan.values.contract import ValueCode
+
+LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
+
+
+class PythonEngine:
+    """Runs what cannot be compiled, one step at a time: simulators, and policies that are Python objects."""
+
+    fast = False
+
+    def __init__(
+        self, model: Model, policy: Policy, seed: int, regenerate: bool, control: Control | None = None
+    ) -> None:
+        self.model, self.policy, self.seed, self.regenerate = model, policy, seed, regenerate
+        self.control = control
+        self.columns = len(model.columns) + (control is not None)
+        self.resumable = not isinstance(model, SimulatorModel) or model.resumable
+        self._sessions: dict[int, Session] = {}
+
+    def first(self, number: int) -> Replica:
+        """At the start of a session of its own."""
+        session = self._new_session()
+        self._sessions[number] = session
+        return Replica(number, session.reset(self._generator(number, LAST_STEP)), np.zeros(2), 0)
+
+    def _new_session(self) -> Session:
+        return self.model.session() if isinstance(self.model, SimulatorModel) else _CompiledSession(self.model)
+
+    def _generator(self, replica: int, step: int, stream: int = STREAM) -> Generator:
+        """The same stream as in compiled code: the draws of one step of one replica."""
+        return np.random.Generator(_bits(self.seed, replica, step, stream))
+
+    def _step(
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
+    ) -> tuple[Ints, float, bool, Generator]:
+        result, _, rng = self._transition(session, x, replica, t, stream)
+        return *result, rng
+
+    def _transition(
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
+    ) -> tuple[tuple[Ints, float, bool], int, Generator]:
+        rng = self._generator(replica, t, stream)
+        probabilities = self.policy.probabilities(x)
+        check_probabilities(self.policy, x, probabilities)
+        a = min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), probabilities.size - 1)
+        while probabilities[a] == 0:  # the draw fell into the rounding error above the total
+            a -= 1
+        result = session.step(x, a, rng)
+        if isinstance(self.model, SimulatorModel):
+            result = self.model.checked(result, x, a)
+        return result, a, rng
+
+    def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
+        """Step by step."""
+        if replica.number not in self._sessions:  # resumed: the state vector is all there is
+            self._sessions[replica.number] = self._new_session()
+        session = self._sessions[replica.number]
+        x, cycle, t = replica.x, replica.cycle.copy(), replica.steps
+        rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
+        dim = self.model.box.dim
+        for row in rows:
+            for _ in range(length):
+                (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
+                row[0] += 1
+                row[1] += loss + self._shaping(x, a)
+                if self.control is not None:
+                    row[-1] += loss
+                row[2 : 2 + dim] += x
+                if isinstance(session, _CompiledSession):
+                    row[2 + dim : 2 + dim + session.counts.size] += session.counts
+                x = session.reset(rng) if ended else y
+                t += 1
+                if self.regenerate:
+                    cycle += (loss, 1.0)
+                    if np.array_equal(x, self.model.start):
+                        c, n = cycle
+                        cycles += (1.0, c, n, c * c, c * n, n * n)
+                        cycle[:] = 0.0
+        return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
+
+    def _shaping(self, x: Ints, a: int) -> float:
+        """Σ_y P(y|x,a) h(y) − h(x)."""
+        if self.control is None:
+            return 0.0
+        law = self.model.forward(x, a)
+        values = np.asarray(self.control(np.vstack([law.states, x])), np.float64)
+        return float(law.probabilities @ values[:-1] - values[-1])
+
+    def visits(self, replica: Replica, count: int, every: int) -> Ints:
+        """Step by step."""
+        states = np.empty((count, replica.x.size), np.int64)
+        for row in states:
+            replica = self.advance(replica, 1, every).replica
+            row[:] = replica.x
+        return states
+
+    def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
+        """Step by step; under γ < 1 nothing follows the end of an episode, otherwise the next one does."""
+        if replica.number not in self._sessions:
+            self._sessions[replica.number] = self._new_session()
+        session, hidden = self._sessions[replica.number], not self.resumable
+        x, t, dim, first = replica.x, replica.steps, replica.x.size, []
+        states, following = np.empty((count, dim), np.int64), np.empty((count, dim), np.int64)
+        actions, losses, alive = np.empty(count, np.int64), np.empty(count), np.ones(count, bool)
+        for step in range(count * every):
+            (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
+            chance = self._generator(replica.number, t, RESTARTS)
+            anew = restarts.gamma < 1 and (ended or chance.random() >= restarts.gamma)
+            if ended and not anew:
+                y = session.reset(rng)
+            if (step + 1) % every == 0:
+                k = step // every
+                states[k], actions[k], losses[k], following[k], alive[k] = x, a, loss, y, not (ended and anew)
+            x = y
+            if anew:
+                x = session.reset(rng) if hidden else restarts.starts[_chosen(restarts.weights, chance.random())]
+                first.append(x)
+            t += 1
+        after = Replica(replica.number, x, replica.cycle, t)
+        starts = np.array(first if hidden else [], np.int64).reshape(-1, dim)
+        return Recorded(after, states, actions, losses, following, alive, starts)
+
+    def discounted(
+        self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
+    ) -> tuple[Floats, Ints]:
+        """Step by step; an episode that ends brings no more losses."""
+        totals, lengths = np.zeros(count), np.zeros(count, np.int64)
+        hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
+        for run in range(count):
+            session = self._new_session()
+            rng = self._generator(first + run, LAST_STEP)
+            x = starts[_chosen(weights, rng.random())]
+            steps = horizon or 1 + int(np.log1p(-rng.random()) / np.log(gamma))
+            if hidden:
+                x = session.reset(rng)
+            factor = 1.0
+            for t in range(steps):
+                x, loss, ended, _ = self._step(session, x, first + run, t)
+                totals[run] += factor * loss
+                factor *= gamma if horizon else 1.0
+                lengths[run] += 1
+                if ended:
+                    break
+        return totals, lengths
+
+    def coupled(
+        self,
+        places: Ints,
+        states: Ints,
+        first: int,
+        repetitions: int,
+        gamma: float,
+        horizon: int,
+        control: ValueCode | None = None,
+    ) -> Copies:
+        """Copy by copy, each against the path of the first of its group; nothing follows the end of an episode."""
+        if not self.resumable:
+            raise ModelError(f"model {self.model.name!r} keeps its state to itself, so it has no coupled copies.")
+        if control is not None:
+            raise PolicyError(f"a control variate needs a compiled policy, and {self.policy.name!r} is not.")
+        totals, met, steps = np.zeros((len(states), repetitions)), np.zeros(len(states)), 0
+        for g, (low, high) in enumerate(pairwise(places.tolist())):
+            for r in range(repetitions):
+                copies = _Path(self, states[low:high], (first + g) * repetitions + r, gamma < 1)
+                factor, t = 1.0, 0
+                while copies.live and t < horizon:
+                    steps += 1 + len(copies.live)
+                    for j, difference in copies.advance(t):
+                        totals[low + j, r] += factor * difference
+                    factor, t = factor * gamma, t + 1
+                met[low:high] += 1.0
+                met[[low + j for j in copies.live]] -= 1.0
+        return Copies(totals, met, steps)
+
+
+class _Path:
+    """Copies of one group, stepped together from Python; `live` are those that differ from the first one."""
+
+    def __init__(self, run: PythonEngine, states: Ints, replica: int, episodes: bool) -> None:
+        self.run, self.replica, self.episodes = run, replica, episodes
+        self.session = run._new_session()
+        self.x: list[Ints | None] = [x.copy() for x in states]  # None: the episode has ended
+        self.live = [j for j in range(1, len(states)) if not np.array_equal(states[j], states[0])]
+
+    def advance(self, t: int) -> list[tuple[int, float]]:
+        """One step of all copies: the difference of losses from the first one, for each that is live."""
+        base = self._step(0, t)
+        found = [(j, self._step(j, t) - base) for j in self.live]
+        self.live = [j for j in self.live if not self._together(j)]
+        return found
+
+    def _together(self, j: int) -> bool:
+        x, y = self.x[0], self.x[j]
+        return x is y if x is None or y is None else np.array_equal(x, y)
+
+    def _step(self, j: int, t: int) -> float:
+        x = self.x[j]
+        if x is None:
+            return 0.0
+        y, loss, ended, rng = self.run._step(self.session, x, self.replica, t, COUPLED)
+        self.x[j] = (None if self.episodes else self.session.reset(rng)) if ended else y
+        return loss
+
+
+class _CompiledSession:
+    """A compiled model stepped from Python."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.counts = np.zeros(len(model.code.counters))
+
+    def reset(self, rng: Generator) -> Ints:  # noqa: ARG002 - a fixed start needs no randomness
+        return self.model.start
+
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Ints, float, bool]:
+        """Continue the stream of `rng` inside compiled code, after the draw that picked the action."""
+        code = self.model.code
+        words = np.zeros(philox.WORDS, np.uint64)
+        state: Any = rng.bit_generator.state
+        words[0:2], words[2:6] = state["state"]["key"], state["state"]["counter"]
+        words[6:10], words[10] = state["buffer"], state["buffer_pos"]
+        words[2] += 1  # NumPy counts before it computes a block, the kernels after
+        out = np.empty_like(x)
+        self.counts[:] = 0
+        loss = float(code.step(code.ints, code.floats, x, a, words, out, self.counts))
+        where = np.concatenate([x, [a], out])
+        if not np.isfinite(loss):
+            explain(self.model, None, kernels.BAD_LAW, where)
+        if not self.model.box.contains(out):
+            explain(self.model, None, kernels.LEFT_BOX, where)
+        return out, loss, False
+
+
+def _chosen(weights: Floats, u: float) -> int:
+    """The number of a start drawn by u."""
+    return min(int(np.searchsorted(np.cumsum(weights), u, side="right")), weights.size - 1)
+
+
+def _bits(seed: int, replica: int, step: int, stream: int) -> np.random.Philox:
+    """NumPy's Philox at the place of the kernels' (seed, stream, replica, step)."""
+    counter = [0, step, replica, 0]
+    number = sum(word << (64 * i) for i, word in enumerate(counter)) - 1
+    return np.random.Philox(key=seed + (stream << 64), counter=number % (1 << 256))

@@ -1,0 +1,143 @@
+"""Where a policy goes: states with weights, from its law where states are few, else from simulated visits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from dualplan.core.checks import require_counts
+from dualplan.core.errors import InputError
+from dualplan.core.sizes import EXACTLY
+from dualplan.core.threads import in_parallel
+from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.evaluation.simulation import REPLICAS, Replica, engine
+from dualplan.exact.policy import evaluate_exact
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.values.basis import Basis
+
+SPACING = 10  # steps between two visits
+TAIL = 1e-4  # of the discounted mass that simulated runs leave out
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """States, one a row, with weights that sum to 1."""
+
+    model: Model
+    states: Ints
+    weights: Floats
+
+    def moments(self, basis: Basis) -> Floats:
+        """Sums over the states."""
+        return np.asarray(self.weights @ basis(self.states))
+
+    def draw(self, count: int, seed: int = 0) -> Ints:
+        """With replacement."""
+        chosen = np.random.default_rng(seed).choice(self.weights.size, count, p=self.weights)
+        return np.ascontiguousarray(self.states[chosen])
+
+    def masses(self, states: Ints) -> Floats:
+        """Weights of states listed twice are added."""
+        where = np.unique(np.vstack([self.states, states]), axis=0, return_inverse=True)[1].ravel()
+        own = where[: len(self.states)]
+        sums = np.bincount(own, self.weights, minlength=int(where.max()) + 1)
+        return np.asarray(sums[where[len(self.states) :]], np.float64)
+
+
+def weighted(model: Model, states: ArrayLike, weights: ArrayLike | None = None) -> Weighted:
+    """States, one a row, with weights that need not sum to 1 (equal, if not given)."""
+    rows = np.array([model.state(x) for x in np.atleast_2d(np.asarray(states))])
+    given = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
+    if given.shape != (len(rows),) or not np.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
+        raise InputError(f"{len(rows)} states need as many weights >= 0, not all of them 0.")
+    return Weighted(model, rows, given / given.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Simulated visits of a policy: its stationary law, or its discounted one from the start; never over all states."""
+
+    model: Model
+    policy: Policy
+    criterion: Criterion
+    samples: int
+    seed: int
+
+    @cached_property
+    def _states(self) -> Weighted:
+        if isinstance(self.criterion, Discounted):
+            return _discounted_visits(self.model, self.policy, self.criterion, self.samples, self.seed)
+        return weighted_visits(self.model, visited(self.model, self.policy, self.samples, self.seed))
+
+    def moments(self, basis: Basis) -> Floats:
+        """Means over the visits."""
+        return self._states.moments(basis)
+
+    def draw(self, count: int, seed: int = 0) -> Ints:
+        """Visits of fresh runs (average), or a draw from those at hand (discounted)."""
+        if isinstance(self.criterion, Discounted):
+            return self._states.draw(count, seed)
+        return visited(self.model, self.policy, count, seed)
+
+    def masses(self, states: Ints) -> Floats:
+        """Frequencies among the visits."""
+        return self._states.masses(states)
+
+
+def occupancy(
+    model: Model,
+    policy: Policy,
+    criterion: Criterion | None = None,
+    *,
+    samples: int = 100_000,
+    seed: int = 0,
+    exact: bool | None = None,
+) -> Weighted | Visits:
+    """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for, else by simulation."""
+    require_policy_of(model, policy)
+    criterion = criterion or Average()
+    require_counts(samples=samples)
+    few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
+    if exact or (exact is None and few):
+        found = evaluate_exact(model, policy, criterion)
+        return Weighted(model, model.box.states(found.reached), found.occupancy / found.occupancy.sum())
+    return Visits(model, policy, criterion, samples, seed)
+
+
+def weighted_visits(model: Model, states: Ints) -> Weighted:
+    """Visits, each of the same weight; states visited often are listed once."""
+    rows, counts = np.unique(states, axis=0, return_counts=True)
+    return Weighted(model, rows, counts / counts.sum())
+
+
+def visited(model: Model, policy: Policy, count: int, seed: int = 0, every: int = SPACING) -> Ints:
+    """States that a policy visits from the model's start, one every so many steps of several trajectories."""
+    run = engine(model, policy, seed)
+    replicas = [Replica(k, model.start.copy(), np.zeros(2), 0) for k in range(REPLICAS)]
+    each = -(-count // REPLICAS)
+    found = in_parallel([partial(run.visits, r, each, every) for r in replicas], None if run.fast else 1)
+    return np.concatenate(found)[:count]
+
+
+def _discounted_visits(model: Model, policy: Policy, criterion: Discounted, samples: int, seed: int) -> Weighted:
+    """Independent runs from the start with weights γ^t, cut where `TAIL` of the mass is left."""
+    starts, alpha = criterion.start_distribution(model)
+    length = max(1, math.ceil(math.log(TAIL) / math.log(criterion.gamma)))
+    runs = max(REPLICAS, samples // length)
+    chosen = np.random.default_rng(seed).choice(alpha.size, runs, p=alpha / alpha.sum())
+    run = engine(model, policy, seed)
+    replicas = [Replica(k, starts[s].copy(), np.zeros(2), 0) for k, s in enumerate(chosen)]
+    tasks = [partial(run.visits, r, length, 1) for r in replicas]
+    states = np.concatenate([
+        np.concatenate([starts[s][None, :], path[:-1]])
+        for s, path in zip(chosen, in_parallel(tasks, None if run.fast else 1), strict=True)
+    ])  # fmt: skip
+    weights = np.tile(criterion.gamma ** np.arange(length), runs)
+    rows, where = np.unique(states, axis=0, return_inverse=True)
+    masses = np.bincount(where.ravel(), weights)
+    return Weighted(model, rows, masses / masses.sum())

@@ -1,0 +1,7 @@
+"""Policies improved step by step: what a step may propose, how proposals are judged, and the loop around both."""
+
+from dualplan.search.contract import Attempt, Candidate, Improved
+from dualplan.search.loop import improve
+from dualplan.search.steps import STEPS
+
+__all__ = ["STEPS", "Attempt", "Candidate", "Improved", "improve"]

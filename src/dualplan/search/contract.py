@@ -1,0 +1,247 @@
+"""What the search for a better policy passes around: candidates, members of the portfolio, attempts, the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dualplan.core.intervals import Interval, finite
+from dualplan.core.known import PROVED
+from dualplan.core.status import Status
+from dualplan.core.streams import own_seed
+from dualplan.core.types import Json
+from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
+from dualplan.evaluation.results import Evaluation
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion
+from dualplan.models.limits import Limit
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.values.functions import StateFunction
+
+NEGLIGIBLE = 1e-9  # excess over a limit
+UNKNOWN = Interval(math.nan, -math.inf, math.inf, 1.0)  # of a measure under a policy that is unstable
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy that a step proposes, and the values that it was made from, if any: they serve as control variates."""
+
+    policy: Policy
+    source: str
+    values: StateFunction | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A candidate that was simulated; `control` is the function of states that made its interval narrowest."""
+
+    candidate: Candidate
+    run: Evaluation
+    control: StateFunction | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The candidate's policy."""
+        return self.candidate.policy
+
+    def rank(self, limits: Sequence[Limit]) -> tuple[float, float]:
+        """By how much limits are exceeded, and the cost: what is sorted by."""
+        cost = self.run.cost if math.isfinite(self.run.cost) else math.inf
+        return excess(self.run, limits), cost
+
+
+def excess(run: Evaluation, limits: Sequence[Limit]) -> float:
+    """By how much a policy may exceed its limits, in sum; 0 if it keeps them with their whole intervals."""
+    over = [run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
+            for limit in limits]  # fmt: skip
+    return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
+
+
+def broken(run: Evaluation, limits: Sequence[Limit]) -> bool:
+    """Whether a policy breaks a limit with the whole interval of the measure."""
+    return any(limit.name in run.measures and run.measures[limit.name].lower > limit.at_most for limit in limits)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One step: how many candidates it made, the best of them against the best policy so far, and what came of it.
+
+    `gain` is the paired interval of the old cost minus the new one.
+    """
+
+    step: str
+    size: int
+    made: int
+    policy: str = ""
+    cost: float | None = None
+    gain: Interval | None = None
+    accepted: bool = False
+    seconds: float = 0.0
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """As plain values."""
+        return {
+            "step": self.step,
+            "size": self.size,
+            "candidates": self.made,
+            "policy": self.policy,
+            "cost": None if self.cost is None else finite(self.cost),
+            "gain": None if self.gain is None else self.gain.to_json(),
+            "accepted": bool(self.accepted),
+            "seconds": round(self.seconds, 3),
+            "note": self.note,
+        }
+
+
+@dataclass(eq=False)
+class Search:
+    """Where the search stands: the portfolio, the cheapest first among `members`, and the best policy so far."""
+
+    model: Model
+    criterion: Criterion
+    limits: tuple[Limit, ...]
+    seed: int
+    members: list[Member] = field(default_factory=list)
+    best: Member | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    before: int = 0  # attempts of a run that goes on
+    fitted: dict[str, StateFunction | None] = field(default_factory=dict)  # controls of policies that bring no values
+
+    @property
+    def incumbent(self) -> Member:
+        """The best policy so far."""
+        assert self.best is not None, "the search begins with a policy"
+        return self.best
+
+    @property
+    def listed(self) -> bool:
+        """Whether the model lists its next states; simulators do not."""
+        return not isinstance(self.model, SimulatorModel) and self.model.has_forward
+
+    def fresh(self, place: int) -> int:
+        """A seed of its own for each attempt, and each place in it."""
+        return own_seed(self.seed, self.before + len(self.attempts), place)
+
+
+class Step(Protocol):
+    """A way to propose policies; sizes 0, 1, … ask for more work."""
+
+    @property
+    def name(self) -> str:
+        """The word for it."""
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes there are."""
+
+    @property
+    def grows(self) -> float:
+        """About how many times as long it proposes in its next size."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it is taken before the others."""
+
+    def applies(self, search: Search) -> bool:
+        """Whether it is for this model and this criterion."""
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """Candidates, to be judged by simulation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Improved:
+    """The best policy that was found, what it costs, what any policy costs at least, and how it came about."""
+
+    model: Model
+    criterion: Criterion
+    policy: Policy
+    source: str
+    cost: float
+    lower: float
+    upper: float
+    evaluation: str
+    evaluation_status: Status
+    measures: dict[str, Interval]
+    notes: tuple[str, ...]
+    limits: tuple[Limit, ...]
+    start: tuple[Member, ...]
+    attempts: tuple[Attempt, ...]
+    bound: LowerBound
+    wanted_gap: float | None
+    status: Status
+    values: StateFunction | None
+    seed: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """The largest part of the cost that another policy could save."""
+        return largest_gap(self.lower, self.upper, self.bound.value)
+
+    @property
+    def gap_reached(self) -> bool | None:
+        """Whether the gap that was asked for was reached; None if none was."""
+        if self.wanted_gap is None:
+            return None
+        return bool(self.gap <= self.wanted_gap and self.bound.kind == PROVED and self.kept)
+
+    @property
+    def kept(self) -> bool:
+        """Whether all limits are kept, with their whole intervals."""
+        return all(self._keeps(limit) for limit in self.limits)
+
+    def _keeps(self, limit: Limit) -> bool:
+        return limit.name in self.measures and bool(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE)
+
+    def to_json(self) -> Json:
+        """Everything as plain values; the policy itself is saved apart."""
+        return {
+            "task": "improve",
+            "model": self.model.name,
+            **self.criterion.describe(),
+            "policy": self.policy.name,
+            "source": self.source,
+            "cost": finite(self.cost),
+            "cost_lower": finite(self.lower),
+            "cost_upper": finite(self.upper),
+            "cost_status": str(self.evaluation_status),
+            "evaluation": self.evaluation,
+            "lower_bound": finite(self.bound.value),
+            "lower_bound_kind": self.bound.kind,
+            "lower_bound_functions": self.bound.functions,
+            "lower_bound_assumed": self.bound.assumed,
+            "gap": finite(self.gap),
+            "gap_wanted": self.wanted_gap,
+            "gap_reached": self.gap_reached,
+            "status": str(self.status),
+            "advice": self.status.advice,
+            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
+            "limits": [
+                {
+                    "measure": limit.name,
+                    "at_most": limit.at_most,
+                    **self.measures.get(limit.name, UNKNOWN).to_json(),
+                    "kept": self._keeps(limit),
+                }
+                for limit in self.limits
+            ],
+            "notes": list(self.notes),
+            "start": [{"policy": m.policy.name, **_brief(m.run)} for m in self.start],
+            "attempts": [attempt.to_json() for attempt in self.attempts],
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _brief(run: Evaluation) -> Json:
+    return {
+        "cost": finite(run.cost),
+        "cost_lower": finite(run.lower),
+        "cost_upper": finite(run.upper),
+        "status": str(run.status),
+    }

@@ -1,0 +1,130 @@
+"""Features from a plan, by their names.
+
+The standard set is for models whose states can be enumerated: where the best heuristic goes, cut into tiles at 0 of
+each coordinate, times the actions, and the occupancies of the next three. Unless another potential is named,
+the best heuristic's values are the potential, so that H is the radius of a trust region about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dualplan.core import checks
+from dualplan.core.errors import InputError, ModelError, unknown, within
+from dualplan.core.sizes import LISTABLE
+from dualplan.dual import features as families
+from dualplan.dual.features.contract import Features, concat
+from dualplan.exact.policy import evaluate_exact
+from dualplan.models.contract import UNBOUNDED, Model
+from dualplan.models.criteria import Criterion
+from dualplan.policies.contract import Policy
+
+STANDARD = "standard"  # the features if none are named
+BEST = "best"  # the heuristic that costs least
+
+
+def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
+    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a family."""
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise unknown("feature set", given, NAMED, at=("features",))
+        return NAMED[given](model, criterion)
+    kind, words = checks.PLAN["features"]
+    if not kind(given):
+        raise InputError(f"features must be {words}, got {given!r}.", at=("features",))
+    made = []
+    for k, entry in enumerate(given):
+        with within("features", k):
+            made.append(_family(model, dict(entry), criterion))
+    return concat(*made)
+
+
+def standard(model: Model, criterion: Criterion | None = None) -> Features:
+    """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next three."""
+    best, *others = ranked(model, criterion)
+    occupied = [families.occupancies(model, others[:3], criterion)] if others else []
+    cuts = [
+        [(low, low), (low + 1, high)] if high > low else [(low, high)]
+        for low, high in zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
+    ]
+    return concat(families.tiles(model, best, cuts, criterion=criterion), *occupied)
+
+
+def ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
+    """The heuristics of a model that have one cost, the cheapest first."""
+    count = model.box.count
+    if count is None or count > LISTABLE:
+        raise InputError(
+            f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} states, too many for the "
+            "standard features; name some in the plan: trees, boxes, bands or products."
+        )
+    costs: dict[Policy, float] = {}
+    trouble = ModelError(f"model {model.name!r} has no heuristics.")
+    for name in model.policies:
+        policy = model.policy(name)
+        try:
+            costs[policy] = evaluate_exact(model, policy, criterion).cost
+        except ModelError as error:  # several recurrent classes: such a heuristic is no candidate
+            trouble = error
+    if not costs:
+        raise trouble
+    return sorted(costs, key=lambda policy: costs[policy])
+
+
+NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
+    STANDARD: standard,
+    "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
+    "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
+}
+# what each family takes besides the model, in order: what it must have, and what it may have; policies are named
+FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "occupancies": (("policies",), ("by_action",)),
+    "tiles": (("policy", "cuts"), ("choices",)),
+    "boxes": (("cuts",), ()),
+    "bands": (("intervals",), ("weights",)),
+    "products": (("ratios",), ()),
+    "trees": (("policies",), ("choices", "visits")),
+    "paper": ((), ("count",)),
+}
+
+
+def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
+    name = entry.pop("family", None)
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise unknown("family of features", str(name), FAMILIES, at=("family",))
+    needed, more = FAMILIES[name]
+    for key, value in entry.items():
+        if key not in (*needed, *more):
+            raise unknown(f"key of features {name!r}", key, (*needed, *more), at=(key,))
+        kind, words = checks.FEATURES[key]
+        if not kind(value):
+            raise InputError(f"{key} of features {name!r} must be {words}, got {value!r}.", at=(key,))
+    for key in needed:
+        if key not in entry:
+            raise InputError(f"features {name!r} lack {key!r}; add it.", at=(key,))
+    for key in ("policies", "choices"):
+        if key in entry:
+            entry[key] = [model.policy(p) for p in entry[key]]
+    if "policy" in entry:
+        entry["policy"] = model.policy(entry["policy"])
+    if "cuts" in entry:
+        entry["cuts"] = [[tuple(interval) for interval in cuts] for cuts in entry["cuts"]]
+    if "intervals" in entry:
+        entry["intervals"] = [tuple(interval) for interval in entry["intervals"]]
+    if name in ("occupancies", "tiles"):
+        entry["criterion"] = criterion
+    if name == "trees":  # fitted to where the policies go, times what they would choose
+        how = {"visits": entry["visits"]} if "visits" in entry else {}
+        laws = [families.fit_tree(model, policy, **how) for policy in entry["policies"]]
+        return families.trees(model, laws, choices=entry.get("choices", entry["policies"]))
+    if name == "products":
+        return families.products(model, [_laws(model, row) for row in entry["ratios"]])
+    return getattr(families, name)(model, **entry)  # type: ignore[no-any-return]
+
+
+def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
+    if len(ratios) != model.box.dim:
+        raise InputError(f"a product needs a ratio for each of {model.box.dim} coordinates, got {len(ratios)}.")
+    bounded = model.box.upper < UNBOUNDED
+    return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]

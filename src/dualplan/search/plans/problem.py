@@ -1,0 +1,127 @@
+"""The dual program of a plan: what it says, what it leaves open, and what can be seen to be wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dualplan.core.checks import is_number
+from dualplan.core.errors import InputError, unknown, within
+from dualplan.core.runs import require_free
+from dualplan.core.sizes import EXACTLY
+from dualplan.dual import features as families
+from dualplan.dual.certificates import loss_range, measurable
+from dualplan.dual.grids import GRIDS
+from dualplan.dual.meta import RULE, Scheme, check_choice, make_scheme
+from dualplan.dual.problem import DualALP
+from dualplan.dual.solvers.solve import check_solver
+from dualplan.dual.theorems import NOT_PLAIN
+from dualplan.dual.violations import BERNSTEIN
+from dualplan.evaluation.judge import EXACT
+from dualplan.exact.policy import evaluate_exact
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, Discounted
+from dualplan.search.plans.families import BEST, STANDARD, make_features, ranked
+from dualplan.search.plans.plan import Plan
+from dualplan.values.functions import StateFunction, state_function
+
+GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
+
+
+def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
+    """The features, the potential and all else that the program is made of."""
+    chosen = make_features(model, plan.features, criterion)
+    with within("base"):
+        base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
+    return DualALP(
+        model, chosen, criterion, base=base, sampling=plan.sampling, radius=plan.radius,
+        potential=_potential(plan, model, criterion), limits=plan.limits,
+    )  # fmt: skip
+
+
+def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
+    """The values of a heuristic over all states, where all can be reached; by default only with the standard set."""
+    name = plan.potential or (BEST if plan.features == STANDARD else None)
+    if name is None:
+        return None
+    with within("potential"):
+        policy = ranked(model, criterion)[0] if name == BEST else model.policy(name)
+    result = evaluate_exact(model, policy, criterion)
+    # states that the policy never sees have no value of its own; there the potential is the largest, which warns
+    values = np.full(int(model.box.count or 0), float(result.values.max()))
+    values[result.reached] = result.values
+    return state_function(model, values)
+
+
+def scheme_of(plan: Plan, problem: DualALP) -> Scheme | None:
+    """The grid that theory asks for, if the plan does."""
+    if plan.grid is None:
+        return None
+    return make_scheme(
+        problem, epsilon=plan.epsilon or 0.0, delta=plan.delta, beta=plan.beta, span=plan.span, grid=plan.grid
+    )
+
+
+def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
+    """The plan with what it left open: the solver, and the penalties as a list.
+
+    With a potential the flow's penalty is a trust region and may be small; the negative part's must not be.
+    """
+    scale = max(float(np.abs(problem.losses).max()), 1e-12)
+    given = [plan.penalty] if is_number(plan.penalty) else plan.penalty
+    if scheme is not None:
+        return replace(plan, solver=solver_of(plan, problem.model), penalty=scheme.weights)
+    hard = 10 * GRID[-1] * scale if problem.potential is not None else None
+    return replace(
+        plan,
+        solver=solver_of(plan, problem.model),
+        penalty=given or [float(f"{scale * factor:.3g}") for factor in GRID],
+        penalty_negative=plan.penalty_negative or hard,
+    )
+
+
+def solver_of(plan: Plan, model: Model) -> str:
+    """The one that is named; otherwise all constraints where states are few."""
+    count = model.box.count
+    return plan.solver or ("listed-lp" if count is not None and count <= EXACTLY else "sampled-lp")
+
+
+def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
+    """Whatever can be seen to be wrong before any long work."""
+    if plan.time is not None or plan.gap is not None or plan.policies:
+        raise InputError("time, gap and policies are for a search without keys of the dual program; leave out either.")
+    check_solver(solver_of(plan, model), plan.budget, plan.options)
+    check_choice(plan.choice, BERNSTEIN)
+    if plan.grid is None and plan.choice == RULE:
+        raise InputError("the rule chooses from a grid of H made by theory; give grid = 'geometric'.")
+    if plan.beta is not None and plan.epsilon is None:
+        raise InputError("beta belongs to theory, which also needs epsilon, the error that matters to you.")
+    if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
+        raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
+    if plan.grid is not None and plan.grid not in GRIDS:
+        raise unknown("grid", plan.grid, GRIDS)
+    if plan.epsilon is not None and plan.penalty_negative is not None:
+        raise InputError(
+            "the theorems are about one penalty H for both violations; leave penalty_negative or epsilon out."
+        )
+    if plan.epsilon is not None and (plan.features == STANDARD or plan.potential is not None or plan.limits):
+        raise InputError(NOT_PLAIN)
+    unmeasured = plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
+    if plan.epsilon is not None and unmeasured:
+        raise InputError("with so many states the span of a bias is not measured, and theory needs it; give span.")
+    if plan.grid is not None and plan.epsilon is None:
+        raise InputError("a grid made by theory needs epsilon, the error in F that matters to you.")
+    if measurable(model):
+        loss_range(model)  # raises if they are not what the model declares
+    if plan.evaluation == EXACT:
+        model.box.strides  # noqa: B018 - raises if states cannot be numbered
+    if isinstance(criterion, Discounted):
+        criterion.start_distribution(model)
+    if folder is not None and not resume:
+        require_free(folder)
+
+
+def both_penalties(plan: Plan, penalty: float) -> tuple[float, float]:
+    """On the negative part and on the flow."""
+    return plan.penalty_negative or penalty, penalty

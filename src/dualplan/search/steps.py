@@ -1,0 +1,303 @@
+"""The steps that propose policies, in the order in which they are taken; a larger size asks for more work.
+
+lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with limits, for several
+            prices on them, and mixtures
+search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
+values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
+dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
+rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualplan import primal
+from dualplan.core.errors import InputError
+from dualplan.dual.combine import combine
+from dualplan.evaluation.evaluate import evaluate
+from dualplan.evaluation.visits import visited
+from dualplan.models.criteria import Average, Discounted
+from dualplan.models.limits import Limit
+from dualplan.models.queueing import QueueingNetwork
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolicy, linear_index, walks
+from dualplan.policies.mixed import Mixed
+from dualplan.primal.relevance import Independent
+from dualplan.search.contract import Candidate, Member, Search, Step, excess
+from dualplan.search.duels import pace
+from dualplan.search.families import ALL, NEXT, Family, greedy_for, indices, mixing
+from dualplan.search.lattice import make_lattice, solve_lattice, truncation
+from dualplan.search.policy_search import best_of
+from dualplan.search.policy_search import propose as parameters
+from dualplan.search.rollouts import rollout_step
+
+FUNCTIONS = 150  # of a basis at most
+DRAWN = 20_000  # states whose constraints are taken
+SEEN = 20_000  # visits by which the laws of drawn states are fitted
+WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
+SPACING = 20  # steps between two of these visits
+NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
+SKETCH = 8  # so many times fewer nodes of the lattice that shows where its policy goes
+FEWER = 4  # so many times fewer nodes than states, at least
+TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
+PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
+MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
+SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
+WALKED, TWICE = (100_000_000, 300_000_000, 900_000_000), 2  # of indices that walk, in all; searches of each family
+MANY = 12  # classes from which on searches have fewer steps, which take longer
+CHOOSING = 10  # the best of them is found by so many times fewer steps
+LONGER = 40  # so many times fewer of them for policies that look ahead
+FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
+ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
+COMBINED = 3  # policies beside the best that are combined
+PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
+GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
+
+
+def _law(search: Search) -> Independent:
+    """Geometric laws of the coordinates, wider than where the best policy goes."""
+    model, place = search.model, 8
+    seen = visited(model, search.incumbent.policy, SEEN, search.fresh(place)) - model.box.lower
+    means = WIDER * seen.mean(axis=0) + 0.5
+    return primal.geometric(model, (means / (1 + means)).tolist())
+
+
+@dataclass(frozen=True)
+class Values:
+    """Greedy for values of linear programs with few functions."""
+
+    name: str = "values"
+    first: bool = False
+    sizes: int = 1
+    grows: float = 1.0
+
+    def applies(self, search: Search) -> bool:
+        """Wherever next states can be listed; side constraints are not in these programs."""
+        return search.listed and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+        """One for each degree, as long as the functions are few."""
+        law, seed, found = _law(search), search.fresh(9), []
+        for degree in (2, 4):
+            basis = primal.monomials(search.model, degree)
+            if len(basis) > FUNCTIONS:
+                break
+            try:
+                found += self._solved(search, basis, law, seed)
+            except InputError:  # the constraints that were drawn do not bound the program; another degree may do
+                continue
+        return found
+
+    def _solved(self, search: Search, basis: primal.Basis, law: Independent, seed: int) -> list[Candidate]:
+        drawn: dict[str, Any] = {"relevance": law, "sample": law, "samples": DRAWN, "seed": seed}
+        gamma = search.criterion if isinstance(search.criterion, Discounted) else Discounted(GAMMA)
+        programs = [primal.alp(search.model, basis, gamma, **drawn)]
+        if isinstance(search.criterion, Average):
+            programs.append(primal.average_alp(search.model, basis, **drawn))
+        return [
+            Candidate(p.policy(), f"{p.method}, {len(basis)} functions", primal.LinearValues(basis, p.weights))
+            for p in programs
+        ]
+
+
+@dataclass(frozen=True)
+class OnLattice:
+    """Greedy for the values of a small problem on a lattice, fitted to where the best policies go."""
+
+    name: str = "lattice"
+    first: bool = True
+    sizes: int = len(NODES)
+    grows: float = 2.5
+
+    def applies(self, search: Search) -> bool:
+        """Where a lattice has room for three knots a coordinate."""
+        model = search.model
+        few = np.minimum(model.box.upper - model.box.lower, 2).astype(np.float64) + 1
+        return search.listed and bool(np.log(few).sum() <= math.log(NODES[-1]))
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """One without prices; with limits, several prices, and mixtures of two that lie on both sides of them."""
+        if search.limits:
+            return self._priced(search, size)
+        found = [self._solved(search, _nodes(search, size), ())]
+        if not search.model.box.bounded:
+            found.append(self._truncated(search, TRUNCATED[size]))
+        return [candidate for candidate in found if candidate is not None]
+
+    def _truncated(self, search: Search, nodes: int) -> Candidate:
+        """All states near the lower limits; beyond, what is done where they end."""
+        lattice = truncation(search.model, nodes=nodes)
+        found = solve_lattice(search.model, lattice, search.criterion, corrections=0)
+        name = f"truncation, {lattice.nodes:,} nodes"
+        return Candidate(found.policy(clip=True, name=name), name)
+
+    def _solved(self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]) -> Candidate | None:
+        """In two stages: where the policies so far go is seldom where the policy of a lattice does."""
+        policies, candidate = [m.policy for m in _near(search)], None
+        for size in (nodes // SKETCH, nodes):
+            seen = [visited(search.model, policy, SEEN, search.fresh(8), SPACING) for policy in policies]
+            try:
+                lattice = make_lattice(search.model, np.concatenate(seen), nodes=size, seed=search.fresh(9))
+            except InputError:  # too many coordinates for so few nodes
+                continue
+            found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
+            name = f"lattice, {lattice.nodes:,} nodes"
+            policies.append(found.policy(name=name))
+            # with prices, values are of another loss: no control variates for this one
+            candidate = Candidate(policies[-1], name, None if prices else found.values)
+        return candidate
+
+    def _priced(self, search: Search, size: int) -> list[Candidate]:
+        """Prices by bisection on the logarithm, until a limit is kept and another price breaks it by little."""
+        found, low, high = [], 0.0, math.inf
+        cost = abs(search.incumbent.run.cost)
+        price = cost if 1.0 < cost < math.inf else 1.0
+        for _ in range(PRICES):
+            one = self._solved(search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits])
+            if one is None:
+                break
+            one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
+            run = evaluate(search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10))
+            found.append((excess(run, search.limits), one))
+            low, high = (low, price) if found[-1][0] == 0 else (price, high)
+            price = 4 * price if math.isinf(high) else price / 4 if low == 0 else math.sqrt(low * high)
+        kept, broken = [c for e, c in found if e == 0], [c for e, c in found if e > 0]
+        made = [c for _, c in found]
+        if kept and broken:  # the dearest price that is not enough, and the least that is
+            made += [
+                Candidate(Mixed([kept[-1].policy, broken[-1].policy], [1 - w, w]), f"mixture, {w:g} of the cheaper")
+                for w in MIXED
+            ]
+        return made
+
+
+def _nodes(search: Search, size: int) -> int:
+    """Of a lattice: far fewer than the model has states, unless these are few: a search is not for listing them."""
+    count = search.model.box.count
+    return NODES[size] if count is None else min(NODES[size], max(NODES[0], count // FEWER))
+
+
+def _near(search: Search) -> list[Member]:
+    """The best policy, and the two next best that come near it."""
+    cost = search.incumbent.run.cost
+    own = search.incumbent.policy.digest
+    others = [m for m in search.members if m.policy.digest != own and m.run.cost <= cost + 0.1 * abs(cost)]
+    return [search.incumbent, *others[:2]]
+
+
+@dataclass(frozen=True)
+class Searches:
+    """A search over the parameters of a family of policies, on the simulated cost."""
+
+    name: str = "search"
+    first: bool = True
+    sizes: int = len(SEARCHED)
+    grows: float = 4.0
+
+    def applies(self, search: Search) -> bool:
+        """Compiled models without limits."""
+        return not isinstance(search.model, SimulatorModel) and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
+        families, seed = self._families(search), search.fresh(9)
+        if isinstance(search.model, QueueingNetwork) and isinstance(search.criterion, Average) and walks(search.model):
+            fewer = min(1.0, MANY / len(search.model.classes)) ** 2
+            return self._walked(search, families, int(fewer * WALKED[size]))
+        each = SEARCHED[size] // max(1, len(families))
+        if not isinstance(search.model, QueueingNetwork):  # where indices are not the policies, steps take longer
+            each = max(1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER))
+        found = [parameters(family, search.criterion, steps=each, seed=seed) for family in families]
+        return [Candidate(one.policy, f"search, {one.family.name}") for one in found]
+
+    def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
+        """Where searches are quick, several of them, since not all end in the same valley."""
+        each = steps // max(1, TWICE * len(families))
+        found = [
+            parameters(family, search.criterion, steps=each, seed=search.fresh(place))
+            for place in range(20, 20 + TWICE)
+            for family in families
+        ]
+        best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))] if found else []
+        return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
+
+    def _families(self, search: Search) -> list[Family]:
+        ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
+        if isinstance(search.model, QueueingNetwork):
+            rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
+            rules.sort(key=lambda p: not _prefers(p))  # from indices that are all alike, if there are no others
+            sloped = [p for p in rules if _index(p).slopes.any()]  # from constants alone, slopes are far
+            reach = ALL if len(search.model.classes) <= FEW_CLASSES else NEXT
+            return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
+        values, families = search.incumbent.candidate.values, []
+        if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
+            families.append(greedy_for(values, search.criterion.gamma))
+        several = list({p.digest: p for p in ranked}.values())[:MIXTURE]
+        if len(several) > 1:
+            rest = len(several) - 1
+            families.append(mixing(several, [1 - 0.1 * rest, *[0.1] * rest]))
+        return families
+
+
+def _index(policy: NetworkPolicy | LinearIndexPolicy) -> LinearIndexPolicy:
+    return policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)
+
+
+def _prefers(policy: NetworkPolicy | LinearIndexPolicy) -> bool:
+    """Whether it tells classes apart, which the random policy does not."""
+    return bool(_index(policy).slopes.any() or np.ptp(_index(policy).alpha) > 0)
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Greedy for values that are fitted to coupled rollouts of the best policy."""
+
+    name: str = "rollouts"
+    first: bool = False
+    sizes: int = len(ROLLED)
+    grows: float = 5.0
+
+    def applies(self, search: Search) -> bool:
+        """Wherever next states can be listed; side constraints are not in these values."""
+        return search.listed and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:
+        """One or two for each basis."""
+        best = search.incumbent.policy
+        found = rollout_step(search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9))
+        return [Candidate(policy, policy.name, policy.values) for policy in found]
+
+
+@dataclass(frozen=True)
+class Combines:
+    """The portfolio combined cell by cell by the dual program, for several H."""
+
+    name: str = "dual"
+    first: bool = False
+    sizes: int = 1
+    grows: float = 1.0
+
+    def applies(self, search: Search) -> bool:
+        """Wherever there are policies to combine; side constraints are not in this program."""
+        return not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+        """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
+        best = search.incumbent
+        others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][:COMBINED]
+        if not others:
+            return []
+        found = combine(
+            search.model, others, best.policy, search.criterion, potential=best.candidate.values,
+            penalties=[factor * abs(best.run.cost) for factor in PENALTIES], seed=search.fresh(9),
+        )  # fmt: skip
+        return [Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values) for c in found.candidates]
+
+
+STEPS: dict[str, Step] = {step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())}

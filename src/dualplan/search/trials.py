@@ -1,0 +1,192 @@
+"""Costs of many policies on common random numbers: what a search over parameters goes by.
+
+A trial simulates all policies of a generation with the same random numbers from the same states. The last policy of
+each is the mean of the search; the next trial starts from the states in which the mean's own trajectories ended, and
+goes on in the random stream: no warm-up is paid twice, and no noise is fitted twice.
+
+*Linear indices of networks* with one event a step walk in a loop of their own (`_kernels/index_walk.py`), with a
+control: by `simulation/`, ℓ + Ph − h has in the long run the mean of ℓ, and little variance for h near the bias. Here
+one h serves all candidates, which are near the mean: a quadratic function, fitted by least squares
+(`primal/lstd.py`) to states that the mean visited in the trials before. It does more than to lessen noise. A trial is
+short, and a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has,
+as far as h tells. The control counts where the mean's own cost varies less with it than without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from dualplan._kernels import index_walk, philox
+from dualplan.core.errors import InputError, MissingError
+from dualplan.core.streams import own_seed
+from dualplan.core.threads import in_parallel
+from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.lstd import QUADRATIC, loop_values
+from dualplan.evaluation.simulation import STREAM, Chunks, CompiledEngine, Replica
+from dualplan.models.criteria import Criterion, Discounted
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import OwnLoop, Policy
+from dualplan.policies.heuristics.network import LinearIndexPolicy, walks
+
+REPLICAS = 16  # trajectories of each candidate
+TRIALS = 30  # unless the budget is too small for that
+SHORTER = 200  # trials where they have a control, and can be shorter
+LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
+WARMING = 0.05  # the part that brings the first states
+SEARCH = 9_002  # sets random numbers apart from those of an evaluation with the same seed
+CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
+VISITS, REFIT = 10_000, 5  # states that it is fitted to, and trials between two fits
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Steps of all trials together, policies in each, and at most how many trials (by default as the kind says)."""
+
+    steps: int
+    policies: int
+    seed: int = 0
+    threads: int | None = None
+    trials: int | None = None
+
+    @property
+    def warming(self) -> int:
+        """Steps of each trajectory before the first trial."""
+        return max(int(WARMING * self.steps / REPLICAS), 1)
+
+    def cut(self, unit: int, least: int, most: int, share: float = 1.0) -> tuple[int, int]:
+        """Trials, and units of work that each policy gets in each of them: so many at least, if there is room."""
+        room = int(share * self.steps) // (self.policies * unit)
+        trials = max(1, min(most if self.trials is None else self.trials, room // least))
+        return trials, max(1, room // trials)
+
+
+class LongTrials:
+    """Average costs of trajectories from the states where those of the last policy of the last trial ended."""
+
+    def __init__(self, first: Policy, budget: Budget) -> None:
+        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, TRIALS, 1 - WARMING)
+        engine = CompiledEngine(self.model, first, self.seed, False)
+        self.replicas: list[Replica] = in_parallel(
+            [partial(_after, engine, engine.first(k), budget.warming) for k in range(REPLICAS)], self.threads
+        )
+        self.steps = budget.warming * REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
+        self.steps += len(policies) * REPLICAS * self.length
+        self.replicas = [chunks.replica for chunks in ran[-1]]
+        return np.array([np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran])
+
+    def _run(self, engine: CompiledEngine) -> list[Chunks]:
+        return [engine.advance(replica, 1, self.length) for replica in self.replicas]
+
+
+def _after(engine: CompiledEngine, replica: Replica, steps: int) -> Replica:
+    return engine.advance(replica, 1, steps).replica
+
+
+class ManyTrials:
+    """Discounted costs of runs from the criterion's starts, cut where the discount is small."""
+
+    def __init__(self, first: Policy, criterion: Discounted, budget: Budget) -> None:
+        self.threads, self.seed, self.model, self.gamma = budget.threads, budget.seed, first.model, criterion.gamma
+        self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
+        self.trials, self.runs = budget.cut(self.horizon, REPLICAS, TRIALS)
+        self.starts, self.weights = criterion.start_distribution(self.model)
+        self.first, self.steps = 0, 0
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
+        given = (self.gamma, self.horizon, self.starts, self.weights, self.first, self.runs)
+        ran = in_parallel([partial(engine.discounted, *given) for engine in engines], self.threads)
+        self.first += self.runs
+        self.steps += len(policies) * self.runs * self.horizon
+        return np.array([totals.mean() for totals, _ in ran])
+
+
+class IndexTrials:
+    """Average costs of linear indices of a network, as `LongTrials`, with one quadratic control for all."""
+
+    def __init__(self, first: LinearIndexPolicy, budget: Budget) -> None:
+        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.classes = len(first.network.classes)
+        self.controlled = self.classes <= QUADRATIC
+        most = SHORTER if self.controlled else TRIALS
+        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, most, 1 - WARMING)
+        self.states = np.tile(first.model.start[: self.classes], (REPLICAS, 1))
+        self.weights, self.at, self.done = np.zeros(0), 0, 0
+        seen = self._look(first, budget.warming, 2 * VISITS // REPLICAS)[1]
+        self.seen = [seen[:, seen.shape[1] // 2 :]]  # before that, the start may still be felt
+        self.at, self.steps = budget.warming, budget.warming * REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        for policy in policies:
+            self._check(policy)
+        if self.done % REFIT == 0 and self.controlled:
+            states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
+            self.weights, self.seen = loop_values(self._loop(policies[-1]), states), []
+        mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
+        others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
+        *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
+        self.seen.append(seen)
+        self.at, self.done = self.at + self.length, self.done + 1
+        self.steps += len(policies) * REPLICAS * self.length
+        # by the mean's own cost, not by differences from it: in a short trial these vary less without the control, but
+        # only since they have not yet come about
+        plain, controlled = ran.std(axis=0)
+        costs = np.array([*(row for row, _ in tried), ran])  # policy, trajectory, without and with control
+        return np.asarray(costs[..., int(controlled <= plain)].mean(axis=1))
+
+    def _loop(self, policy: Policy) -> OwnLoop:
+        assert policy.code is not None
+        run, moments = index_walk.simulate_indices, index_walk.moments
+        return OwnLoop(policy.code.ints, policy.code.floats, run, moments, self.classes)
+
+    def _check(self, policy: Policy) -> None:
+        """The loop reads arrays of linear indices of this network, and of nothing else."""
+        linear = isinstance(policy, LinearIndexPolicy) and policy.temperature == 0
+        if not linear or not (policy.model is self.model or policy.model.digest == self.model.digest):
+            raise InputError(f"policy {policy.name!r} is no linear index of {self.model.name!r}, as the others are.")
+
+    def _walk(self, policy: Policy, states: Ints) -> tuple[Floats, Ints]:
+        return self._go(policy, states, self.length, 0)
+
+    def _look(self, policy: Policy, length: int, count: int) -> tuple[Floats, Ints]:
+        """From the states of the trial, which move on."""
+        return self._go(policy, self.states, length, min(count, length) if self.controlled else 0)
+
+    def _go(self, policy: Policy, states: Ints, length: int, count: int) -> tuple[Floats, Ints]:
+        """The mean losses of each trajectory without and with the control, and so many of the states on its way."""
+        assert policy.code is not None
+        costs, seen = np.empty((REPLICAS, 2)), np.empty((REPLICAS, count, self.classes), np.int64)
+        rngs = np.array([philox.generator(self.seed, STREAM, k) for k in range(REPLICAS)])
+        every = length // max(count, 1)
+        index_walk.walk(
+            policy.code.ints, policy.code.floats, self.weights, states, rngs, self.at, length, every, seen, costs
+        )
+        return costs / length, seen
+
+
+def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
+    """What fits the policies and the criterion."""
+    if first.code is None or isinstance(first.model, SimulatorModel):
+        raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
+    budget = replace(budget, seed=own_seed(budget.seed, SEARCH))
+    if isinstance(criterion, Discounted):
+        return ManyTrials(first, criterion, budget)
+    if isinstance(first, LinearIndexPolicy) and first.temperature == 0 and walks(first.network):
+        return IndexTrials(first, budget)
+    return LongTrials(first, budget)
+
+
+Trials = LongTrials | ManyTrials | IndexTrials

@@ -1,0 +1,1 @@
+"""Functions of states: bases, interpolants, partitions, tables."""
