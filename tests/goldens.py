@@ -58,23 +58,23 @@ buffers = 4
 family = "boxes"
 cuts = [[[0, 1], [2, 4]], [[0, 1], [2, 4]], [[0, 1], [2, 4]], [[0, 1], [2, 4]]]
 """
-EIGHT = ["--set", "buffers=4"]
+FIVE_EACH = ["--set", "buffers=4"]
 COMMANDS: dict[str, list[str]] = {
     "models": ["models"],
-    "check": ["check", "four-queue", *EIGHT, "--seed", "1"],
+    "check": ["check", "four-queue", *FIVE_EACH, "--seed", "1"],
     "check-event": ["check", "lost-sales", "--seed", "1"],
-    "evaluate": ["evaluate", "four-queue", *EIGHT, "-p", "longer", "--steps", "200000", "--seed", "1"],
+    "evaluate": ["evaluate", "four-queue", *FIVE_EACH, "-p", "longer", "--steps", "200000", "--seed", "1"],
     "evaluate-two": ["evaluate", "six-class", "-p", "lbfs", "-p", "longer", "--steps", "300000", "--seed", "2"],
     "evaluate-event": ["evaluate", "lost-sales", "-p", "myopic", "--steps", "100000", "--seed", "2"],
-    "evaluate-discounted": ["evaluate", "four-queue", *EIGHT, "-p", "lbfs", "--criterion", "discounted", "--gamma",
+    "evaluate-discounted": ["evaluate", "four-queue", *FIVE_EACH, "-p", "lbfs", "--criterion", "discounted", "--gamma",
                             "0.95", "--steps", "200000", "--seed", "1"],
-    "evaluate-exact": ["evaluate", "four-queue", *EIGHT, "-p", "longer", "--method", "exact", "--mixing"],
+    "evaluate-exact": ["evaluate", "four-queue", *FIVE_EACH, "-p", "longer", "--method", "exact", "--mixing"],
     "evaluate-toml": ["evaluate", "{network}", "-p", "longer", "--steps", "100000"],
-    "exact": ["exact", "four-queue", *EIGHT],
-    "exact-discounted": ["exact", "four-queue", *EIGHT, "--criterion", "discounted", "--gamma", "0.9"],
+    "exact": ["exact", "four-queue", *FIVE_EACH],
+    "exact-discounted": ["exact", "four-queue", *FIVE_EACH, "--criterion", "discounted", "--gamma", "0.9"],
     "exact-forest": ["exact", "forest", "--criterion", "discounted", "--gamma", "0.95"],
     "exact-limit": ["exact", "four-queue", "--set", "buffers=3", "--limit", "lost fraction<=0.3"],
-    "solve-standard": ["solve", "four-queue", *EIGHT, "--features", "standard", "-H", "1", "-H", "10", "--sweeps", "300",
+    "solve-standard": ["solve", "four-queue", *FIVE_EACH, "--features", "standard", "-H", "1", "-H", "10", "--sweeps", "300",
                        "--out", "{out}/standard"],
     "solve-sampled-lp": ["solve", "four-queue", "--set", "buffers=2", "--features", "standard", "-H", "10",
                              "--solver", "sampled-lp", "--budget", "2000", "--sweeps", "300"],

@@ -20,7 +20,7 @@ from dualplan import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PUBLIC = ("dualplan", *(f"dualplan.{name}" for name in ("features", "policies", "primal", "solvers")))
+PUBLIC = ("dualplan", *(f"dualplan.{name}" for name in ("dual.features", "policies", "primal", "dual.solvers")))
 
 
 def blocks(language):
