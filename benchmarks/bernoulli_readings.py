@@ -1,9 +1,16 @@
-"""A second program for the four-queue network with independent events, in four readings (see docs/figures.md)."""
+"""A second program for the four-queue network with independent events, in four readings (see
+docs/figures.md).
+"""
 
 import numba
 import numpy as np
 
-READINGS = ("completion needs a customer", "arrivals can be served at once", "full buffers block", "phantoms")
+READINGS = (
+    "completion needs a customer",
+    "arrivals can be served at once",
+    "full buffers block",
+    "phantoms",
+)
 
 
 @numba.njit
@@ -40,7 +47,11 @@ def main() -> None:
     for r, reading in enumerate(READINGS):
         for name, lbfs in (("LONGER", False), ("LBFS", True)):
             costs = np.array([average(10_000_000, seed, r, lbfs) for seed in range(4)])
-            print(f"{reading:<34}{name:<8}{costs.mean():8.2f}  standard error {costs.std(ddof=1) / 2:.2f}", flush=True)
+            print(
+                f"{reading:<34}{name:<8}{costs.mean():8.2f}  standard error "
+                f"{costs.std(ddof=1) / 2:.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

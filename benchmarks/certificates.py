@@ -2,10 +2,11 @@
 
 Usage: python benchmarks/certificates.py [--small] [--json]
 
-The four-queue network (uniformized, blocking) with 10⁴ and with 1,028,196 states, γ = .99 from empty. For each of four
-solutions: the exact cost of its policy (computed after the search), and the interval that follows from V3 and V4 alone,
-with these drawn or summed over all constraints. Every interval must contain the cost. H = κ = L/(1−γ) is the penalty
-from which the surrogate bounds the cost of its own policy.
+The four-queue network (uniformized, blocking) with 10⁴ and with 1,028,196 states, γ = .99 from
+empty. For each of four solutions: the exact cost of its policy (computed after the search), and the
+interval that follows from V3 and V4 alone, with these drawn or summed over all constraints. Every
+interval must contain the cost. H = κ = L/(1−γ) is the penalty from which the surrogate bounds the
+cost of its own policy.
 """
 
 import argparse
@@ -27,17 +28,23 @@ def solutions(model, top):
     third = max(top // 3, 1)
     cuts = [[(0, third - 1), (third, 2 * third - 1), (2 * third, top)]] * model.box.dim
     rough = dp.features.concat(
-        dp.features.boxes(model, cuts), dp.features.bands(model, [(5 * k + 1, 5 * k + 5) for k in range(6)])
+        dp.features.boxes(model, cuts),
+        dp.features.bands(model, [(5 * k + 1, 5 * k + 5) for k in range(6)]),
     )
     exact = dp.features.concat(dp.features.occupancies(model, heuristics, criterion), rough)
     tiles = dp.features.tiles(
-        model, heuristics[1], [[(0, 0), (1, int(high))] for high in model.box.upper], criterion=criterion
+        model,
+        heuristics[1],
+        [[(0, 0), (1, int(high))] for high in model.box.upper],
+        criterion=criterion,
     )
     kappa = (model.loss_bounds[1] - model.loss_bounds[0]) / (1 - GAMMA)
     for name, features, penalty in (
-        ("boxes, bands", rough, 100.0), ("tiles of LBFS", tiles, 300.0), ("tiles of LBFS", tiles, kappa),
+        ("boxes, bands", rough, 100.0),
+        ("tiles of LBFS", tiles, 300.0),
+        ("tiles of LBFS", tiles, kappa),
         ("occupancies, boxes, bands", exact, 1000.0),
-    ):  # fmt: skip
+    ):
         problem = dp.DualALP(model, features, criterion, radius=10_000.0)
         yield name, problem, dp.solve(problem, penalty, solver="sampled-lp", budget=40_000)
 
@@ -57,17 +64,30 @@ def main():
             cost = dp.evaluate_exact(model, policy, problem.criterion).cost
             for draws in (*DRAWS, None):
                 started = time.monotonic()
-                rule = {"rule": "listed"} if draws is None else {"rule": "bernstein", "budget": draws}
+                rule = (
+                    {"rule": "listed"} if draws is None else {"rule": "bernstein", "budget": draws}
+                )
                 found = measure_violations(problem, solution.theta, seed=1, **rule)
                 entry = certify(problem, solution, fallback=fallback, violations=found).cost
-                rows.append({
-                    "states": model.box.count, "features": name, "H": solution.penalty[1], "draws": draws,
-                    "negative_upper": found.negative.upper, "flow_lower": found.flow.lower,
-                    "flow_upper": found.flow.upper, "objective": entry.value, "lower": entry.lower,
-                    "upper": entry.upper, "cost": cost, "surrogate": solution.parts.total,
-                    "contains": entry.lower <= cost <= entry.upper,
-                    "label": entry.label, "seconds": round(time.monotonic() - started, 1),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "states": model.box.count,
+                        "features": name,
+                        "H": solution.penalty[1],
+                        "draws": draws,
+                        "negative_upper": found.negative.upper,
+                        "flow_lower": found.flow.lower,
+                        "flow_upper": found.flow.upper,
+                        "objective": entry.value,
+                        "lower": entry.lower,
+                        "upper": entry.upper,
+                        "cost": cost,
+                        "surrogate": solution.parts.total,
+                        "contains": entry.lower <= cost <= entry.upper,
+                        "label": entry.label,
+                        "seconds": round(time.monotonic() - started, 1),
+                    }
+                )
                 if not options.json:
                     print(rows[-1], flush=True)
     if options.json:

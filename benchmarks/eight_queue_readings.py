@@ -1,6 +1,8 @@
-"""Readings of the eight-queue network, none of which gives the published 21.78, 22.47, 22.98 (see docs/figures.md).
+"""Readings of the eight-queue network, none of which gives the published 21.78, 22.47, 22.98 (see
+docs/figures.md).
 
-A second program beside the library: `one event, by rates` is what `dualplan evaluate eight-queue` simulates.
+A second program beside the library: `one event, by rates` is what `dualplan evaluate eight-queue`
+simulates.
 """
 
 import numba
@@ -19,7 +21,11 @@ DYNAMICS = (
     "one event among those possible",
     "independent arrivals, one service",
 )
-RULES = ("as published", "a lone queue always served", "the rest over all other queues, empty or not")
+RULES = (
+    "as published",
+    "a lone queue always served",
+    "the rest over all other queues, empty or not",
+)
 
 
 @numba.njit
@@ -77,7 +83,9 @@ def average(steps, seed, dynamics, rule, p):
     for _ in range(steps):
         total += x.sum()
         for s in range(3):
-            chosen[s] = choose(x, SERVERS[0] if s == 0 else SERVERS[1] if s == 1 else SERVERS[2], p[s], rule)
+            chosen[s] = choose(
+                x, SERVERS[0] if s == 0 else SERVERS[1] if s == 1 else SERVERS[2], p[s], rule
+            )
         u = np.random.random()
         if dynamics in (0, 3):
             rates = PEAKS.sum()

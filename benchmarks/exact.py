@@ -21,7 +21,10 @@ ROWS = {
     "uniformized, block": ({"full": "block"}, 18.144),
     "uniformized, lose": ({"full": "lose"}, 17.938),
     "bernoulli, lose": ({"dynamics": "bernoulli", "full": "lose"}, 16.896),
-    "bernoulli, lose, phantom": ({"dynamics": "bernoulli", "full": "lose", "phantom": True}, 16.753),
+    "bernoulli, lose, phantom": (
+        {"dynamics": "bernoulli", "full": "lose", "phantom": True},
+        16.753,
+    ),
 }
 
 
@@ -61,7 +64,11 @@ def solve(name, tol):
     """One optimum, and the memory that its arrays took."""
     options, optimum = ROWS[name]
     tracemalloc.start()
-    row = {"name": name, "optimum": optimum, **dp.solve_exact(dp.load("four-queue", **options), tol=tol).to_json()}
+    row = {
+        "name": name,
+        "optimum": optimum,
+        **dp.solve_exact(dp.load("four-queue", **options), tol=tol).to_json(),
+    }
     return row | {"bytes_per_state": tracemalloc.get_traced_memory()[1] / row["states"]}
 
 
@@ -77,17 +84,30 @@ def main() -> None:
     error = float(np.abs(single.optimal(values).values - out).max())
     hand = seconds_per_sweep(lambda: by_hand(values, out, 38, 25, 25, 38))
     ours = seconds_per_sweep(lambda: single.optimal(values))
-    result = {"by_hand": hand, "ours": ours, "ratio": ours / hand, "largest_difference": error, "rows": []}
+    result = {
+        "by_hand": hand,
+        "ours": ours,
+        "ratio": ours / hand,
+        "largest_difference": error,
+        "rows": [],
+    }
     if not arguments.json:
-        print(f"seconds a sweep on one core: by hand {hand:.4f}, ours {ours:.4f}, ratio {ours / hand:.2f}", flush=True)
+        print(
+            f"seconds a sweep on one core: by hand {hand:.4f}, ours {ours:.4f}, ratio "
+            f"{ours / hand:.2f}",
+            flush=True,
+        )
     for name in ROWS:
-        with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # so that the peak is the row's own
+        with ProcessPoolExecutor(
+            1, get_context("spawn")
+        ) as fresh:  # so that the peak is the row's own
             row = fresh.submit(solve, name, arguments.tol).result()
         result["rows"].append(row)
         if not arguments.json:
             print(
-                f"{name:<26} {row['lower']:.4f} – {row['upper']:.4f}  (elsewhere {row['optimum']})  {row['status']}, "
-                f"{row['sweeps']} sweeps, {row['seconds']:.1f} s, {row['bytes_per_state']:.0f} bytes a state",
+                f"{name:<26} {row['lower']:.4f} – {row['upper']:.4f}  (elsewhere {row['optimum']}) "
+                f" {row['status']}, {row['sweeps']} sweeps, {row['seconds']:.1f} s, "
+                f"{row['bytes_per_state']:.0f} bytes a state",
                 flush=True,
             )
     if arguments.json:

@@ -1,4 +1,5 @@
-"""What `dualplan solve` finds, on every network with a published or exactly known figure; one setting for all.
+"""What `dualplan solve` finds, on every network with a published or exactly known figure; one
+setting for all.
 
 python benchmarks/improve.py [NAME ...] [--time 3m] [--seed 0] [--json]
 """
@@ -25,13 +26,19 @@ class Case:
 LITERAL = {"dynamics": "bernoulli", "full": "lose", "phantom": True}
 CASES = {
     "ten-thousand": Case("four-queue", {"buffers": 9}, ("longer", "lbfs"), 8.19, "optimum 8.1053"),
-    "unbounded": Case("four-queue", {"buffers": None}, (), 32.3, "ALP 33.37 (de Farias & Van Roy 2003)"),
+    "unbounded": Case(
+        "four-queue", {"buffers": None}, (), 32.3, "ALP 33.37 (de Farias & Van Roy 2003)"
+    ),
     "million": Case("four-queue", {}, (), 19.958, "optimum 18.144"),
     "million-literal": Case("four-queue", LITERAL, (), 18.428, "optimum 16.753"),
     "criss-cross": Case("criss-cross", {}, (), 0.67771, "optimum .671, PPO .671"),
-    "criss-cross-balanced": Case("criss-cross", {"balanced": True}, (), 0.85143, "optimum .843, PPO .844"),
+    "criss-cross-balanced": Case(
+        "criss-cross", {"balanced": True}, (), 0.85143, "optimum .843, PPO .844"
+    ),
     "six-class": Case("six-class", {}, (), 13.95, "PPO 14.130 ± .208"),
-    "twelve-class": Case("six-class", {"stations": 4, "decisions": "per-server"}, (), 32.171, "PPO 32.171 ± .556"),
+    "twelve-class": Case(
+        "six-class", {"stations": 4, "decisions": "per-server"}, (), 32.171, "PPO 32.171 ± .556"
+    ),
     "lost-sales": Case("lost-sales", {}, (), 4.78, "optimum 4.73, better vector base-stock 4.80"),
     "eight-queue": Case("eight-queue", {}, (), 19.14, "primal mixture 19.14"),
 }
@@ -46,13 +53,25 @@ def solved(name: str, time: str, seed: int) -> dict[str, Any]:
     lost = found.measures.get("lost fraction")
     best = min((m.run.cost, m.policy.name) for m in found.start)
     return {
-        "name": name, "begin": f"{best[1]} {best[0]:.4g}", "cost": found.cost, "lower": found.lower,
-        "upper": found.upper, "how": found.evaluation, "lost": None if lost is None else lost.value,
-        "wanted": case.wanted, "reached": bool(case.wanted is None or found.upper <= case.wanted), "known": case.known,
-        "bound": found.bound.value, "functions": found.bound.functions, "kind": found.bound.kind, "gap": found.gap,
-        "source": found.source, "status": str(found.status), "seconds": found.seconds,
+        "name": name,
+        "begin": f"{best[1]} {best[0]:.4g}",
+        "cost": found.cost,
+        "lower": found.lower,
+        "upper": found.upper,
+        "how": found.evaluation,
+        "lost": None if lost is None else lost.value,
+        "wanted": case.wanted,
+        "reached": bool(case.wanted is None or found.upper <= case.wanted),
+        "known": case.known,
+        "bound": found.bound.value,
+        "functions": found.bound.functions,
+        "kind": found.bound.kind,
+        "gap": found.gap,
+        "source": found.source,
+        "status": str(found.status),
+        "seconds": found.seconds,
         "attempts": [attempt.to_json() for attempt in found.attempts],
-    }  # fmt: skip
+    }
 
 
 def number(value: float | None) -> float:
@@ -75,20 +94,22 @@ def main() -> None:
             continue
         lost = "" if row["lost"] is None else f", loses {row['lost']:.1%}"
         print(
-            f"{name}: {row['cost']:.4f} [{row['lower']:.4f}, {row['upper']:.4f}] ({row['how']}){lost}, from "
-            f"{row['begin']}, wanted {row['wanted']}, {row['known']}; proved {row['bound']:.4f} "
-            f"({row['functions']}), gap {row['gap']:.1%}; {row['source']}; {row['seconds']:.0f} s, {row['status']}",
+            f"{name}: {row['cost']:.4f} [{row['lower']:.4f}, {row['upper']:.4f}] "
+            f"({row['how']}){lost}, from {row['begin']}, wanted {row['wanted']}, {row['known']}; "
+            f"proved {row['bound']:.4f} ({row['functions']}), gap {row['gap']:.1%}; "
+            f"{row['source']}; {row['seconds']:.0f} s, {row['status']}",
             flush=True,
         )
         for a in row["attempts"]:
             gain = {
-                key: number(value) for key, value in (a["gain"] or dict.fromkeys(("value", "lower", "upper"))).items()
+                key: number(value)
+                for key, value in (a["gain"] or dict.fromkeys(("value", "lower", "upper"))).items()
             }
             cost = number(a["cost"])
             print(
-                f"    {a['step']:10s} {a['size']} {a['candidates']:3d} {a['policy'][:50]:50s} {cost:8.4f} "
-                f"{gain['value']:8.4f} [{gain['lower']:8.4f}, {gain['upper']:8.4f}] {'*' if a['accepted'] else ' '} "
-                f"{a['seconds']:6.1f} s {a['note']}",
+                f"    {a['step']:10s} {a['size']} {a['candidates']:3d} {a['policy'][:50]:50s} "
+                f"{cost:8.4f} {gain['value']:8.4f} [{gain['lower']:8.4f}, {gain['upper']:8.4f}] "
+                f"{'*' if a['accepted'] else ' '} {a['seconds']:6.1f} s {a['note']}",
                 flush=True,
             )
 

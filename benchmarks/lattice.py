@@ -1,7 +1,8 @@
 """Policies from lattices: nodes, seconds, and what the policy costs, on networks and inventories.
 
 python benchmarks/lattice.py                    all of them
-python benchmarks/lattice.py four-queue-9 ...   some of them; --steps N: of a simulation; --json: one object a line
+python benchmarks/lattice.py four-queue-9 ...   some of them; --steps N: of a simulation; --json:
+                                                one object a line
 
 Costs are exact up to `EXACT` states, otherwise simulated with a 95% interval.
 """
@@ -38,10 +39,17 @@ def measured(case: str, steps: int) -> dict[str, Any]:
     exact = count is not None and count <= EXACT
     found = dp.evaluate_exact(model, policy) if exact else dp.evaluate(model, policy, steps=steps)
     return {
-        "case": case, "nodes": solution.lattice.nodes, "solve_seconds": round(solution.seconds, 2),
-        "plan_seconds": round(seconds, 2), "cost": found.cost, "lower": found.lower, "upper": found.upper,
-        "cost_on_lattice": solution.cost, "status": str(found.status), "reference": reference,
-    }  # fmt: skip
+        "case": case,
+        "nodes": solution.lattice.nodes,
+        "solve_seconds": round(solution.seconds, 2),
+        "plan_seconds": round(seconds, 2),
+        "cost": found.cost,
+        "lower": found.lower,
+        "upper": found.upper,
+        "cost_on_lattice": solution.cost,
+        "status": str(found.status),
+        "reference": reference,
+    }
 
 
 def main() -> None:
@@ -58,7 +66,9 @@ def main() -> None:
 def line(row: dict[str, Any]) -> str:
     interval = f"{row['cost']:.4f} [{row['lower']:.4f}, {row['upper']:.4f}]"
     times = f"{row['solve_seconds']:.2f} s (plan {row['plan_seconds']:.1f} s)"
-    return f"{row['case']:22s} {row['nodes']:7,d} nodes  {times}  cost {interval}  {row['reference']}"
+    return (
+        f"{row['case']:22s} {row['nodes']:7,d} nodes  {times}  cost {interval}  {row['reference']}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The paper's network with 1,028,196 states and its features, by three solvers, policies evaluated exactly.
+"""The paper's network with 1,028,196 states and its features, by three solvers, policies evaluated
+exactly.
 
-For each number of features, criterion and penalty: the surrogate c, the violations, the exact cost of the policy, and
-seconds to solve. Lines appear as they are found; about half an hour on two cores.
+For each number of features, criterion and penalty: the surrogate c, the violations, the exact cost
+of the policy, and seconds to solve. Lines appear as they are found; about half an hour on two
+cores.
 
     python benchmarks/million.py [366] [372] [average] [discounted] [paper] [adaptive] [sampled-lp]
 """
@@ -40,9 +42,9 @@ def main() -> None:
                     policy = found.policy(model.policy("lbfs"))
                     cost = dp.evaluate_exact(model, policy, criterion)
                     print(
-                        f"| {len(features)} | {name} | {penalty:g} | {solver} | {parts.total:.5g} ± "
-                        f"{parts.total_error:.2g} | {parts.negative:.3g} | {parts.flow:.3g} | {cost.cost:.4f} | "
-                        f"{seconds:.1f} |",
+                        f"| {len(features)} | {name} | {penalty:g} | {solver} | {parts.total:.5g} "
+                        f"± {parts.total_error:.2g} | {parts.negative:.3g} | {parts.flow:.3g} | "
+                        f"{cost.cost:.4f} | {seconds:.1f} |",
                         flush=True,
                     )
 

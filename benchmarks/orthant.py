@@ -1,7 +1,7 @@
 """Proved lower bounds on the average cost of networks with unbounded queues.
 
 python benchmarks/orthant.py              the small ones, each in seconds
-python benchmarks/orthant.py four         the four-queue network with more functions, up to two minutes
+python benchmarks/orthant.py four      the four-queue network with more functions, up to two minutes
 python benchmarks/orthant.py large        six, eight and twelve classes, up to two minutes each
 """
 
@@ -28,7 +28,10 @@ def row(name: str, basis: primal.Basis, known: str, **options: Any) -> None:
     bound = solution.lower_bound
     size = f"{len(basis):3d} functions, {solution.cells:6,d} cells, {solution.constraints:6,d} rows"
     end = f"{solution.rounds:2d} rounds, {solution.status}  {bound.assumed}"
-    print(f"{name:52s} {bound.value:8.4f} of {known:10s} {solution.seconds:6.1f} s  {size}, {end}", flush=True)
+    print(
+        f"{name:52s} {bound.value:8.4f} of {known:10s} {solution.seconds:6.1f} s  {size}, {end}",
+        flush=True,
+    )
 
 
 def small() -> None:
@@ -58,9 +61,21 @@ def small() -> None:
 def four() -> None:
     """What more functions and cuts add."""
     model = dp.load("four-queue", buffers=None)
-    row("min(x, 20) to degree 4, cut at 6", near(model, 20, 4), "31.5", cells=[[0, 6, 20]] * 4, tol=1e-4)
+    row(
+        "min(x, 20) to degree 4, cut at 6",
+        near(model, 20, 4),
+        "31.5",
+        cells=[[0, 6, 20]] * 4,
+        tol=1e-4,
+    )
     row("min(x, 20) to degree 5", near(model, 20, 5), "31.5", tol=1e-3)
-    row("min(x, 20) to degree 5, cut at 7", near(model, 20, 5), "31.5", cells=[[0, 7, 20]] * 4, tol=1e-3)
+    row(
+        "min(x, 20) to degree 5, cut at 7",
+        near(model, 20, 5),
+        "31.5",
+        cells=[[0, 7, 20]] * 4,
+        tol=1e-3,
+    )
     row("min(x, 20) to degree 6", near(model, 20, 6), "31.5", tol=1e-3)
 
 

@@ -1,4 +1,5 @@
-"""Microseconds that the policy of a mixture takes for a state: the paper's bands and boxes with LBFS's occupancy.
+"""Microseconds that the policy of a mixture takes for a state: the paper's bands and boxes with
+LBFS's occupancy.
 
 python benchmarks/policy.py
 """
@@ -31,7 +32,10 @@ def main() -> None:
     single, started = (time.perf_counter() - started) / CALLS, time.perf_counter()
     sweeper.probabilities(policy, states)
     compiled = (time.perf_counter() - started) / states.size
-    print(f"{len(features)} features: {single * 1e6:.2f} µs a call, {compiled * 1e6:.2f} µs a state compiled")
+    print(
+        f"{len(features)} features: {single * 1e6:.2f} µs a call, {compiled * 1e6:.2f} µs a state "
+        "compiled"
+    )
 
 
 if __name__ == "__main__":

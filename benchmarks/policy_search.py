@@ -2,8 +2,9 @@
 
     python benchmarks/policy_search.py [INSTANCE] [FAMILY] [STEPS] [SEED] [START]
 
-prints the seconds of the search, the paired difference from the heuristic that it began from, and the cost of what it
-found with fitted values as control variate, both on random numbers that the search did not see.
+prints the seconds of the search, the paired difference from the heuristic that it began from, and
+the cost of what it found with fitted values as control variate, both on random numbers that the
+search did not see.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ INSTANCES = {
     "four-queue-9": (lambda: zoo.four_queue(buffers=9), "max-pressure"),
 }
 
-JUDGED, CONTROLLED = 40_000_000, 8_000_000  # steps of the comparison, and of the cost with a control
+JUDGED, CONTROLLED = (
+    40_000_000,
+    8_000_000,
+)  # steps of the comparison, and of the cost with a control
 
 
 def family(model: QueueingNetwork, start: str, kind: str) -> Family:
@@ -53,5 +57,10 @@ def main(instance: str, kind: str, steps: int, seed: int, start: str | None = No
 
 if __name__ == "__main__":
     given = dict(enumerate(sys.argv[1:]))
-    main(given.get(0, "six-class-4"), given.get(1, "next"), int(given.get(2, "50_000_000")), int(given.get(3, "0")),
-         given.get(4))  # fmt: skip
+    main(
+        given.get(0, "six-class-4"),
+        given.get(1, "next"),
+        int(given.get(2, "50_000_000")),
+        int(given.get(3, "0")),
+        given.get(4),
+    )

@@ -1,7 +1,9 @@
-"""Approximate linear programs on values: costs of greedy policies and lower bounds on the average cost.
+"""Approximate linear programs on values: costs of greedy policies and lower bounds on the average
+cost.
 
 python benchmarks/primal.py            four-queue, buffers 9 (10⁴ states), uniformized, block
-python benchmarks/primal.py soft       the same network: violations at a price, and constraints over several steps
+python benchmarks/primal.py soft       the same network: violations at a price, and constraints over
+                                       several steps
 python benchmarks/primal.py mixed      the same network: mixtures of constraints, and restarts
 """
 
@@ -26,10 +28,19 @@ def row(name: str, solve: Callable[[], Any], cost: bool, expected: str = "") -> 
         policy = solution.policy()
     seconds = time.perf_counter() - started
     figure = f"{dp.evaluate_exact(solution.model, policy).cost:8.4f}" if cost else " " * 8
-    bound = f"{solution.lower_bound.value:8.4f}" if isinstance(solution.criterion, dp.Average) else " " * 8
-    size = f"{len(solution.basis):4d} functions, {solution.constraints:6,d} constraints, {solution.rounds:3d} rounds"
+    bound = (
+        f"{solution.lower_bound.value:8.4f}"
+        if isinstance(solution.criterion, dp.Average)
+        else " " * 8
+    )
+    size = (
+        f"{len(solution.basis):4d} functions, {solution.constraints:6,d} constraints, "
+        f"{solution.rounds:3d} rounds"
+    )
     print(
-        f"{name:44s} cost {figure}  bound {bound}  {seconds:6.2f} s  {size}  {solution.status}  {expected}", flush=True
+        f"{name:44s} cost {figure}  bound {bound}  {seconds:6.2f} s  {size}  {solution.status}  "
+        f"{expected}",
+        flush=True,
     )
 
 
@@ -40,22 +51,53 @@ def ten_thousand() -> None:
     primal.alp(model, primal.constant(model), DISCOUNTED).policy()(model.start)  # compiles
     mono = {d: primal.monomials(model, d) for d in range(2, 7)}
     edges = {d: primal.concat(mono[3], primal.boundaries(model, d)) for d in range(4)}
-    row("alp, quadratic", lambda: primal.alp(model, mono[2], DISCOUNTED, relevance=law), True, "8.7995")
+    row(
+        "alp, quadratic",
+        lambda: primal.alp(model, mono[2], DISCOUNTED, relevance=law),
+        True,
+        "8.7995",
+    )
     row("alp, cubic", lambda: primal.alp(model, mono[3], DISCOUNTED, relevance=law), True, "8.2087")
     everything = {"relevance": law, "constraints": "all"}
-    row("alp, cubic, all constraints", lambda: primal.alp(model, mono[3], DISCOUNTED, **everything), True, "8.2087")
+    row(
+        "alp, cubic, all constraints",
+        lambda: primal.alp(model, mono[3], DISCOUNTED, **everything),
+        True,
+        "8.2087",
+    )
     row("alp, quartic", lambda: primal.alp(model, mono[4], DISCOUNTED, relevance=law), True)
-    row("iterated alp, cubic", lambda: primal.iterated_alp(model, mono[3], DISCOUNTED, cost=dp.Average()), True)
-    row("average, two stages, cubic", lambda: primal.average_alp(model, mono[3]), True, "bound 6.45")
-    row("average, two stages, quartic", lambda: primal.average_alp(model, mono[4]), True, "bound 7.36")
+    row(
+        "iterated alp, cubic",
+        lambda: primal.iterated_alp(model, mono[3], DISCOUNTED, cost=dp.Average()),
+        True,
+    )
+    row(
+        "average, two stages, cubic", lambda: primal.average_alp(model, mono[3]), True, "bound 6.45"
+    )
+    row(
+        "average, two stages, quartic",
+        lambda: primal.average_alp(model, mono[4]),
+        True,
+        "bound 7.36",
+    )
     row("iterated average, cubic", lambda: primal.iterated_average_alp(model, mono[3]), True)
     row("bound, quadratic", lambda: primal.average_bound(model, mono[2]), False, "3.39")
     for d, basis in edges.items():
-        row(f"bound, cubic + empty, full × degree {d}", lambda b=basis: primal.average_bound(model, b), False, "7.35")
+        row(
+            f"bound, cubic + empty, full × degree {d}",
+            lambda b=basis: primal.average_bound(model, b),
+            False,
+            "7.35",
+        )
     row("bound, degree 5", lambda: primal.average_bound(model, mono[5]), False)
     row("bound, degree 6", lambda: primal.average_bound(model, mono[6]), False)
     most = primal.concat(mono[6], primal.boundaries(model, 3))
-    row("bound, degree 6 + empty, full × degree 3", lambda: primal.average_bound(model, most), False, "at most 400")
+    row(
+        "bound, degree 6 + empty, full × degree 3",
+        lambda: primal.average_bound(model, most),
+        False,
+        "at most 400",
+    )
 
 
 def soft() -> None:
@@ -68,20 +110,42 @@ def soft() -> None:
     for d, steps in ((2, 2), (2, 3), (2, 10), (3, 2), (3, 3), (3, 10), (4, 3)):
         row(
             f"expanded alp, degree {d}, {steps} steps",
-            lambda b=mono[d], t=steps: primal.expanded_alp(model, b, DISCOUNTED, relevance=law, steps=t), True,
-        )  # fmt: skip
+            lambda b=mono[d], t=steps: primal.expanded_alp(
+                model, b, DISCOUNTED, relevance=law, steps=t
+            ),
+            True,
+        )
     both = {"relevance": there, "weights": there}
-    row("relaxed alp, cubic, LBFS visits", lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, **both), True)
-    row("smoothed alp, cubic, LBFS visits", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, **both), True)
+    row(
+        "relaxed alp, cubic, LBFS visits",
+        lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, **both),
+        True,
+    )
+    row(
+        "smoothed alp, cubic, LBFS visits",
+        lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, **both),
+        True,
+    )
     drawn = {"relevance": there, "sample": lbfs}
     row("the same, sampled", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, **drawn), True)
-    row("relaxed alp, cubic", lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, relevance=law), True)
+    row(
+        "relaxed alp, cubic",
+        lambda: primal.relaxed_alp(model, mono[3], DISCOUNTED, relevance=law),
+        True,
+    )
     for budget in (0.001, 0.01):
         row(
             f"smoothed alp, cubic, budget {budget}",
-            lambda t=budget: primal.smoothed_alp(model, mono[3], DISCOUNTED, relevance=law, budget=t), True,
-        )  # fmt: skip
-    row("smoothed alp, cubic", lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, relevance=law), True)
+            lambda t=budget: primal.smoothed_alp(
+                model, mono[3], DISCOUNTED, relevance=law, budget=t
+            ),
+            True,
+        )
+    row(
+        "smoothed alp, cubic",
+        lambda: primal.smoothed_alp(model, mono[3], DISCOUNTED, relevance=law),
+        True,
+    )
 
 
 def mixed() -> None:
@@ -93,18 +157,23 @@ def mixed() -> None:
         mixtures = primal.Mixtures(columns, pairs)
         row(
             f"aggregated alp, {columns:,} mixtures of {pairs}",
-            lambda w=mixtures: primal.aggregated_alp(model, basis, DISCOUNTED, weights=w, relevance=law), True,
-        )  # fmt: skip
+            lambda w=mixtures: primal.aggregated_alp(
+                model, basis, DISCOUNTED, weights=w, relevance=law
+            ),
+            True,
+        )
     cuts = primal.boxes(model, [[(k, k + 1) for k in range(0, 10, 2)]] * 4)
     row(
         "aggregated alp, boxes of two",
-        lambda: primal.aggregated_alp(model, basis, DISCOUNTED, weights=cuts, relevance=law), True,
-    )  # fmt: skip
+        lambda: primal.aggregated_alp(model, basis, DISCOUNTED, weights=cuts, relevance=law),
+        True,
+    )
     for gamma in (0.9, 0.98, 0.99, 0.999):
         row(
             f"restarts, gamma {gamma}",
-            lambda g=gamma: primal.perturbed_alp(model, basis, gamma=g, restarts=law), True,
-        )  # fmt: skip
+            lambda g=gamma: primal.perturbed_alp(model, basis, gamma=g, restarts=law),
+            True,
+        )
 
 
 if __name__ == "__main__":

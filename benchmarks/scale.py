@@ -1,15 +1,18 @@
-"""What a sample costs on networks from 10^4 to more than 10^100 states: the whole way from features to a policy's cost.
+"""What a sample costs on networks from 10^4 to more than 10^100 states: the whole way from features
+to a policy's cost.
 
-A line of machines, each holding up to `--buffer` jobs, and a server for every three of them: each server chooses which
-of its machines to run, at its own events (a re-entrant line). Everything is the same at all sizes: laws along trees and
-products fitted to simulated visits of three heuristics, times two heuristics' own choices (d = 12 features), the
-samples of the adaptive solver and of the value on fresh constraints, and the steps of the evaluation. H grows with the
-number of queues, as costs do.
+A line of machines, each holding up to `--buffer` jobs, and a server for every three of them: each
+server chooses which of its machines to run, at its own events (a re-entrant line). Everything is
+the same at all sizes: laws along trees and products fitted to simulated visits of three heuristics,
+times two heuristics' own choices (d = 12 features), the samples of the adaptive solver and of the
+value on fresh constraints, and the steps of the evaluation. H grows with the number of queues, as
+costs do.
 
-Each row is a process of its own. The first round, which compiles or loads machine code, is not counted; of the others
-the median is. Seconds are processor seconds of one thread, since the machine may have other work; samples are drawn
-constraints of each kind (searched with, held out, and fresh ones). `seconds_per_million_per_coordinate` is the whole
-way over samples and coordinates, `solver_...` the solver's part; `peak_mb` is the process's largest resident memory.
+Each row is a process of its own. The first round, which compiles or loads machine code, is not
+counted; of the others the median is. Seconds are processor seconds of one thread, since the machine
+may have other work; samples are drawn constraints of each kind (searched with, held out, and fresh
+ones). `seconds_per_million_per_coordinate` is the whole way over samples and coordinates,
+`solver_...` the solver's part; `peak_mb` is the process's largest resident memory.
 """
 
 import argparse
@@ -36,7 +39,11 @@ def chain(queues, buffer, samples, steps):
     net = dp.load("tandem", queues=queues, servers=queues // 3, buffers=buffer, arrival=0.5)
     rules = [net.policy(name) for name in ("longer", "lbfs", "fbfs")]
     settings = {"visits": 1_000, "every": 2 * queues}
-    laws = [fit(net, rule, **settings) for rule in rules for fit in (families.fit_tree, families.fit_product)]
+    laws = [
+        fit(net, rule, **settings)
+        for rule in rules
+        for fit in (families.fit_tree, families.fit_product)
+    ]
     features = families.trees(net, laws, choices=rules[:2])
     marks.append(clock())
     problem = dp.DualALP(net, features)
@@ -80,7 +87,9 @@ def row(queues, buffer, samples, steps, repeats):
 def alone(queues, words):
     """A row in a process of its own."""
     command = [sys.executable, __file__, f"--queues={queues}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | ONE_THREAD)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | ONE_THREAD
+    )
     return json.loads(done.stdout)
 
 
@@ -98,29 +107,40 @@ def main() -> None:
         json.dump(row(arguments.queues, *settings), sys.stdout)
         return
     words = [
-        f"--{word}={value}" for word, value in zip(("buffer", "samples", "steps", "repeats"), settings, strict=True)
+        f"--{word}={value}"
+        for word, value in zip(("buffer", "samples", "steps", "repeats"), settings, strict=True)
     ]
     rows = []
     for k, queues in enumerate(QUEUES[arguments.buffer]):
         if k == 0:  # so that no row compiles what the disk cache keeps
-            alone(queues, [f"--buffer={arguments.buffer}", "--samples=1000", "--steps=1000", "--repeats=1"])
+            alone(
+                queues,
+                [f"--buffer={arguments.buffer}", "--samples=1000", "--steps=1000", "--repeats=1"],
+            )
         rows.append(alone(queues, words))
         if not arguments.json:
             r = rows[-1]
             print(
-                f"10^{r['log10_states']:<6} {r['coordinates']:>4} coordinates {r['features']} features  "
-                f"{r['seconds_per_million_per_coordinate']:.3f} s per million and coordinate "
-                f"({r['features_seconds']} + {r['solver_seconds']} + {r['evaluation_seconds']} s)  {r['peak_mb']} MB",
+                f"10^{r['log10_states']:<6} {r['coordinates']:>4} coordinates {r['features']} "
+                f"features  {r['seconds_per_million_per_coordinate']:.3f} s per million and "
+                f"coordinate ({r['features_seconds']} + {r['solver_seconds']} + "
+                f"{r['evaluation_seconds']} s)  {r['peak_mb']} MB",
                 flush=True,
             )
     spans = {
         key: max(r[key] for r in rows) / min(r[key] for r in rows)
-        for key in ("seconds_per_million_per_coordinate", "solver_per_million_per_coordinate", "peak_mb")
+        for key in (
+            "seconds_per_million_per_coordinate",
+            "solver_per_million_per_coordinate",
+            "peak_mb",
+        )
     }
     if arguments.json:
         json.dump({"rows": rows, "largest_over_smallest": spans}, sys.stdout)
     else:
-        print(", ".join(f"{key}: largest over smallest {value:.2f}" for key, value in spans.items()))
+        print(
+            ", ".join(f"{key}: largest over smallest {value:.2f}" for key, value in spans.items())
+        )
 
 
 if __name__ == "__main__":

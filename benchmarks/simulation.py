@@ -1,4 +1,5 @@
-"""Steps a second of the generic simulation loop, beside a loop written by hand for the four-queue network.
+"""Steps a second of the generic simulation loop, beside a loop written by hand for the four-queue
+network.
 
 Ratios within one run are what counts: machines differ and are noisy.
 """
@@ -16,7 +17,9 @@ import dualplan as dp
 
 @numba.njit(nogil=True)
 def by_hand(steps, seed):
-    """The unbounded four-queue network under LONGER, one event a step, nothing counted but the loss."""
+    """The unbounded four-queue network under LONGER, one event a step, nothing counted but the
+    loss.
+    """
     np.random.seed(seed)
     x = np.zeros(4, np.int64)
     total = 0.0
@@ -53,7 +56,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8_000_000)
     steps = parser.parse_args().steps
     by_hand(10, 0)
-    rows = [{"name": "by hand, one thread", "ns_per_step": 1e9 * seconds(lambda: by_hand(steps, 1)) / steps}]
+    rows = [
+        {
+            "name": "by hand, one thread",
+            "ns_per_step": 1e9 * seconds(lambda: by_hand(steps, 1)) / steps,
+        }
+    ]
     cases = {
         "four-queue": {"buffers": None},
         "four-queue per server": {"buffers": None, "decisions": "per-server"},
@@ -68,8 +76,12 @@ def main() -> None:
         dp.evaluate(model, policy, steps=10_000)
         for threads in (1, 2):
             work = steps // 10 if model.box.dim > 50 else steps
-            taken = seconds(lambda p=policy, m=model, k=threads, n=work: dp.evaluate(m, p, steps=n, threads=k))
-            rows.append({"name": f"{label}, {threads} thread(s)", "ns_per_step": 1e9 * taken / work})
+            taken = seconds(
+                lambda p=policy, m=model, k=threads, n=work: dp.evaluate(m, p, steps=n, threads=k)
+            )
+            rows.append(
+                {"name": f"{label}, {threads} thread(s)", "ns_per_step": 1e9 * taken / work}
+            )
     base = rows[0]["ns_per_step"]
     for row in rows:
         row["ratio_to_hand"] = row["ns_per_step"] / base
@@ -77,7 +89,10 @@ def main() -> None:
         json.dump({"rows": rows}, sys.stdout)
         return
     for row in rows:
-        print(f"{row['name']:<36} {row['ns_per_step']:8.0f} ns a step   {row['ratio_to_hand']:6.1f} × by hand")
+        print(
+            f"{row['name']:<36} {row['ns_per_step']:8.0f} ns a step   {row['ratio_to_hand']:6.1f} "
+            "× by hand"
+        )
 
 
 if __name__ == "__main__":

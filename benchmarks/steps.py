@@ -1,4 +1,5 @@
-"""Which step improves a policy most per second: each alone, once, in its smallest size, from the model's heuristics.
+"""Which step improves a policy most per second: each alone, once, in its smallest size, from the
+model's heuristics.
 
 python benchmarks/steps.py [NAME ...] [--seed 0]
 """
@@ -16,7 +17,9 @@ NAMES = ("ten-thousand", "million", "unbounded", "six-class", "twelve-class", "l
 
 
 def main() -> None:
-    """A line for each network and step: what it proposed, the paired gain, the seconds, the gain per second."""
+    """A line for each network and step: what it proposed, the paired gain, the seconds, the gain
+    per second.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--seed", type=int, default=0)
@@ -33,11 +36,15 @@ def main() -> None:
             if STEPS[step].applies(search):
                 loop.attempt(STEPS[step], 0)
             for a in search.attempts:
-                gain = "" if a.gain is None else f"{a.gain.value:8.3f} [{a.gain.lower:8.3f}, {a.gain.upper:8.3f}]"
+                gain = (
+                    ""
+                    if a.gain is None
+                    else f"{a.gain.value:8.3f} [{a.gain.lower:8.3f}, {a.gain.upper:8.3f}]"
+                )
                 rate = 0.0 if a.gain is None or not a.accepted else a.gain.value / best / a.seconds
                 print(
-                    f"{name:14s} from {best:7.3f}  {step:9s} {a.policy[:44]:44s} {gain}  {a.seconds:6.1f} s  "
-                    f"{rate:8.3%} of the cost a second  {a.note}",
+                    f"{name:14s} from {best:7.3f}  {step:9s} {a.policy[:44]:44s} {gain}  "
+                    f"{a.seconds:6.1f} s  {rate:8.3%} of the cost a second  {a.note}",
                     flush=True,
                 )
             if not search.attempts:

@@ -1,11 +1,13 @@
 """SysAdmin networks: factored programs, their proved bounds, their policies, and heuristics.
 
-python benchmarks/sysadmin.py                     10 machines, ring and star, beside the exact optimum
+python benchmarks/sysadmin.py                   10 machines, ring and star, beside the exact optimum
 python benchmarks/sysadmin.py MACHINES TOPOLOGY [LENGTH ...] [generated]
-                                                  more machines; functions of chains of these lengths
+                                                  more machines; functions of chains of these
+                                                  lengths
 
-Failures come at the rate .3 a step however many machines there are (stays = 1 − .3/machines), contagion is .3; with 10
-machines the instance's own constants (stays = .95, contagion = .5) come first.
+Failures come at the rate .3 a step however many machines there are (stays = 1 − .3/machines),
+contagion is .3; with 10 machines the instance's own constants (stays = .95, contagion = .5) come
+first.
 """
 
 import sys
@@ -35,9 +37,13 @@ def rows(model: dp.FactoredModel, lengths: list[int], way: str) -> None:
     if exact:
         started = time.perf_counter()
         optimum = dp.solve_exact(model, tol=1e-5)
-        print(f"  {'optimum':20s} {optimum.value:.4f}  ({time.perf_counter() - started:.1f} s)", flush=True)
         print(
-            f"  {f'optimum, γ = {GAMMA}':20s} {dp.solve_exact(model, dp.Discounted(GAMMA)).value:.4f} from all working"
+            f"  {'optimum':20s} {optimum.value:.4f}  ({time.perf_counter() - started:.1f} s)",
+            flush=True,
+        )
+        print(
+            f"  {f'optimum, γ = {GAMMA}':20s} "
+            f"{dp.solve_exact(model, dp.Discounted(GAMMA)).value:.4f} from all working"
         )
     for length in lengths:
         basis = primal.chain_indicators(model, length)
@@ -45,18 +51,21 @@ def rows(model: dp.FactoredModel, lengths: list[int], way: str) -> None:
         average = primal.factored_average_alp(model, basis, constraints=way)
         seconds = time.perf_counter() - started
         print(
-            f"  chains of {length}: {len(basis)} functions, width {average.width}, {average.constraints:,} rows, "
+            f"  chains of {length}: {len(basis)} functions, width {average.width}, "
+            f"{average.constraints:,} rows, "
             f"{average.rounds} rounds\n"
-            f"    average            λ {average.level:.5f}, proved {average.lower_bound.value:.5f}, policy "
-            f"{cost(model, average.policy(), exact)}, {seconds:.1f} s, {average.status}",
+            f"    average            λ {average.level:.5f}, proved "
+            f"{average.lower_bound.value:.5f}, policy {cost(model, average.policy(), exact)}, "
+            f"{seconds:.1f} s, {average.status}",
             flush=True,
         )
         started = time.perf_counter()
         found = primal.factored_alp(model, basis, dp.Discounted(GAMMA), constraints=way)
         seconds = time.perf_counter() - started
         print(
-            f"    γ = {GAMMA}, c uniform  cᵀΨw {found.objective:.4f}, proved {found.objective_bound:.4f}, policy "
-            f"{cost(model, found.policy(), exact)}, {seconds:.1f} s, {found.status}",
+            f"    γ = {GAMMA}, c uniform  cᵀΨw {found.objective:.4f}, proved "
+            f"{found.objective_bound:.4f}, policy {cost(model, found.policy(), exact)}, "
+            f"{seconds:.1f} s, {found.status}",
             flush=True,
         )
 
@@ -69,13 +78,30 @@ def main() -> None:
     if words:
         machines, topology = int(words[0]), words[1]
         lengths = [int(w) for w in words[2:]] or [1, 2]
-        cases = [({"machines": machines, "topology": topology, "stays": 1 - 0.3 / machines, "contagion": 0.3}, lengths)]
+        cases = [
+            (
+                {
+                    "machines": machines,
+                    "topology": topology,
+                    "stays": 1 - 0.3 / machines,
+                    "contagion": 0.3,
+                },
+                lengths,
+            )
+        ]
     else:
         for topology, lengths in (("ring", [1, 2, 3, 4]), ("star", [1, 2])):
             cases += [({"machines": 10, "topology": topology}, lengths)]
-            cases += [({"machines": 10, "topology": topology, "stays": 0.97, "contagion": 0.3}, lengths)]
+            cases += [
+                ({"machines": 10, "topology": topology, "stays": 0.97, "contagion": 0.3}, lengths)
+            ]
     for options, lengths in cases:
-        print(", ".join(f"{k} {v if isinstance(v, str) else format(v, 'g')}" for k, v in options.items()), flush=True)
+        print(
+            ", ".join(
+                f"{k} {v if isinstance(v, str) else format(v, 'g')}" for k, v in options.items()
+            ),
+            flush=True,
+        )
         rows(dp.load("sysadmin", **options), lengths, way)
 
 

@@ -1,8 +1,10 @@
-"""How many draws an interval for V takes: by Hoeffding, by the variance, and by the paper's formula before θ is known.
+"""How many draws an interval for V takes: by Hoeffding, by the variance, and by the paper's formula
+before θ is known.
 
-For each problem and each wanted half-width r (of V, and as a share of R, the largest term), at confidence 0.95: n of
-Hoeffding's rule, n of the rule that looks at the variance and where it stopped, their ratio, and n of the paper's range
-S·(C1 + C2) (`theorems.requirements` with H = 1). V is an estimate from 200,000 draws.
+For each problem and each wanted half-width r (of V, and as a share of R, the largest term), at
+confidence 0.95: n of Hoeffding's rule, n of the rule that looks at the variance and where it
+stopped, their ratio, and n of the paper's range S·(C1 + C2) (`theorems.requirements` with H = 1). V
+is an estimate from 200,000 draws.
 """
 
 import argparse
@@ -27,7 +29,9 @@ BUDGET = 10_000_000
 def garnet(criterion):
     """States in twenty groups: the flow cannot vanish."""
     model = dp.load("garnet")
-    problem = DualALP(model, families.boxes(model, [[(k, k + 4) for k in range(0, 100, 5)]]), criterion)
+    problem = DualALP(
+        model, families.boxes(model, [[(k, k + 4) for k in range(0, 100, 5)]]), criterion
+    )
     return problem, solve_listed(problem, 5.0 * problem.total).theta
 
 
@@ -35,7 +39,10 @@ def switch(criterion):
     """Tiles of LBFS's and LONGER's occupancies, 10⁴ states; nearly stationary at a large H."""
     model = dp.load("four-queue", buffers=9)
     both = [model.policy("lbfs"), model.policy("longer")]
-    parts = (families.tiles(model, p, [[(0, 2), (3, 9)]] * 4, criterion=criterion, choices=both) for p in both)
+    parts = (
+        families.tiles(model, p, [[(0, 2), (3, 9)]] * 4, criterion=criterion, choices=both)
+        for p in both
+    )
     problem = DualALP(model, families.concat(*parts), criterion)
     return problem, solve_listed(problem, 100.0).theta
 
@@ -57,7 +64,9 @@ def rows(name, criterion):
     whole = measure_violations(problem, theta, rule="bernstein", budget=200_000, seed=1)
     for width in WIDTHS:
         within, started = width * whole.range, time.monotonic()
-        found = measure_violations(problem, theta, rule="bernstein", within=within, budget=BUDGET, seed=2)
+        found = measure_violations(
+            problem, theta, rule="bernstein", within=within, budget=BUDGET, seed=2
+        )
         asked = hoeffding_size(whole.range, within, 1 - CONFIDENCE)
         theory = requirements(problem, 1.0, epsilon=4 * within, delta=2 * (1 - CONFIDENCE)).draws
         yield {
@@ -78,12 +87,26 @@ def rows(name, criterion):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=PROBLEMS, help="one problem")
     parser.add_argument("--json", action="store_true", help="one object for each line")
     args = parser.parse_args()
     if not args.json:
-        columns = ("problem", "criterion", "V", "R", "r/R", "r", "Hoeffding n", "Bernstein n", "ratio", "paper n", "s")
+        columns = (
+            "problem",
+            "criterion",
+            "V",
+            "R",
+            "r/R",
+            "r",
+            "Hoeffding n",
+            "Bernstein n",
+            "ratio",
+            "paper n",
+            "s",
+        )
         print("| " + " | ".join(columns) + " |")
         print("|---" * len(columns) + "|")
     for name in [args.only] if args.only else PROBLEMS:
@@ -93,9 +116,10 @@ def main():
                     print(json.dumps(row))
                 else:
                     print(
-                        f"| {name} | {row['criterion']} | {row['V']:.3g} | {row['R']:.3g} | {row['width']:g} "
-                        f"| {row['within']:.3g} | {row['hoeffding']:,} | {row['bernstein']:,} | {row['ratio']:.2f} "
-                        f"| {row['paper']:.2e} | {row['seconds']} |"
+                        f"| {name} | {row['criterion']} | {row['V']:.3g} | {row['R']:.3g} | "
+                        f"{row['width']:g} | {row['within']:.3g} | {row['hoeffding']:,} | "
+                        f"{row['bernstein']:,} | {row['ratio']:.2f} | {row['paper']:.2e} | "
+                        f"{row['seconds']} |"
                     )
                 sys.stdout.flush()
 

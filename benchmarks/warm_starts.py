@@ -2,9 +2,10 @@
 
 Usage: python benchmarks/warm_starts.py [--upwards]
 
-For three problems (`surrogate.py`): gaps above the minimum in percent along a grid of H, each solved with 100,000
-samples from a cold start and from the solution of the H before; from the largest down, or with --upwards from the
-least up. All constraints are listed for the judgement only.
+For three problems (`surrogate.py`): gaps above the minimum in percent along a grid of H, each
+solved with 100,000 samples from a cold start and from the solution of the H before; from the
+largest down, or with --upwards from the least up. All constraints are listed for the judgement
+only.
 """
 
 import argparse
@@ -43,7 +44,10 @@ def main():
         for solver in ("paper", "adaptive"):
             for seed in (0, 1):
                 cold, warm = (gaps(problem, rows, order, solver, seed, w) for w in (False, True))
-                pairs = ", ".join(f"H = {h:g}: {a:.2f} / {b:.2f}" for h, a, b in zip(order, cold, warm, strict=True))
+                pairs = ", ".join(
+                    f"H = {h:g}: {a:.2f} / {b:.2f}"
+                    for h, a, b in zip(order, cold, warm, strict=True)
+                )
                 print(f"{name}, {solver}, seed {seed}: cold / warm {pairs}", flush=True)
 
 

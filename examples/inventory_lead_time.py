@@ -1,6 +1,7 @@
 """Stock with lost sales: what the usual rules cost above the optimum, as the lead time grows.
 
-An order arrives after some periods; demand that finds no stock is lost. What is under way is part of the state.
+An order arrives after some periods; demand that finds no stock is lost. What is under way is part
+of the state.
 """
 
 import numpy as np
@@ -13,7 +14,10 @@ LEAD_TIMES = (2, 3)
 
 
 def up_to(model: dp.Model, level: int, cap: int) -> dp.Policy:
-    """Order up to a level, counted over stock and pipeline, but at most a number at once; as a table of states."""
+    """Order up to a level, counted over stock and pipeline, but at most a number at once.
+
+    As a table of states.
+    """
     position = model.box.states(np.arange(model.box.count)).sum(axis=1)
     orders = np.clip(np.minimum(level, model.capacity) - position, 0, min(cap, model.max_order))
     return dp.policies.TablePolicy(model, orders, name=f"up to {level}, at most {cap}")
@@ -29,7 +33,14 @@ def cheapest(model: dp.Model, caps: range) -> tuple[str, float]:
 def main() -> list[dict[str, float]]:
     """One row a lead time."""
     table = Table(title="Lost sales, mean demand 2, holding 1, penalty 4: cost a period, exactly")
-    for column in ("lead time", "states", "best base-stock", "best capped base-stock", "optimum", "rules above it"):
+    for column in (
+        "lead time",
+        "states",
+        "best base-stock",
+        "best capped base-stock",
+        "optimum",
+        "rules above it",
+    ):
         table.add_column(column, justify="right")
     rows = []
     for lead_time in LEAD_TIMES:
@@ -39,7 +50,9 @@ def main() -> list[dict[str, float]]:
         optimum = dp.solve_exact(model, tol=1e-6).value
         above = [f"{cost / optimum - 1:.2%}" for _, cost in (plain, capped)]
         words = [f"{cost:.4f} ({name})" for name, cost in (plain, capped)]
-        table.add_row(str(lead_time), f"{model.box.count:,}", *words, f"{optimum:.4f}", ", ".join(above))
+        table.add_row(
+            str(lead_time), f"{model.box.count:,}", *words, f"{optimum:.4f}", ", ".join(above)
+        )
         rows.append({"base-stock": plain[1], "capped": capped[1], "optimum": optimum})
     Console(highlight=False, width=130).print(table)
     return rows

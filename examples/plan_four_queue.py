@@ -1,4 +1,6 @@
-"""The four-queue network with 10⁴ states: heuristics, the dual program, the best found, and the optimum beside them."""
+"""The four-queue network with 10⁴ states: heuristics, the dual program, the best found, and the
+optimum beside them.
+"""
 
 from rich.console import Console
 from rich.table import Table
@@ -11,10 +13,21 @@ def main() -> None:
     console = Console()
     model = dp.load("four-queue", buffers=9)
     rows = [(name, dp.evaluate_exact(model, model.policy(name))) for name in model.policies]
-    console.print("the dual program (dualplan solve four-queue --set buffers=9 --features standard)", highlight=False)
+    console.print(
+        "the dual program (dualplan solve four-queue --set buffers=9 --features standard)",
+        highlight=False,
+    )
     planned = dp.run_plan(dp.Plan("four-queue", {"buffers": 9}))
-    rows.append((f"dual, H = {planned.best.solution.penalty[1]:g}", dp.evaluate_exact(model, planned.best.policy)))
-    console.print("the best policy in 20 s (dualplan solve four-queue --set buffers=9 --time 20s)", highlight=False)
+    rows.append(
+        (
+            f"dual, H = {planned.best.solution.penalty[1]:g}",
+            dp.evaluate_exact(model, planned.best.policy),
+        )
+    )
+    console.print(
+        "the best policy in 20 s (dualplan solve four-queue --set buffers=9 --time 20s)",
+        highlight=False,
+    )
     found = dp.improve(model, time="20s")
     rows.append((f"best found: {found.source}", dp.evaluate_exact(model, found.policy)))
     optimum = dp.solve_exact(model)
@@ -26,12 +39,13 @@ def main() -> None:
         table.add_row(name, f"{result.cost:.4f}", f"{result.measures['lost fraction']:.1%}")
     console.print(table)
     console.print(
-        f"no policy costs less than {found.bound.value:.4f} ({found.bound.kind}, by {found.bound.functions}): "
-        f"the best found is within {found.gap:.2%} of the optimum.",
+        f"no policy costs less than {found.bound.value:.4f} ({found.bound.kind}, by "
+        f"{found.bound.functions}): the best found is within {found.gap:.2%} of the optimum.",
         highlight=False,
     )
     console.print(
-        f"optimum between {optimum.lower:.4f} and {optimum.upper:.4f}; the network rewards turning customers away.",
+        f"optimum between {optimum.lower:.4f} and {optimum.upper:.4f}; the network rewards turning "
+        "customers away.",
         highlight=False,
     )
 

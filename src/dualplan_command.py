@@ -1,4 +1,6 @@
-"""The command `dualplan`, apart from the package: loading that takes a second or two, and Ctrl-C may come in it."""
+"""The command `dualplan`, apart from the package: loading that takes a second or two, and Ctrl-C
+may come in it.
+"""
 
 import sys
 

@@ -11,13 +11,17 @@ from dualplan.dual import features as families
 
 def mm1(arrival=0.5, service=1.0, **options):
     """M/M/1: the number in the system has mean ρ/(1−ρ)."""
-    return dp.QueueingNetwork([dp.QueueClass("1", "S", service, arrival)], time="continuous", name="mm1", **options)
+    return dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", service, arrival)], time="continuous", name="mm1", **options
+    )
 
 
 def mm1k(arrival=0.8, service=1.0, room=5, **class_options):
     """M/M/1/K: truncated geometric law."""
     return dp.QueueingNetwork(
-        [dp.QueueClass("1", "S", service, arrival, room, **class_options)], time="continuous", name="mm1k"
+        [dp.QueueClass("1", "S", service, arrival, room, **class_options)],
+        time="continuous",
+        name="mm1k",
     )
 
 
@@ -47,9 +51,16 @@ def admission_events(room=6, arrival=0.5, service=0.3):
         return x[0] + (0.0 if a == 1 else 3.0 * arrival)
 
     return dp.EventModel(
-        lower=[0], upper=[room], actions=["reject", "admit"], events=3, probability=probability, move=move, loss=loss,
-        jumps=[(1,), (-1,), (0,)], name="gate",
-    )  # fmt: skip
+        lower=[0],
+        upper=[room],
+        actions=["reject", "admit"],
+        events=3,
+        probability=probability,
+        move=move,
+        loss=loss,
+        jumps=[(1,), (-1,), (0,)],
+        name="gate",
+    )
 
 
 def four_queue_events(room=2, **more):
@@ -103,7 +114,9 @@ def tabular(model):
 
 
 def matrix(model):
-    """The transition matrix of a small model, a row for each pair x·A + a, and its losses, from single questions."""
+    """The transition matrix of a small model, a row for each pair x·A + a, and its losses, from
+    single questions.
+    """
     count, actions = model.box.count, len(model.actions)
     rows, losses = np.zeros((count * actions, count)), np.zeros((count, actions))
     for i, a in itertools.product(range(count), range(actions)):
@@ -121,11 +134,15 @@ def chain(model, policy):
     rows, losses = matrix(model)
     count, actions = losses.shape
     table = np.array([policy(model.box.state(i)) for i in range(count)])
-    return np.einsum("xa,xay->xy", table, rows.reshape(count, actions, count)), (table * losses).sum(axis=1)
+    return np.einsum("xa,xay->xy", table, rows.reshape(count, actions, count)), (
+        table * losses
+    ).sum(axis=1)
 
 
 def average_cost(model, policy):
-    """The exact average cost from the model's start, by the limit of the chain (dense; small models only)."""
+    """The exact average cost from the model's start, by the limit of the chain (dense; small models
+    only).
+    """
     transition, losses = chain(model, policy)
     law = np.zeros(len(losses))
     law[model.box.index(model.start)] = 1.0
@@ -142,15 +159,29 @@ def discounted_cost(model, policy, gamma):
 
 @st.composite
 def networks(
-    draw, *, dynamics=None, decisions=None, discipline=None, bounded=True, phantom=None, max_classes=4, largest=2
+    draw,
+    *,
+    dynamics=None,
+    decisions=None,
+    discipline=None,
+    bounded=True,
+    phantom=None,
+    max_classes=4,
+    largest=2,
 ):
     """Random networks with a way out for everybody."""
     n = draw(st.integers(1, max_classes))
     servers = draw(st.integers(1, min(3, n)))
     dynamics = dynamics or draw(st.sampled_from(["uniformized", "bernoulli"]))
     discipline = discipline or draw(st.sampled_from(["preemptive", "nonpreemptive"]))
-    decisions = decisions or (draw(st.sampled_from(["joint", "per-server"])) if dynamics == "uniformized" else "joint")
-    time = draw(st.sampled_from(["discrete", "continuous"])) if dynamics == "uniformized" else "discrete"
+    decisions = decisions or (
+        draw(st.sampled_from(["joint", "per-server"])) if dynamics == "uniformized" else "joint"
+    )
+    time = (
+        draw(st.sampled_from(["discrete", "continuous"]))
+        if dynamics == "uniformized"
+        else "discrete"
+    )
     preemptive = discipline == "preemptive"
     scale = 1.0 / (n + 3)  # small enough for one event a step
     classes = []
@@ -158,7 +189,11 @@ def networks(
         targets = draw(st.lists(st.integers(0, n - 1), max_size=2, unique=True))
         weights = [draw(st.floats(0.1, 0.45)) for _ in targets]
         whole = draw(st.booleans()) and i + 1 < n
-        route = {str(i + 1): 1.0} if whole else {str(t): w for t, w in zip(targets, weights, strict=True)}
+        route = (
+            {str(i + 1): 1.0}
+            if whole
+            else {str(t): w for t, w in zip(targets, weights, strict=True)}
+        )
         classes.append(
             dp.QueueClass(
                 str(i),
@@ -187,7 +222,11 @@ def networks(
     )
 
 
-CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]
+CRITERIA = [
+    dp.Average(),
+    dp.Discounted(0.9),
+    dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)]),
+]
 
 
 def mixed_features(model):
@@ -196,7 +235,9 @@ def mixed_features(model):
         families.occupancies(model, [model.policy("longer"), model.policy("lbfs")]),
         families.bands(model, [(1, 3), (4, 4), (6, 7)]),
         families.boxes(model, [[(0, 1), (2, 2)], [(0, 2)], [(1, 2)], [(0, 0), (1, 2)]]),
-        families.tiles(model, model.policy("lbfs"), [[(0, 1), (2, 2)], [(0, 2)], [(0, 2)], [(0, 2)]]),
+        families.tiles(
+            model, model.policy("lbfs"), [[(0, 1), (2, 2)], [(0, 2)], [(0, 2)], [(0, 2)]]
+        ),
     )
 
 
@@ -237,7 +278,9 @@ def occupancy_and_values(transitions, losses, policy, gamma=None, alpha=None):
         values = np.linalg.solve(system, (cost - average[..., None])[..., None])[..., 0]
         return law[..., None] * policy, values, average
     system = np.eye(count) - gamma * chain
-    law = np.linalg.solve(np.swapaxes(system, -1, -2), np.broadcast_to(alpha, cost.shape)[..., None])[..., 0]
+    law = np.linalg.solve(
+        np.swapaxes(system, -1, -2), np.broadcast_to(alpha, cost.shape)[..., None]
+    )[..., 0]
     values = np.linalg.solve(system, cost[..., None])[..., 0]
     return law[..., None] * policy, values, values @ alpha
 
@@ -267,11 +310,15 @@ def random_tables(rng, speed, states, actions):
 
 
 def random_features(rng, tables, count, gamma=None, alpha=None):
-    """Φ with a column for each feature: occupancies of random policies first, then sparse random distributions."""
+    """Φ with a column for each feature: occupancies of random policies first, then sparse random
+    distributions.
+    """
     transitions, losses = tables
     policies = rng.dirichlet(np.full(losses.shape[1], 0.5), size=(2, len(losses)))
     own = occupancy_and_values(transitions, losses, policies, gamma, alpha)[0].reshape(2, -1).T
-    others = rng.random((losses.size, count - 2)) ** 2 * (rng.random((losses.size, count - 2)) < 0.4)
+    others = rng.random((losses.size, count - 2)) ** 2 * (
+        rng.random((losses.size, count - 2)) < 0.4
+    )
     others[rng.integers(losses.size, size=count - 2), np.arange(count - 2)] += 0.5
     phi = np.hstack([own, others])
     return phi / phi.sum(axis=0)

@@ -8,7 +8,9 @@ from bank import mixed_features
 from dualplan import cli
 from dualplan.cli import output
 
-hypothesis.settings.register_profile("dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True)
+hypothesis.settings.register_profile(
+    "dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True
+)
 hypothesis.settings.load_profile("dualplan")
 
 

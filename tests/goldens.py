@@ -1,12 +1,15 @@
-"""Goldens: what every command prints as JSON, what saved policies hold, and one report page, at fixed seeds and steps.
+"""Goldens: what every command prints as JSON, what saved policies hold, and one report page, at
+fixed seeds and steps.
 
-    python tests/goldens.py            compare with tests/goldens/*.json, bit for bit; exit status 1 if one differs
+    python tests/goldens.py            compare with tests/goldens/*.json, bit for bit; exit status 1
+                                       if one differs
     python tests/goldens.py NAME ...   only these
     python tests/goldens.py --write    replace what is stored, after a change that was meant
 
-Times, versions and temporary folders are left out. Floats are stored as Python prints them, so that equal means equal
-in every bit; another processor or other versions of NumPy, SciPy, Numba or HiGHS may round differently, and a
-difference there is no error by itself: compare two commits on one machine.
+Times, versions and temporary folders are left out. Floats are stored as Python prints them, so that
+equal means equal in every bit; another processor or other versions of NumPy, SciPy, Numba or HiGHS
+may round differently, and a difference there is no error by itself: compare two commits on one
+machine.
 """
 
 from __future__ import annotations
@@ -63,28 +66,115 @@ COMMANDS: dict[str, list[str]] = {
     "models": ["models"],
     "check": ["check", "four-queue", *FIVE_EACH, "--seed", "1"],
     "check-event": ["check", "lost-sales", "--seed", "1"],
-    "evaluate": ["evaluate", "four-queue", *FIVE_EACH, "-p", "longer", "--steps", "200000", "--seed", "1"],
-    "evaluate-two": ["evaluate", "six-class", "-p", "lbfs", "-p", "longer", "--steps", "300000", "--seed", "2"],
-    "evaluate-event": ["evaluate", "lost-sales", "-p", "myopic", "--steps", "100000", "--seed", "2"],
-    "evaluate-discounted": ["evaluate", "four-queue", *FIVE_EACH, "-p", "lbfs", "--criterion", "discounted", "--gamma",
-                            "0.95", "--steps", "200000", "--seed", "1"],
-    "evaluate-exact": ["evaluate", "four-queue", *FIVE_EACH, "-p", "longer", "--method", "exact", "--mixing"],
+    "evaluate": [
+        "evaluate",
+        "four-queue",
+        *FIVE_EACH,
+        "-p",
+        "longer",
+        "--steps",
+        "200000",
+        "--seed",
+        "1",
+    ],
+    "evaluate-two": [
+        "evaluate",
+        "six-class",
+        "-p",
+        "lbfs",
+        "-p",
+        "longer",
+        "--steps",
+        "300000",
+        "--seed",
+        "2",
+    ],
+    "evaluate-event": [
+        "evaluate",
+        "lost-sales",
+        "-p",
+        "myopic",
+        "--steps",
+        "100000",
+        "--seed",
+        "2",
+    ],
+    "evaluate-discounted": [
+        "evaluate",
+        "four-queue",
+        *FIVE_EACH,
+        "-p",
+        "lbfs",
+        "--criterion",
+        "discounted",
+        "--gamma",
+        "0.95",
+        "--steps",
+        "200000",
+        "--seed",
+        "1",
+    ],
+    "evaluate-exact": [
+        "evaluate",
+        "four-queue",
+        *FIVE_EACH,
+        "-p",
+        "longer",
+        "--method",
+        "exact",
+        "--mixing",
+    ],
     "evaluate-toml": ["evaluate", "{network}", "-p", "longer", "--steps", "100000"],
     "exact": ["exact", "four-queue", *FIVE_EACH],
-    "exact-discounted": ["exact", "four-queue", *FIVE_EACH, "--criterion", "discounted", "--gamma", "0.9"],
+    "exact-discounted": [
+        "exact",
+        "four-queue",
+        *FIVE_EACH,
+        "--criterion",
+        "discounted",
+        "--gamma",
+        "0.9",
+    ],
     "exact-forest": ["exact", "forest", "--criterion", "discounted", "--gamma", "0.95"],
     "exact-limit": ["exact", "four-queue", "--set", "buffers=3", "--limit", "lost fraction<=0.3"],
-    "solve-standard": ["solve", "four-queue", *FIVE_EACH, "--features", "standard", "-H", "1", "-H", "10", "--sweeps", "300",
-                       "--out", "{out}/standard"],
-    "solve-sampled-lp": ["solve", "four-queue", "--set", "buffers=2", "--features", "standard", "-H", "10",
-                             "--solver", "sampled-lp", "--budget", "2000", "--sweeps", "300"],
+    "solve-standard": [
+        "solve",
+        "four-queue",
+        *FIVE_EACH,
+        "--features",
+        "standard",
+        "-H",
+        "1",
+        "-H",
+        "10",
+        "--sweeps",
+        "300",
+        "--out",
+        "{out}/standard",
+    ],
+    "solve-sampled-lp": [
+        "solve",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "--features",
+        "standard",
+        "-H",
+        "10",
+        "--solver",
+        "sampled-lp",
+        "--budget",
+        "2000",
+        "--sweeps",
+        "300",
+    ],
     "solve-plan": ["solve", "{plan}", "--out", "{out}/plan"],
     "show-state": ["show", "{out}/standard", "--state", "1,2,0,3"],
     "show-rules": ["show", "{out}/standard", "--rules"],
     "compare": ["compare", "{out}/standard", "longer", "lbfs"],
     "compare-simulated": ["compare", "{out}/standard", "longer", "--simulate", "--steps", "200000"],
     "reproduce-dual-mixing": ["reproduce", "dual-mixing", "--out", "{out}/dual-mixing"],
-}  # fmt: skip
+}
 
 
 def main(words: list[str]) -> int:
@@ -182,12 +272,16 @@ def saved(path: Path) -> Any:
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     header = json.loads(str(arrays.pop("header")))
-    hashed = {name: hashlib.sha256(array.tobytes()).hexdigest()[:16] for name, array in arrays.items()}
+    hashed = {
+        name: hashlib.sha256(array.tobytes()).hexdigest()[:16] for name, array in arrays.items()
+    }
     return {"header": header, "arrays": hashed}
 
 
 def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
-    """What one step of a search proposes in its smallest size, beginning with the model's heuristics."""
+    """What one step of a search proposes in its smallest size, beginning with the model's
+    heuristics.
+    """
     from dualplan.policies.saved import save_policy
     from dualplan.search.contract import Candidate, Search
     from dualplan.search.duels import BEGINNING, screen
@@ -201,12 +295,16 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     for candidate in STEPS[step].propose(search, 0):
         path = folder / "proposed.npz"
         save_policy(candidate.policy, path)
-        found.append({"source": candidate.source, "policy": candidate.policy.name, "saved": saved(path)})
+        found.append(
+            {"source": candidate.source, "policy": candidate.policy.name, "saved": saved(path)}
+        )
     return {"begin": [[m.policy.name, m.run.cost] for m in search.members], "found": found}
 
 
 def _step(name: str, step: str, criterion: Any = None, **settings: Any) -> Callable[[Path], Any]:
-    return lambda folder: proposed(dp.load(name, **settings), criterion or dp.Average(), step, folder)
+    return lambda folder: proposed(
+        dp.load(name, **settings), criterion or dp.Average(), step, folder
+    )
 
 
 PROPOSALS: dict[str, Callable[[Path], Any]] = {

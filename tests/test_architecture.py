@@ -1,4 +1,5 @@
-"""The house: twelve rooms in the order in which data passes them; a room imports from itself and from those above it.
+"""The house: twelve rooms in the order in which data passes them; a room imports from itself and
+from those above it.
 
 python tests/test_architecture.py      print the table of docs/architecture.md
 """
@@ -10,14 +11,29 @@ SOURCE = Path(__file__).parents[1] / "src" / "dualplan"
 ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 # The one list: each room and what belongs into it. docs/architecture.md shows it as a table.
 ROOMS = {
-    "core": "words that all use: errors, statuses, types, checks, streams, budgets, intervals, runs, workers, LPs",
+    "core": (
+        "words that all use: errors, statuses, types, checks, streams, budgets, intervals, runs, "
+        "workers, LPs"
+    ),
     "_kernels": "compiled loops: arrays in, arrays out",
-    "models": "what can happen and what is minimised: the kinds of model, instances, criteria, limits, transitions",
+    "models": (
+        "what can happen and what is minimised: the kinds of model, instances, criteria, limits, "
+        "transitions"
+    ),
     "values": "functions of states: bases, interpolants, partitions, tables",
-    "policies": "what to do in a state: heuristics, greedy policies, tables, mixtures, rules; each kind saves itself",
+    "policies": (
+        "what to do in a state: heuristics, greedy policies, tables, mixtures, rules; each kind "
+        "saves itself"
+    ),
     "exact": "all states listed: iteration, evaluation, linear programs",
-    "evaluation": "what a policy costs, and what any policy costs at least: simulation, judge, results, bounds",
-    "dual": "the paper, in its order: features, constraints, sampling, problem, solvers, violations, certificates",
+    "evaluation": (
+        "what a policy costs, and what any policy costs at least: simulation, judge, results, "
+        "bounds"
+    ),
+    "dual": (
+        "the paper, in its order: features, constraints, sampling, problem, solvers, violations, "
+        "certificates"
+    ),
     "primal": "approximate linear programs on values",
     "search": "propose, judge, keep: lattices, policy search, rollouts, plans",
     "report": "show it: figures, maps, rules in words, the page",
@@ -80,7 +96,9 @@ def test_a_room_imports_only_from_rooms_above_it():
             continue
         for other in others:
             assert room(other) is not None, f"{module} imports the front door"
-            assert ORDER[room(other)] <= ORDER[room(module)], f"{module} imports {other}, a room below"
+            assert ORDER[room(other)] <= ORDER[room(module)], (
+                f"{module} imports {other}, a room below"
+            )
 
 
 def test_no_module_imports_itself_by_way_of_others():
@@ -95,7 +113,10 @@ def test_no_module_imports_itself_by_way_of_others():
 
     for module in found:
         walk(module, [])
-    assert max(depth.values()) == depth["dualplan"] or max(depth.values()) == depth["dualplan.cli.__main__"]
+    assert (
+        max(depth.values()) == depth["dualplan"]
+        or max(depth.values()) == depth["dualplan.cli.__main__"]
+    )
 
 
 def table():
@@ -112,7 +133,16 @@ def test_the_page_shows_the_list():
 
 
 def test_libraries_in_kernels():
-    allowed = {"__future__", "collections", "contextlib", "dualplan", "functools", "llvmlite", "numba", "typing"}
+    allowed = {
+        "__future__",
+        "collections",
+        "contextlib",
+        "dualplan",
+        "functools",
+        "llvmlite",
+        "numba",
+        "typing",
+    }
     for path in (SOURCE / "_kernels").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:

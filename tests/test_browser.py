@@ -1,7 +1,8 @@
-"""The report page in a browser: from disk, by mouse and by keyboard, light and dark, on a phone and on paper.
+"""The report page in a browser: from disk, by mouse and by keyboard, light and dark, on a phone and
+on paper.
 
-One headless Chromium for all of it. Where there is none, or no driver for it, these tests are skipped, unless
-DUALPLAN_BROWSER is "required".
+One headless Chromium for all of it. Where there is none, or no driver for it, these tests are
+skipped, unless DUALPLAN_BROWSER is "required".
 """
 
 import itertools
@@ -20,11 +21,19 @@ from dualplan.report.gather import read_run
 from dualplan.search import improve
 from test_report import save_search
 
-pytestmark = pytest.mark.xdist_group("browser")  # one worker starts the browser, and makes the runs once
+pytestmark = pytest.mark.xdist_group(
+    "browser"
+)  # one worker starts the browser, and makes the runs once
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 MARGIN = {"left": 44, "right": 8, "top": 6, "bottom": 40}  # of the maps, in page.js
 
 
@@ -54,7 +63,9 @@ def browser():
 def run(tmp_path_factory):
     """A search, with buffers of different sizes so that no coordinate can pass for another."""
     folder = tmp_path_factory.mktemp("browser") / "run"
-    improve(dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, steps=["lattice"], folder=str(folder))
+    improve(
+        dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, steps=["lattice"], folder=str(folder)
+    )
     write_report(folder, seconds=2.0)
     return read_run(folder)
 
@@ -93,15 +104,24 @@ def data_of(page):
 
 
 def told(page):
-    """The state that the page speaks of, what it says the shown policies do there, and its words."""
+    """The state that the page speaks of, what it says the shown policies do there, and its
+    words.
+    """
     state, actions, words = page.evaluate(
         "() => { const r = readout; return [r.dataset.state, r.dataset.actions, r.textContent] }"
     )
-    return [int(v) for v in state.split(",")], [dict(map(tuple, d)) for d in json.loads(actions)], words
+    return (
+        [int(v) for v in state.split(",")],
+        [dict(map(tuple, d)) for d in json.loads(actions)],
+        words,
+    )
 
 
 def tells(page, x, y):
-    """Whether the page comes to speak of the cell; browsers hand on moves of the pointer with their next frame."""
+    """Whether the page comes to speak of the cell.
+
+    Browsers hand on moves of the pointer with their next frame.
+    """
     for _ in range(50):
         if told(page)[0][:2] == [x, y]:
             return True
@@ -116,7 +136,8 @@ def choose(page, **selects):
 
 def slide(page, k, level):
     page.evaluate(
-        "([id, v]) => { const s = document.getElementById(id); s.value = v; s.dispatchEvent(new Event('input')) }",
+        "([id, v]) => { const s = document.getElementById(id); s.value = v; s.dispatchEvent(new "
+        "Event('input')) }",
         [f"level-{k}", level],
     )
 
@@ -143,13 +164,17 @@ def test_from_disk_alone(page, run):
 
 
 def test_every_selector_shows_what_the_policy_does(page, run):
-    """All pairs of axes, levels, servers and heuristics: the state is the one asked for, the actions are Python's."""
+    """All pairs of axes, levels, servers and heuristics: the state is the one asked for, the
+    actions are Python's.
+    """
     model, data = run.model, data_of(page)
     draw = random.Random(0)
     others = [layer["name"] for layer in data["layers"][1:]]
     for across, up in itertools.permutations(range(4), 2):
         other, server = draw.choice(others), draw.choice(model.servers)
-        choose(page, across=f"queue {across + 1}", up=f"queue {up + 1}", other=other, decider=server)
+        choose(
+            page, across=f"queue {across + 1}", up=f"queue {up + 1}", other=other, decider=server
+        )
         assert page.input_value("#across") == str(across)
         wanted = [0] * 4
         for k in range(4):
@@ -175,7 +200,8 @@ def test_one_policy_or_two(page):
     assert len(told(page)[1]) == 1
     choose(page, show="the heuristic")
     assert page.text_content("#map-title-0") == page.evaluate(
-        "() => { const s = document.getElementById('other'); return s.options[s.selectedIndex].text }"
+        "() => { const s = document.getElementById('other'); return "
+        "s.options[s.selectedIndex].text }"
     )
     choose(page, show="both, differences marked")
     assert page.is_visible("#map-1")
@@ -209,7 +235,9 @@ def test_colours_are_the_decisions(page, run):
     corner, seen = told(page)[0], set()
     for (y, x), pixel in zip(itertools.product(range(4), range(5)), pixels, strict=True):
         state = [x, corner[1], corner[2], y]
-        served = model.actions[int(run.policy.probabilities(np.array(state)).argmax())].split("+")[0]
+        served = model.actions[int(run.policy.probabilities(np.array(state)).argmax())].split("+")[
+            0
+        ]
         strong = np.array(colour[0 if served == "1" else 1], float)
         empty = (x if served == "1" else y) == 0
         expected = np.array(colour[2]) * 0.72 + strong * 0.28 if empty else strong
@@ -220,22 +248,32 @@ def test_colours_are_the_decisions(page, run):
 
 
 def test_the_number_of_differences(page, run):
-    """Counted over again: cells where the server does something else, unless nobody is served either way."""
+    """Counted over again: cells where the server does something else, unless nobody is served
+    either way.
+    """
     model = run.model
     choose(page, across="queue 1", up="queue 4", decider="S1")
-    heuristic = model.policy(page.evaluate("() => document.getElementById('other').selectedOptions[0].text"))
+    heuristic = model.policy(
+        page.evaluate("() => document.getElementById('other').selectedOptions[0].text")
+    )
     go_to(page, 0, 0)
     levels, count = told(page)[0], 0
     for x, y in itertools.product(range(5), range(4)):
         state = np.array([x, levels[1], levels[2], y])
-        laws = [p.probabilities(state).reshape(2, 2).sum(axis=1).round(2) for p in (run.policy, heuristic)]
+        laws = [
+            p.probabilities(state).reshape(2, 2).sum(axis=1).round(2)
+            for p in (run.policy, heuristic)
+        ]
         idle = all((x if k == 0 else y) == 0 for law in laws for k in np.flatnonzero(law))
         count += not np.array_equal(*laws) and not idle
     assert f"differ in {count} of the 20 cells" in page.text_content("#differing")
 
 
 def test_keyboard_and_pointer(page):
-    """Arrows move one cell and stop at the edge; the pointer speaks for a cell and gives it back."""
+    """Arrows move one cell and stop at the edge.
+
+    The pointer speaks for a cell and gives it back.
+    """
     choose(page, across="queue 1", up="queue 2")
     go_to(page, 0, 0)
     page.keyboard.press("ArrowLeft")
@@ -265,7 +303,9 @@ def test_keyboard_and_pointer(page):
 
 
 def test_by_keyboard_alone(opened, run):
-    """The first stop is the skip link, everything that can be worked is a stop, and the focus can be seen."""
+    """The first stop is the skip link, everything that can be worked is a stop, and the focus can
+    be seen.
+    """
     page = opened(run.folder)
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.className") == "skip"
@@ -276,11 +316,22 @@ def test_by_keyboard_alone(opened, run):
     for _ in range(60):
         page.keyboard.press("Tab")
         name, outline = page.evaluate(
-            "() => { const e = document.activeElement; return [e.id || e.tagName, getComputedStyle(e).outlineStyle] }"
+            "() => { const e = document.activeElement; return [e.id || e.tagName, "
+            "getComputedStyle(e).outlineStyle] }"
         )
         stops.add(name)
         assert outline != "none" or name == "BODY", name
-    assert {"across", "up", "decider", "show", "other", "map-0", "map-1", "level-1", "level-2"} <= stops
+    assert {
+        "across",
+        "up",
+        "decider",
+        "show",
+        "other",
+        "map-0",
+        "map-1",
+        "level-1",
+        "level-2",
+    } <= stops
 
 
 CONTRAST = """() => {
@@ -313,7 +364,9 @@ CONTRAST = """() => {
 
 
 def test_light_and_dark(opened, run):
-    """By the system and by the button: colours, drawings, and contrast of all text of at least 4.5 to 1."""
+    """By the system and by the button: colours, drawings, and contrast of all text of at least 4.5
+    to 1.
+    """
     page = opened(run.folder, color_scheme="dark")
     paper = "() => getComputedStyle(document.body).backgroundColor"
     for dark in (True, False, True):
@@ -331,7 +384,9 @@ def test_light_and_dark(opened, run):
 @pytest.mark.parametrize("width", [360, 390])
 def test_on_a_phone(opened, run, width):
     page = opened(run.folder, width=width)
-    wide, shown = page.evaluate("() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    wide, shown = page.evaluate(
+        "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
     assert wide <= shown == width
     box = page.locator("#map-0").bounding_box()
     assert box["x"] >= 0
@@ -345,10 +400,14 @@ def test_names_and_headings(page):
             !(e.getAttribute("aria-label") || e.getAttribute("alt") || e.querySelector("title"))).length"""
     )
     assert unnamed == 0
-    unlabelled = "() => [...document.querySelectorAll('select, input')].filter((e) => !e.labels.length).length"
+    unlabelled = (
+        "() => [...document.querySelectorAll('select, input')].filter((e) => "
+        "!e.labels.length).length"
+    )
     assert page.evaluate(unlabelled) == 0
     levels = page.evaluate(
-        "() => [...document.querySelectorAll('h1,h2,h3')].filter((h) => h.checkVisibility()).map((h) => +h.tagName[1])"
+        "() => [...document.querySelectorAll('h1,h2,h3')].filter((h) => "
+        "h.checkVisibility()).map((h) => +h.tagName[1])"
     )
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -362,7 +421,10 @@ def test_on_paper(opened, run):
     for gone in (".controls", "nav", "#theme", ".skip", "#readout", ".picture.dark"):
         assert not page.locator(gone).first.is_visible(), gone
     assert page.locator(".picture.light").first.is_visible()
-    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
 
 
 def test_reduced_motion(opened, run):
@@ -404,7 +466,10 @@ def test_no_heuristic_beside_it(opened, tmp_path):
 
 
 def test_decisions_at_events(opened, tmp_path):
-    """Without preemption and per server: the server chosen is the event; states that cannot occur are said to."""
+    """Without preemption and per server: the server chosen is the event.
+
+    States that cannot occur are said to.
+    """
     net = dp.load("criss-cross", buffers=2, decisions="per-server", discipline="nonpreemptive")
     folder = save_search(tmp_path / "events", net)
     write_report(folder, seconds=1.0)

@@ -1,4 +1,6 @@
-"""Certificates and the theorems' numbers, against occupancies and values from dense linear systems."""
+"""Certificates and the theorems' numbers, against occupancies and values from dense linear
+systems.
+"""
 
 import math
 
@@ -36,7 +38,9 @@ class Case:
     """A random model with random features: its arrays, and the library's problem made of them."""
 
     def __init__(self, seed, speed, gamma, *, based=False):
-        self.rng = rng = np.random.default_rng([seed, SPEEDS.index(speed), int(100 * (gamma or 0)), based])
+        self.rng = rng = np.random.default_rng(
+            [seed, SPEEDS.index(speed), int(100 * (gamma or 0)), based]
+        )
         states, actions = int(rng.integers(3, 13)), int(rng.integers(2, 4))
         self.gamma = gamma
         self.transitions, self.losses = tables = random_tables(rng, speed, states, actions)
@@ -56,30 +60,50 @@ class Case:
         self.loss_range = float(np.ptp(self.losses))
 
     def weights(self, count):
-        """θ in Θ: from the middle to the rim, and single features, the exact occupancies among them."""
+        """θ in Θ: from the middle to the rim, and single features, the exact occupancies among
+        them.
+        """
         d = self.phi.shape[1]
         sizes = self.problem.radius * self.rng.choice([0.0, 1e-3, 0.1, 0.4, 3.0], size=(count, 1))
         some = [self.problem.project(row) for row in sizes * self.rng.normal(size=(count, d))]
         mass = self.problem.mass
         mixed = mass * self.rng.dirichlet(np.full(d, 0.3), size=4)
         alone = [row for row in mass * np.eye(d)[:3] if np.linalg.norm(row) <= self.problem.radius]
-        return np.array([*some, *alone, *(row for row in mixed if np.linalg.norm(row) <= self.problem.radius)])
+        return np.array(
+            [*some, *alone, *(row for row in mixed if np.linalg.norm(row) <= self.problem.radius)]
+        )
 
     def quantities(self, thetas, fallback=None):
-        """Of each θ: u, its policy's occupancy, values and cost, the flow residual, V_neg and V_flow."""
+        """Of each θ: u, its policy's occupancy, values and cost, the flow residual, V_neg and
+        V_flow.
+        """
         shape = (-1, *self.losses.shape)
         u = (thetas @ self.phi.T + self.base).reshape(shape)
         uniform = np.full(self.losses.shape, 1 / self.losses.shape[1])
         policies = positive_part_policy(u, uniform if fallback is None else fallback)
-        laws, values, costs = occupancy_and_values(self.transitions, self.losses, policies, self.gamma, self.alpha)
+        laws, values, costs = occupancy_and_values(
+            self.transitions, self.losses, policies, self.gamma, self.alpha
+        )
         into, out = np.einsum("kxa,xay->ky", u, self.transitions), u.sum(axis=2)
         f = into - out if self.gamma is None else out - self.gamma * into - self.alpha
-        return u, policies, laws, values, costs, f, np.maximum(-u, 0).sum(axis=(1, 2)), np.abs(f).sum(axis=1)
+        return (
+            u,
+            policies,
+            laws,
+            values,
+            costs,
+            f,
+            np.maximum(-u, 0).sum(axis=(1, 2)),
+            np.abs(f).sum(axis=1),
+        )
 
 
 def cases(count, gammas=GAMMAS):
     return [
-        Case(seed, speed, gamma, based=seed % 2 == 1) for seed in range(count) for speed in SPEEDS for gamma in gammas
+        Case(seed, speed, gamma, based=seed % 2 == 1)
+        for seed in range(count)
+        for speed in SPEEDS
+        for gamma in gammas
     ]
 
 
@@ -95,16 +119,20 @@ def given(problem, theta, penalty=1.0):
     return Solution(problem, "given", (penalty, penalty), theta, parts, Status.SOLVED, 0, 0, 0.0)
 
 
-# -- the identity, the interval and the distances ---------------------------------------------------------------------
+# -- the identity, the interval and the distances --------------------------------------------------
 
 
 def test_identity_interval_and_distances_hold_for_thousands_of_weights():
-    """Both criteria, four speeds of mixing, with and without a base measure, uniform and other fallbacks."""
+    """Both criteria, four speeds of mixing, with and without a base measure, uniform and other
+    fallbacks.
+    """
     seen, empty, exact, contracting = 0, 0, 0, 0
     for case in cases(10):
         thetas = case.weights(40)
         fallback = (
-            None if case.rng.random() < 0.5 else case.rng.dirichlet(np.ones(case.losses.shape[1]), len(case.losses))
+            None
+            if case.rng.random() < 0.5
+            else case.rng.dirichlet(np.ones(case.losses.shape[1]), len(case.losses))
         )
         u, policies, laws, values, costs, f, negative, flow = case.quantities(thetas, fallback)
         g, sign = (1.0, 1.0) if case.gamma is None else (case.gamma, -1.0)
@@ -113,7 +141,11 @@ def test_identity_interval_and_distances_hold_for_thousands_of_weights():
         advantage -= costs[:, None, None] if case.gamma is None else 0.0
         objective = (u * case.losses).sum(axis=(1, 2))
         size = 1 + np.abs(thetas).sum(axis=1) * np.abs(values).max(axis=1)
-        identity = objective + sign * (f * values).sum(axis=1) + (np.maximum(-u, 0) * advantage).sum(axis=(1, 2))
+        identity = (
+            objective
+            + sign * (f * values).sum(axis=1)
+            + (np.maximum(-u, 0) * advantage).sum(axis=(1, 2))
+        )
         assert (np.abs(identity - costs) <= 1e-10 * size).all()
 
         spans = np.ptp(values, axis=1)
@@ -122,7 +154,10 @@ def test_identity_interval_and_distances_hold_for_thousands_of_weights():
             spans[:] = case.loss_range / (1 - case.gamma)
         for k in range(len(thetas)):
             on_negative, on_flow = theorems.price(case.loss_range, spans[k], g)
-            assert abs(costs[k] - objective[k]) <= on_negative * negative[k] + on_flow * flow[k] + 1e-10 * size[k]
+            assert (
+                abs(costs[k] - objective[k])
+                <= on_negative * negative[k] + on_flow * flow[k] + 1e-10 * size[k]
+            )
 
         distances = np.abs(laws - u).sum(axis=(1, 2))
         chains = np.einsum("kxa,xay->kxy", policies, case.transitions)
@@ -132,11 +167,17 @@ def test_identity_interval_and_distances_hold_for_thousands_of_weights():
             if case.gamma is not None:
                 ours = theorems.distance_discounted(negative[k], flow[k], case.gamma)
                 assert distances[k] <= ours + slack
-                assert ours <= theorems.printed_distance_discounted(negative[k], flow[k], case.gamma) + slack
+                assert (
+                    ours
+                    <= theorems.printed_distance_discounted(negative[k], flow[k], case.gamma)
+                    + slack
+                )
             elif 0 < deltas[k] < 1 - 1e-9:
                 tau = -1 / math.log(deltas[k])
                 assert distances[k] <= theorems.distance_average(negative[k], flow[k], tau) + slack
-                bound = theorems.span_from_mixing(np.ptp((policies[k] * case.losses).sum(axis=1)), tau)
+                bound = theorems.span_from_mixing(
+                    np.ptp((policies[k] * case.losses).sum(axis=1)), tau
+                )
                 assert np.ptp(values[k]) <= bound + slack
                 contracting += 1
         seen += len(thetas)
@@ -149,30 +190,48 @@ def test_identity_interval_and_distances_hold_for_thousands_of_weights():
 
 
 def test_the_interval_is_attained_by_the_flow():
-    """u >= 0 whose residual goes from where h is least to where it is largest: cost − ℓᵀu = ½·span(h)·V_flow."""
+    """u >= 0 whose residual goes from where h is least to where it is largest: cost − ℓᵀu =
+    ½·span(h)·V_flow.
+    """
     for seed, speed in enumerate(SPEEDS):
         rng = np.random.default_rng(seed)
         transitions, losses = random_tables(rng, speed, 6, 2)
         policy = rng.dirichlet(np.ones(2), size=6)
-        (law, values, cost), chain = occupancy_and_values(transitions, losses, policy), policy[:, :, None] * transitions
+        (law, values, cost), chain = (
+            occupancy_and_values(transitions, losses, policy),
+            policy[:, :, None] * transitions,
+        )
         residual = np.zeros(6)
         residual[[values.argmax(), values.argmin()]] = 1e-3, -1e-3
         # ρ(P − I) = f with total 1
-        states = np.linalg.lstsq(np.vstack([chain.sum(axis=1).T - np.eye(6), np.ones(6)]), np.append(residual, 1.0))[0]
+        states = np.linalg.lstsq(
+            np.vstack([chain.sum(axis=1).T - np.eye(6), np.ones(6)]), np.append(residual, 1.0)
+        )[0]
         u = states[:, None] * policy
         assert u.min() > 0
         assert np.ptp(values) > 0
-        bound = theorems.price(float(np.ptp(losses)), float(np.ptp(values)))[1] * np.abs(residual).sum()
+        bound = (
+            theorems.price(float(np.ptp(losses)), float(np.ptp(values)))[1] * np.abs(residual).sum()
+        )
         assert cost - (u * losses).sum() == pytest.approx(bound, rel=1e-9)
         assert law.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.9, 0.99])
 def test_both_prices_are_attained_in_the_discounted_criterion(gamma):
-    """Two absorbing states, of losses 0 and 3: κ/2 for the flow; and a bad action given up for κ·V_neg."""
+    """Two absorbing states, of losses 0 and 3: κ/2 for the flow.
+
+    And a bad action given up for κ·V_neg.
+    """
     mass, kappa = 1 / (1 - gamma), 3 / (1 - gamma)
-    model = dp.TabularModel([np.eye(2), np.array([[0.0, 1.0], [0.0, 1.0]])], [[0.0, 3.0], [3.0, 3.0]])
-    problem = DualALP(model, families.table(model, np.eye(4)), dp.Discounted(gamma, start=[((0,), 0.5), ((1,), 0.5)]))
+    model = dp.TabularModel(
+        [np.eye(2), np.array([[0.0, 1.0], [0.0, 1.0]])], [[0.0, 3.0], [3.0, 3.0]]
+    )
+    problem = DualALP(
+        model,
+        families.table(model, np.eye(4)),
+        dp.Discounted(gamma, start=[((0,), 0.5), ((1,), 0.5)]),
+    )
     t = 0.1
     flow = given(problem, mass * np.array([0.5 + t, 0.0, 0.5 - t, 0.0]))
     found = certify(problem, flow)
@@ -187,7 +246,9 @@ def test_both_prices_are_attained_in_the_discounted_criterion(gamma):
     assert found.cost.upper == pytest.approx(kappa / 2)
     assert discounted_cost_from(model, negative.policy(), problem) == pytest.approx(kappa / 2)
     # so is the distance: ν is M/2 in each state, by the first action
-    assert np.abs(negative.theta - mass * np.array([0.5, 0.0, 0.5, 0.0])).sum() == pytest.approx(2 * t / (1 - gamma))
+    assert np.abs(negative.theta - mass * np.array([0.5, 0.0, 0.5, 0.0])).sum() == pytest.approx(
+        2 * t / (1 - gamma)
+    )
     assert found["distance"].value == pytest.approx(2 * t / (1 - gamma))
 
 
@@ -203,7 +264,10 @@ def discounted_cost_from(model, policy, problem):
 
 
 def test_the_papers_average_distance_fails_for_fast_mixing_and_says_nothing_at_zero():
-    """Two states whose rows hardly differ: distance 2.2, the printed bound 1.1; and many among random models."""
+    """Two states whose rows hardly differ: distance 2.2, the printed bound 1.1.
+
+    And many among random models.
+    """
     transitions = np.array([[[0.0, 1.0]], [[0.001, 0.999]]])
     u = np.array([[1.1], [-0.1]])
     law = occupancy_and_values(transitions, np.zeros((2, 1)), np.ones((2, 1)))[0]
@@ -219,17 +283,21 @@ def test_the_papers_average_distance_fails_for_fast_mixing_and_says_nothing_at_z
         chains = np.einsum("kxa,xay->kxy", policies, case.transitions)
         for k, delta in enumerate(one_step(chains)):
             if negative[k] > 0:
-                printed = theorems.printed_distance_average(negative[k], flow[k], -1 / math.log(delta))
+                printed = theorems.printed_distance_average(
+                    negative[k], flow[k], -1 / math.log(delta)
+                )
                 worst = max(worst, np.abs(laws[k] - u[k]).sum() / printed) if printed > 0 else worst
     assert worst > 1.5
     assert theorems.printed_distance_average(0.0, 0.3, 5.0) == math.inf
 
 
-# -- V_max and D ------------------------------------------------------------------------------------------------------
+# -- V_max and D -----------------------------------------------------------------------------------
 
 
 def test_the_papers_bound_on_the_flow_fails_for_weights_of_both_signs():
-    """d = 9, S = 3: V2 = 18 > 2 + 2S = 8, and V_max is attained but for what the mass takes from V_neg."""
+    """d = 9, S = 3: V2 = 18 > 2 + 2S = 8, and V_max is attained but for what the mass takes from
+    V_neg.
+    """
     rows = np.zeros((11, 11))
     rows[:5, 9] = rows[5:9, 10] = 1.0
     rows[9:, 0] = 1.0
@@ -275,11 +343,13 @@ def test_the_spread_is_the_maximum_that_an_optimiser_finds(based):
     assert -sum(found) == pytest.approx(theorems.spread(problem), rel=1e-5)
 
 
-# -- excess loss ------------------------------------------------------------------------------------------------------
+# -- excess loss -----------------------------------------------------------------------------------
 
 
 def minimiser(problem, penalty):
-    """A point of Θ, and b: how far it is above the least value of the cube that holds Θ, at most."""
+    """A point of Θ, and b: how far it is above the least value of the cube that holds Θ, at
+    most.
+    """
     found = solve_listed(problem, penalty)
     theta = problem.project(found.theta)
     value = problem.value(theta, penalty, problem.enumerate()).total
@@ -288,7 +358,10 @@ def minimiser(problem, penalty):
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_the_main_theorem_holds_below_and_above_kappa(gamma):
-    """Minimisers and worse points, against a hundred θ each; several penalties; b is known from a linear program."""
+    """Minimisers and worse points, against a hundred θ each; several penalties.
+
+    b is known from a linear program.
+    """
     closest = math.inf
     for case in cases(2, [gamma]):
         problem, thetas = case.problem, case.weights(100)
@@ -305,9 +378,15 @@ def test_the_main_theorem_holds_below_and_above_kappa(gamma):
                 span = None if gamma is not None else max(sigma, float(np.ptp(own[0])))
                 for k in range(len(thetas)):
                     found = theorems.main_theorem(
-                        problem, penalty, loss_range=case.loss_range, cost=costs[k], violation=negative[k] + flow[k],
-                        error=b, span=span, known="measured",
-                    )  # fmt: skip
+                        problem,
+                        penalty,
+                        loss_range=case.loss_range,
+                        cost=costs[k],
+                        violation=negative[k] + flow[k],
+                        error=b,
+                        span=span,
+                        known="measured",
+                    )
                     assert cost[0] <= found.bound + 1e-7 * (1 + abs(found.bound))
                     closest = min(closest, found.bound - cost[0])
                     assert found.label == ("measured" if gamma is None else "proved")
@@ -319,15 +398,28 @@ def test_the_main_theorem_is_attained_at_kappa():
     gamma, t = 0.9, 0.1
     mass, kappa = 10.0, 30.0 * (1 + 1e-12)
     model = dp.TabularModel([np.eye(2)], [0.0, 3.0])
-    problem = DualALP(model, families.table(model, np.eye(2)), dp.Discounted(gamma, start=[((0,), 0.5), ((1,), 0.5)]))
+    problem = DualALP(
+        model,
+        families.table(model, np.eye(2)),
+        dp.Discounted(gamma, start=[((0,), 0.5), ((1,), 0.5)]),
+    )
     theta, exact = mass * np.array([0.5 - t, 0.5 + t]), mass * np.array([0.5, 0.5])
     listed = problem.enumerate()
     for penalty in (kappa, 2 * kappa):
-        b = problem.value(exact, penalty, listed).total - problem.value(theta, penalty, listed).total
-        found = theorems.main_theorem(problem, penalty, loss_range=3.0, cost=15.0, violation=2 * t, error=b)
-        assert found.bound - 15.0 == pytest.approx(kappa / 2 * 2 * t)  # what κ/2 for the flow alone would save
+        b = (
+            problem.value(exact, penalty, listed).total
+            - problem.value(theta, penalty, listed).total
+        )
+        found = theorems.main_theorem(
+            problem, penalty, loss_range=3.0, cost=15.0, violation=2 * t, error=b
+        )
+        assert found.bound - 15.0 == pytest.approx(
+            kappa / 2 * 2 * t
+        )  # what κ/2 for the flow alone would save
         assert set(found.terms) == {"cost of θ", "violations", "b"}
-    short = theorems.main_theorem(problem, kappa / 2, loss_range=3.0, cost=15.0, violation=0.2, error=0.5)
+    short = theorems.main_theorem(
+        problem, kappa / 2, loss_range=3.0, cost=15.0, violation=0.2, error=0.5
+    )
     assert short.terms["violations"] == pytest.approx(2 * kappa * 0.2)
     assert short.terms["1/H"] == pytest.approx(theorems.spread(problem))
     assert short.terms["b"] == pytest.approx(1.0)
@@ -342,10 +434,14 @@ def test_a_small_penalty_can_cost_what_the_spread_says():
         loss = 2.2 * penalty * (1 - gamma)
         model = dp.TabularModel([stay, leave], [[loss, 1.0], [1.0, 1.0], [0.0, 0.0]])
         phi = np.array([[1.0, 0], [0, tiny], [0, 0], [0, 0], [0, 1 - tiny], [0, 0]])
-        problem = DualALP(model, families.table(model, phi), dp.Discounted(gamma), radius=1 / (1 - gamma))
+        problem = DualALP(
+            model, families.table(model, phi), dp.Discounted(gamma), radius=1 / (1 - gamma)
+        )
         theta, _, error = minimiser(problem, penalty)
         assert theta == pytest.approx([0.0, 10.0], abs=1e-6)
-        cost = dp.evaluate_exact(model, given(problem, [0.0, 10.0]).policy(), dp.Discounted(gamma)).cost
+        cost = dp.evaluate_exact(
+            model, given(problem, [0.0, 10.0]).policy(), dp.Discounted(gamma)
+        ).cost
         assert cost == pytest.approx(kappa)
         found = theorems.main_theorem(
             problem, penalty, loss_range=1.0, cost=2.2 * penalty, violation=0.0, error=error + 1e-6
@@ -356,11 +452,20 @@ def test_a_small_penalty_can_cost_what_the_spread_says():
 
 @pytest.mark.parametrize("gamma", [None, 0.8])
 def test_the_meta_theorem_holds_for_the_minimiser_over_a_fine_grid(gamma):
-    """F by linear programs on a fine grid from √(β/V_max) to 2β/ε; ε is what the grid and the programs leave."""
-    for case in [Case(seed, speed, gamma) for seed, speed in ((0, "random"), (1, "fast"), (2, "lazy"))]:
+    """F by linear programs on a fine grid from √(β/V_max) to 2β/ε.
+
+    Ε is what the grid and the programs leave.
+    """
+    for case in [
+        Case(seed, speed, gamma) for seed, speed in ((0, "random"), (1, "fast"), (2, "lazy"))
+    ]:
         problem, thetas = case.problem, case.weights(150)
         _, _, _, values, costs, _, negative, flow = case.quantities(thetas)
-        sigma = case.loss_range / (1 - gamma) if gamma is not None else float(np.ptp(values, axis=1).max())
+        sigma = (
+            case.loss_range / (1 - gamma)
+            if gamma is not None
+            else float(np.ptp(values, axis=1).max())
+        )
         kappa = case.loss_range + (gamma or 1.0) * sigma
         for beta in (kappa * theorems.spread(problem), 0.3):
             epsilon = 0.02 * kappa + 0.01 * beta
@@ -377,15 +482,22 @@ def test_the_meta_theorem_holds_for_the_minimiser_over_a_fine_grid(gamma):
             span = None if gamma is not None else max(sigma, float(np.ptp(best[3][0])))
             for k in range(len(thetas)):
                 bound = theorems.meta_theorem(
-                    problem, loss_range=case.loss_range, cost=costs[k], violation=negative[k] + flow[k],
-                    epsilon=max(epsilon, loose), beta=beta, span=span, known="measured",
-                )  # fmt: skip
+                    problem,
+                    loss_range=case.loss_range,
+                    cost=costs[k],
+                    violation=negative[k] + flow[k],
+                    epsilon=max(epsilon, loose),
+                    beta=beta,
+                    span=span,
+                    known="measured",
+                )
                 assert best[4][0] <= bound.bound + 1e-9
             assert bound.label == ("measured" if gamma is None else "proved")
 
 
 def test_the_meta_theorem_needs_its_root():
-    """Of two features one is feasible and costs .65, the other's policy costs 0 at V = .02; κ = 10 and β = 2.
+    """Of two features one is feasible and costs .65, the other's policy costs 0 at V = .02; κ = 10
+    and β = 2.
 
     F is least at the first, and without 2√(βV) = .4 the bound would be .42.
     """
@@ -398,19 +510,26 @@ def test_the_meta_theorem_needs_its_root():
     violation = near.parts.negative + near.parts.flow
     assert violation == pytest.approx(0.02)
     assert near.parts.objective == pytest.approx(kappa / 2 * violation)
-    grid = np.geomspace(math.sqrt(beta / theorems.largest_violation(problem)), 2 * beta / epsilon, 60)
+    grid = np.geomspace(
+        math.sqrt(beta / theorems.largest_violation(problem)), 2 * beta / epsilon, 60
+    )
     scores = [(minimiser(problem, h + kappa)[1] + beta / h, h) for h in grid]
     theta, _, _ = minimiser(problem, min(scores)[1] + kappa)
     assert theta == pytest.approx([0.0, 10.0], abs=1e-6)
     cost = discounted_cost_from(model, given(problem, theta).policy(), problem)
     assert cost == pytest.approx(0.65)
-    found = theorems.meta_theorem(problem, loss_range=1.0, cost=0.0, violation=violation, epsilon=epsilon, beta=beta)
+    found = theorems.meta_theorem(
+        problem, loss_range=1.0, cost=0.0, violation=violation, epsilon=epsilon, beta=beta
+    )
     assert found.bound - found.terms["root"] < cost <= found.bound
     assert found.bound == pytest.approx(0.4 + 0.4 + epsilon)
 
 
 def test_the_corollary_holds_for_features_near_the_optimum():
-    """ν* from policy iteration by dense solves, features at known distances from it; the distance is exact."""
+    """ν* from policy iteration by dense solves, features at known distances from it.
+
+    The distance is exact.
+    """
     for seed, speed in enumerate(SPEEDS):
         for gamma in (0.5, 0.9):
             rng = np.random.default_rng(seed)
@@ -418,11 +537,15 @@ def test_the_corollary_holds_for_features_near_the_optimum():
             alpha = np.eye(6)[0]
             policy = np.eye(2)[np.zeros(6, int)]
             for _ in range(30):
-                law, values, optimum = occupancy_and_values(transitions, losses, policy, gamma, alpha)
+                law, values, optimum = occupancy_and_values(
+                    transitions, losses, policy, gamma, alpha
+                )
                 policy = np.eye(2)[np.argmin(losses + gamma * transitions @ values, axis=1)]
             model = dp.TabularModel(transitions.reshape(-1, 6), losses)
             noise = rng.dirichlet(np.full(12, 0.3), size=5).T
-            phi = np.hstack([(1 - gamma) * law.reshape(-1, 1) * 0.98 + 0.02 * noise[:, :1], noise[:, 1:]])
+            phi = np.hstack(
+                [(1 - gamma) * law.reshape(-1, 1) * 0.98 + 0.02 * noise[:, :1], noise[:, 1:]]
+            )
             problem = DualALP(model, families.table(model, phi), dp.Discounted(gamma))
             near = problem.mass * np.eye(5)[0]
             distance = np.abs(phi @ near - law.ravel()).sum()
@@ -436,27 +559,42 @@ def test_the_corollary_holds_for_features_near_the_optimum():
                 table = positive_part_policy((phi @ theta).reshape(6, 2), 0.5)
                 cost = occupancy_and_values(transitions, losses, table, gamma, alpha)[2]
                 found = theorems.error_bound(
-                    problem, penalty, loss_range=float(np.ptp(losses)), optimum=optimum, distance=distance, error=error
+                    problem,
+                    penalty,
+                    loss_range=float(np.ptp(losses)),
+                    optimum=optimum,
+                    distance=distance,
+                    error=error,
                 )
                 assert optimum - 1e-9 <= cost <= found.bound + 1e-9
                 if penalty >= kappa:
-                    right = optimum + (np.ptp(losses) / 2 + (1.5 + gamma) * penalty) * distance + error
+                    right = (
+                        optimum + (np.ptp(losses) / 2 + (1.5 + gamma) * penalty) * distance + error
+                    )
                     assert found.bound == pytest.approx(right)
     with pytest.raises(dp.InputError, match="the corollary is about the discounted criterion"):
-        theorems.error_bound(Case(0, "fast", None).problem, 1.0, loss_range=1, optimum=0, distance=1, error=0)
+        theorems.error_bound(
+            Case(0, "fast", None).problem, 1.0, loss_range=1, optimum=0, distance=1, error=0
+        )
 
 
 def test_theorems_refuse_what_they_are_not_about(net, mixed):
     shaped = DualALP(net, mixed, potential=lambda x: x.sum(axis=1))
     with pytest.raises(dp.InputError, match="without potential, weights over states and limits"):
-        theorems.main_theorem(shaped, 1.0, loss_range=8.0, cost=1.0, violation=0.1, error=0.1, span=3.0)
+        theorems.main_theorem(
+            shaped, 1.0, loss_range=8.0, cost=1.0, violation=0.1, error=0.1, span=3.0
+        )
     with pytest.raises(dp.InputError, match="give span"):
-        theorems.meta_theorem(DualALP(net, mixed), loss_range=8.0, cost=1.0, violation=0.1, epsilon=0.1)
+        theorems.meta_theorem(
+            DualALP(net, mixed), loss_range=8.0, cost=1.0, violation=0.1, epsilon=0.1
+        )
 
 
 @pytest.mark.parametrize("sampling", ["features", "uniform", "row-norms"])
 def test_work_by_theory_rests_on_ranges_that_no_term_exceeds(net, mixed, sampling):
-    """n of Hoeffding with the largest weighted term, here over thousands of draws and θ on the rim of Θ."""
+    """n of Hoeffding with the largest weighted term, here over thousands of draws and θ on the rim
+    of Θ.
+    """
     rng = np.random.default_rng(4)
     for criterion in BOTH:
         problem = DualALP(net, mixed, criterion, radius=30.0, sampling=sampling)
@@ -472,12 +610,14 @@ def test_work_by_theory_rests_on_ranges_that_no_term_exceeds(net, mixed, samplin
         assert alpha.max() <= problem.constants.start + 1e-9
         assert asked.points == 3
         assert asked.to_json()["penalty"] == [2.0, 5.0]
-        assert theorems.optimisation_error(problem, (2.0, 5.0), asked.steps, 0.1 / 6) == pytest.approx(0.1)
+        assert theorems.optimisation_error(
+            problem, (2.0, 5.0), asked.steps, 0.1 / 6
+        ) == pytest.approx(0.1)
     tiny = theorems.requirements(problem, 5.0, epsilon=1e-200, delta=0.1)
     assert tiny.to_json() == {"penalty": 5.0, "T": None, "n": None, "K": 1}
 
 
-# -- certify ----------------------------------------------------------------------------------------------------------
+# -- certify ---------------------------------------------------------------------------------------
 
 
 def test_certificates_of_random_models_hold_the_exact_cost():
@@ -518,28 +658,51 @@ def small_models():
     ]
 
 
-@pytest.mark.parametrize("which", range(4), ids=["four-queue", "criss-cross", "lost-sales", "garnet"])
+@pytest.mark.parametrize(
+    "which", range(4), ids=["four-queue", "criss-cross", "lost-sales", "garnet"]
+)
 def test_certificates_of_named_models(which):
     """Random θ and minimisers, with and without a base measure; violations summed and drawn."""
     model, features = small_models()[which]
     rng, d, (rows, losses) = np.random.default_rng(which), len(features), matrix(model)
-    tables, states = rows.reshape(*losses.shape, -1), [model.box.state(i) for i in range(model.box.count)]
+    tables, states = (
+        rows.reshape(*losses.shape, -1),
+        [model.box.state(i) for i in range(model.box.count)],
+    )
     start = np.eye(len(states))[model.box.index(model.start)]
     for criterion in BOTH:
-        for base in (None, families.occupancies(model, [dp.policies.random_policy(model)], criterion)):
+        for base in (
+            None,
+            families.occupancies(model, [dp.policies.random_policy(model)], criterion),
+        ):
             problem = DualALP(model, features, criterion, base=base)
-            solutions = [given(problem, problem.project(rng.normal(size=d) * size)) for size in (0.0, 0.1, 1.0)]
+            solutions = [
+                given(problem, problem.project(rng.normal(size=d) * size))
+                for size in (0.0, 0.1, 1.0)
+            ]
             solutions.append(solve_listed(problem, 2 * loss_range(model) * problem.total))
             for solution in solutions:
-                policy, gamma = solution.policy(), criterion.gamma if isinstance(criterion, dp.Discounted) else None
-                truth = occupancy_and_values(tables, losses, np.array([policy(x) for x in states]), gamma, start)[2]
+                policy, gamma = (
+                    solution.policy(),
+                    criterion.gamma if isinstance(criterion, dp.Discounted) else None,
+                )
+                truth = occupancy_and_values(
+                    tables, losses, np.array([policy(x) for x in states]), gamma, start
+                )[2]
                 drawn = measure_violations(
-                    problem, solution.theta, rule="bernstein", budget=2_000, confidence=0.99, seed=which
+                    problem,
+                    solution.theta,
+                    rule="bernstein",
+                    budget=2_000,
+                    confidence=0.99,
+                    seed=which,
                 )
                 for violations in (None, drawn):
                     found = certify(problem, solution, violations=violations)
                     assert found.cost.lower - 1e-7 <= truth <= found.cost.upper + 1e-7
-                    assert found.cost.label == ("measured" if criterion == dp.Average() else "proved")
+                    assert found.cost.label == (
+                        "measured" if criterion == dp.Average() else "proved"
+                    )
                     assert found.confidence == (1.0 if violations is None else 0.99)
     assert set(found.to_json()["entries"]) == {entry.name for entry in found.entries}
 
@@ -550,7 +713,7 @@ def test_without_a_span_the_average_criterion_has_no_interval():
     problem = DualALP(net, features)
     solution = Solution(
         problem, "given", (1.0, 1.0), np.full(8, 0.125), None, Status.SOLVED, 0, 0, 0.0
-    )  # fmt: skip
+    )
     violations = measure_violations(problem, solution.theta, rule="bernstein", budget=5_000)
     found = certify(problem, solution, violations=violations)
     assert (found.cost.lower, found.cost.upper) == (-math.inf, math.inf)
@@ -571,7 +734,9 @@ def test_losses_of_unknown_range_have_no_interval():
     net = dp.load("four-queue", buffers=None)
     features = families.bands(net, [(0, 2), (3, 9)])
     problem = DualALP(net, features, dp.Discounted(0.9))
-    solution = Solution(problem, "given", (1.0, 1.0), np.full(8, 1.25), None, Status.SOLVED, 0, 0, 0.0)
+    solution = Solution(
+        problem, "given", (1.0, 1.0), np.full(8, 1.25), None, Status.SOLVED, 0, 0, 0.0
+    )
     for span in (None, 50.0):
         found = certify(problem, solution, span=span, budget=2_000)
         assert (found.cost.lower, found.cost.upper) == (-math.inf, math.inf)
@@ -626,7 +791,9 @@ def test_estimated_losses_widen_the_interval_by_five_errors():
 
 
 def test_several_recurrent_classes_have_no_interval_whatever_is_given():
-    model = dp.TabularModel([np.eye(2), np.array([[0.5, 0.5], [0.0, 1.0]])], [[1.0, 2.0], [5.0, 6.0]])
+    model = dp.TabularModel(
+        [np.eye(2), np.array([[0.5, 0.5], [0.0, 1.0]])], [[1.0, 2.0], [5.0, 6.0]]
+    )
     problem = DualALP(model, families.table(model, np.eye(4)))
     solution = given(problem, [0.5, 0.0, 0.5, 0.0])
     for span in (None, 3.0):
@@ -634,7 +801,9 @@ def test_several_recurrent_classes_have_no_interval_whatever_is_given():
         assert (found.cost.lower, found.cost.upper) == (-math.inf, math.inf)
         assert "2 recurrent classes" in found.cost.note
         assert "distance" not in found
-    single = certify(problem, given(problem, [0.4, 0.1, 0.5, 0.0]))  # moves to the second state in the end
+    single = certify(
+        problem, given(problem, [0.4, 0.1, 0.5, 0.0])
+    )  # moves to the second state in the end
     assert single.cost.lower <= 5.0 <= single.cost.upper
 
 
@@ -666,13 +835,18 @@ def test_dense_features_are_those_of_the_cases():
     assert dense(case.problem.features) == pytest.approx(case.phi, abs=1e-15)
 
 
-@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9, start=[((0,), 0.5), ((1,), 0.5)])])
+@pytest.mark.parametrize(
+    "criterion", [dp.Average(), dp.Discounted(0.9, start=[((0,), 0.5), ((1,), 0.5)])]
+)
 def test_features_that_do_not_quite_sum_to_one_are_allowed_for(criterion):
     """Sums are checked to 1e-9 only; losses are large, and nothing else widens the interval."""
     model = dp.TabularModel([np.full((2, 2), 0.5)], [[1000.0], [1001.0]])
     problem = DualALP(model, families.table(model, np.full((2, 1), 0.5 * (1 + 9e-10))), criterion)
     solution = given(problem, [problem.mass])
-    found, cost = certify(problem, solution).cost, dp.evaluate_exact(model, solution.policy(), criterion)
+    found, cost = (
+        certify(problem, solution).cost,
+        dp.evaluate_exact(model, solution.policy(), criterion),
+    )
     assert found.lower <= cost.lower
     assert cost.upper <= found.upper
 
@@ -683,7 +857,9 @@ def test_declared_loss_bounds_are_looked_at():
 
     model = Wrong([np.full((2, 2), 0.5)], [[0.0], [5.0]])
     problem = DualALP(model, families.table(model, np.eye(2)))
-    with pytest.raises(dp.errors.ModelError, match="declares losses from 0 to 1 but has losses from 0 to 5"):
+    with pytest.raises(
+        dp.errors.ModelError, match="declares losses from 0 to 1 but has losses from 0 to 5"
+    ):
         certify(problem, given(problem, [0.5, 0.5]))
 
 

@@ -69,9 +69,16 @@ def test_models_lists_instances_with_their_parameters(run):
     status, out, _ = run("models", "--json")
     assert status == 0
     listed = {m["name"]: m for m in json.loads(out)["models"]}
-    assert {"four-queue", "criss-cross", "six-class", "eight-queue", "lost-sales", "admission", "forest", "garnet"} <= (
-        listed.keys()
-    )
+    assert {
+        "four-queue",
+        "criss-cross",
+        "six-class",
+        "eight-queue",
+        "lost-sales",
+        "admission",
+        "forest",
+        "garnet",
+    } <= (listed.keys())
     assert listed["four-queue"]["parameters"]["buffers"] == "38,25,25,38"
     assert run("models")[0] == 0
 
@@ -94,18 +101,40 @@ def test_check_prints_a_report_and_json(run, files):
 
 
 def test_evaluate_json_has_what_was_promised(run):
-    status, out, err = run("evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=9", "--steps", 400_000, "--json")
+    status, out, err = run(
+        "evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=9", "--steps", 400_000, "--json"
+    )
     data = json.loads(out)
     assert status == 0
     assert err == ""
     assert out.count("\n") == 1
-    assert {"cost", "lower", "upper", "confidence", "method", "status", "steps", "seconds"} <= data.keys()
+    assert {
+        "cost",
+        "lower",
+        "upper",
+        "confidence",
+        "method",
+        "status",
+        "steps",
+        "seconds",
+    } <= data.keys()
     assert data["lower"] <= data["cost"] <= data["upper"]
 
 
 def test_evaluate_compares_saves_and_resumes(run, tmp_path):
     folder = tmp_path / "run"
-    command = ["evaluate", "four-queue", "-p", "lbfs", "-p", "longer", "--set", "buffers=4", "--out", folder]
+    command = [
+        "evaluate",
+        "four-queue",
+        "-p",
+        "lbfs",
+        "-p",
+        "longer",
+        "--set",
+        "buffers=4",
+        "--out",
+        folder,
+    ]
     status, out, _ = run(*command, "--steps", 400_000)
     assert status == 0
     assert "lbfs − longer" in out
@@ -118,17 +147,34 @@ def test_evaluate_compares_saves_and_resumes(run, tmp_path):
 
 def test_evaluate_policies_and_models_from_files(run, files):
     status, out, _ = run(
-        "evaluate", f"{files}/mine.py:model", "-p", f"{files}/mine.py:stay", "--steps", 200_000, "--json"
+        "evaluate",
+        f"{files}/mine.py:model",
+        "-p",
+        f"{files}/mine.py:stay",
+        "--steps",
+        200_000,
+        "--json",
     )
     data = json.loads(out)
     assert status == 0
     assert data["lower"] - 0.05 <= 1.5 <= data["upper"] + 0.05  # a fair walk on 0..3
-    status, _, err = run("evaluate", f"{files}/mine.py:model", "-p", f"{files}/mine.py:sloppy", "--steps", 1000)
+    status, _, err = run(
+        "evaluate", f"{files}/mine.py:model", "-p", f"{files}/mine.py:sloppy", "--steps", 1000
+    )
     assert status == 2
     assert "probabilities that sum to 0.7, not 1" in err
     assert run("evaluate", files / "net.toml", "-p", "longer", "--steps", 100_000)[0] == 0
     status, out, _ = run(
-        "evaluate", "four-queue", "-p", "lbfs", "--criterion", "discounted", "--gamma", "0.99", "--steps", 200_000
+        "evaluate",
+        "four-queue",
+        "-p",
+        "lbfs",
+        "--criterion",
+        "discounted",
+        "--gamma",
+        "0.99",
+        "--steps",
+        200_000,
     )
     assert status == 0
 
@@ -137,7 +183,10 @@ def test_evaluate_policies_and_models_from_files(run, files):
     ("command", "words"),
     [
         ("check four-quue", "unknown model 'four-quue'; did you mean 'four-queue'?"),
-        ("check four-queue --set bufers=3", "unknown parameter of 'four-queue' 'bufers'; did you mean 'buffers'?"),
+        (
+            "check four-queue --set bufers=3",
+            "unknown parameter of 'four-queue' 'bufers'; did you mean 'buffers'?",
+        ),
         ("check four-queue --set buffers", "--set takes KEY=VALUE, got 'buffers'"),
         ("check four-queue --set buffers=0,9,9,9", "buffer 0 holds nobody"),
         ("check four-queue --set buffers=9,9", "buffers needs one number or 4 of them, got 2"),
@@ -149,7 +198,8 @@ def test_evaluate_policies_and_models_from_files(run, files):
         ("check broken.toml", "'broken.toml' is not valid TOML:"),
         (
             "check lost.toml",
-            "class 'parts' is routed to a class that is missing: unknown class 'pain'; did you mean 'paint'",
+            "class 'parts' is routed to a class that is missing: unknown class 'pain'; did you "
+            "mean 'paint'",
         ),
         ("check typo.toml", "unknown key of class 'parts' 'sevice'; did you mean 'service'?"),
         ("check empty.toml", "needs at least one [[class]]"),
@@ -168,21 +218,38 @@ def test_evaluate_policies_and_models_from_files(run, files):
         ("check route.toml", "the route to 'paint' needs a probability, got ['x']"),
         ("check huge.toml", "buffer 1e+30 is too large"),
         ("check exits.py:model", "'exits.py' raised SystemExit"),
-        ("evaluate mine.py:model -p mine.py:raises", "policy 'raises' at state (0) raised KeyError"),
+        (
+            "evaluate mine.py:model -p mine.py:raises",
+            "policy 'raises' at state (0) raised KeyError",
+        ),
         ("evaluate four-queue -p lbfs --out net.toml", "holds no run"),
-        ("evaluate four-queue -p lbfs -p longer --method regenerative", "compare them with method 'batch-means'"),
+        (
+            "evaluate four-queue -p lbfs -p longer --method regenerative",
+            "compare them with method 'batch-means'",
+        ),
         ("evaluate four-queue -p longest", "did you mean 'longer'"),
         ("evaluate four-queue -p lbfs -p lbfs -p lbfs", "one or two policies, got 3"),
-        ("evaluate four-queue -p lbfs --gamma 0.9", "gamma and start belong to criterion 'discounted'"),
+        (
+            "evaluate four-queue -p lbfs --gamma 0.9",
+            "gamma and start belong to criterion 'discounted'",
+        ),
         ("evaluate four-queue -p lbfs --criterion discounted", "needs gamma, a number below 1"),
-        ("evaluate four-queue -p lbfs --criterion discounted --gamma 1", "gamma must lie strictly between 0 and 1"),
+        (
+            "evaluate four-queue -p lbfs --criterion discounted --gamma 1",
+            "gamma must lie strictly between 0 and 1",
+        ),
         ("evaluate four-queue -p lbfs --criterion total", "unknown criterion 'total'"),
-        ("evaluate four-queue -p lbfs --confidence 2", "confidence must lie strictly between 0 and 1"),
+        (
+            "evaluate four-queue -p lbfs --confidence 2",
+            "confidence must lie strictly between 0 and 1",
+        ),
         ("evaluate four-queue -p lbfs --half-width -1", "half_width must be positive"),
         ("evaluate four-queue -p lbfs --resume", "--resume needs --out"),
     ],
 )
-def test_mistakes_are_one_sentence_on_stderr_and_status_two(run, files, monkeypatch, command, words):
+def test_mistakes_are_one_sentence_on_stderr_and_status_two(
+    run, files, monkeypatch, command, words
+):
     monkeypatch.chdir(files)
     (files / "broken.toml").write_text("name = [1,\n")
     (files / "lost.toml").write_text(NETWORK.replace('"paint"\n[[', '"pain"\n[['))
@@ -256,22 +323,31 @@ def test_everything_that_check_model_finds_is_one_sentence(run, tmp_path, fault,
     assert err.count("\n") == 1
     if fault not in ("jumps", "compile"):  # the simulation stumbles over the same
         status, out, err = run(
-            "evaluate", f"{tmp_path}/broken.py:make", "--set", f"fault={fault}", "-p", "random", "--steps", 5000
+            "evaluate",
+            f"{tmp_path}/broken.py:make",
+            "--set",
+            f"fault={fault}",
+            "-p",
+            "random",
+            "--steps",
+            5000,
         )
         assert (status, out) == (2, "")
         assert err.count("\n") == 1
 
 
 def test_values_on_the_command_line():
-    assert [cli.parse_value(v) for v in ("3", "0.5", "true", "none", "inf", "block", "9,9", "1,none")] == [
-        3, 0.5, True, None, None, "block", (9, 9), (1, None),
-    ]  # fmt: skip
+    assert [
+        cli.parse_value(v) for v in ("3", "0.5", "true", "none", "inf", "block", "9,9", "1,none")
+    ] == [3, 0.5, True, None, None, "block", (9, 9), (1, None)]
 
 
 def test_the_installed_command_runs():
     """Once for real, in a process of its own."""
     command = Path(sys.executable).with_name("dualplan")
-    done = subprocess.run([command, "check", "no-such-model"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [command, "check", "no-such-model"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("dualplan: unknown model 'no-such-model'")
 
@@ -283,7 +359,10 @@ def test_the_installed_command_runs():
         ("evaluate forest -p random --method exact --out runs", "no run to save"),
         ("evaluate forest -p random --mixing", "--mixing needs --method exact"),
         ("exact forest --method dual-lp --max-sweeps 9", "not for linear programs"),
-        ("exact forest --method value-iteration --limit loss<=1", "--limit works with --method dual-lp or primal-lp"),
+        (
+            "exact forest --method value-iteration --limit loss<=1",
+            "--limit works with --method dual-lp or primal-lp",
+        ),
         ("exact forest --method simplex", "unknown exact method 'simplex'"),
     ],
 )
@@ -326,7 +405,18 @@ def test_names_are_printed_as_they_are(tmp_path, run):
 
 
 def test_tables_keep_all_digits_on_a_narrow_terminal(run, monkeypatch):
-    call = ("evaluate", "four-queue", "--set", "buffers=3", "-p", "lbfs", "-p", "c-mu", "--steps", 50_000)
+    call = (
+        "evaluate",
+        "four-queue",
+        "--set",
+        "buffers=3",
+        "-p",
+        "lbfs",
+        "-p",
+        "c-mu",
+        "--steps",
+        50_000,
+    )
     monkeypatch.setenv("COLUMNS", "200")
     wide = run(*call)[1]
     monkeypatch.setenv("COLUMNS", "40")
@@ -344,7 +434,9 @@ def test_the_version(run):
 
 
 def test_a_run_that_is_not_there_is_not_resumed(run, tmp_path):
-    status, _, err = run("solve", "four-queue", "--time", "1s", "--out", tmp_path / "none", "--resume")
+    status, _, err = run(
+        "solve", "four-queue", "--time", "1s", "--out", tmp_path / "none", "--resume"
+    )
     assert status == 2
     assert "there is no run in" in err
     assert not (tmp_path / "none").exists()
@@ -355,9 +447,16 @@ def test_ctrl_c_while_modules_are_loaded(tmp_path):
     waiting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(9)\n"
     (tmp_path / "numpy.py").write_text(waiting)
     found = subprocess.run(
-        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-         "from dualplan_command import main; main()"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            "from dualplan_command import main; main()",
+        ],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert found.returncode == 130
     assert found.stderr == "interrupted before there was anything to show.\n"

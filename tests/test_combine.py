@@ -1,4 +1,6 @@
-"""Portfolios combined by the dual program, potentials from its multipliers, and policies inside policies in files."""
+"""Portfolios combined by the dual program, potentials from its multipliers, and policies inside
+policies in files.
+"""
 
 import numpy as np
 import pytest
@@ -48,13 +50,15 @@ def exact(model, policy, criterion=None):
     return occupancy_and_values(table, losses, rules(policy), criterion.gamma, alpha)
 
 
-# -- potentials from multipliers --------------------------------------------------------------------------------------
+# -- potentials from multipliers -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("penalty", [(30.0, 6.0), (200.0, 60.0)])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_the_multipliers_replace_the_penalty_of_the_flow(net, mixed, criterion, penalty):
-    """Strong duality, by SciPy on dense matrices: with potential h + s·y and no price on the flow, the same minimum."""
+    """Strong duality, by SciPy on dense matrices: with potential h + s·y and no price on the flow,
+    the same minimum.
+    """
     problem, phi = DualALP(net, mixed, criterion, potential=squares, radius=500.0), dense(mixed)
     found = solve_listed(problem, penalty)
     h = found.dual_potential()(every(net))
@@ -67,7 +71,9 @@ def test_the_multipliers_replace_the_penalty_of_the_flow(net, mixed, criterion, 
     costs = np.concatenate([phi.T @ shaped, np.full(pairs, penalty[0])])
     mass = np.append(np.ones(d), np.zeros(pairs))[None, :]
     bounds = [(-500, 500)] * d + [(0, None)] * pairs
-    truth = optimize.linprog(costs, np.hstack([-phi, -np.eye(pairs)]), np.zeros(pairs), mass, [problem.mass], bounds)
+    truth = optimize.linprog(
+        costs, np.hstack([-phi, -np.eye(pairs)]), np.zeros(pairs), mass, [problem.mass], bounds
+    )
     assert truth.fun + alpha @ h == pytest.approx(found.value, rel=1e-6, abs=1e-6)
 
 
@@ -81,18 +87,25 @@ def test_with_a_feature_for_each_pair_the_multipliers_prove_the_optimum(criterio
     bound = dp.lower_bound(model, found.dual_potential(), criterion)
     assert bound.value == pytest.approx(optimum.lower, rel=1e-5)
     assert found.value == pytest.approx(optimum.upper, rel=1e-5)
-    again = solve_listed(DualALP(model, problem.features, criterion, potential=found.dual_potential()), (1000.0, 1e-3))
+    again = solve_listed(
+        DualALP(model, problem.features, criterion, potential=found.dual_potential()),
+        (1000.0, 1e-3),
+    )
     assert again.value == pytest.approx(optimum.upper, rel=1e-5)
 
 
 def test_multipliers_of_drawn_constraints_are_fitted():
-    """With an indicator of each state as basis, least squares are the means over the draws of that state."""
+    """With an indicator of each state as basis, least squares are the means over the draws of that
+    state.
+    """
     model = dp.load("garnet", states=8, actions=2, branching=3, seed=1)
     problem = DualALP(model, features.table(model, np.eye(16)), dp.Discounted(0.8), radius=100.0)
     found = solve_sampled(problem, 3.0, samples=400, enlarge=0, seed=2)
     assert found.states.shape == (800, 1)
     single = lambda states: np.eye(8)[states[:, 0]]  # noqa: E731 - a basis
-    means = [-found.potential[found.states[:, 0] == x].mean() for x in range(8)]  # discounted: the sign is that of −f
+    means = [
+        -found.potential[found.states[:, 0] == x].mean() for x in range(8)
+    ]  # discounted: the sign is that of −f
     assert found.dual_potential(single)(every(model)) == pytest.approx(np.array(means))
     assert np.abs(found.potential).max() <= 3.0 * (1 + 1e-9)
     with pytest.raises(dp.InputError, match="give a basis"):
@@ -104,28 +117,38 @@ def test_multipliers_of_drawn_constraints_are_fitted():
 @pytest.mark.parametrize("anchored", [False, True])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_multipliers_of_test_functions_are_a_potential_of_all_states(net, criterion, anchored):
-    """Strong duality in the forward-only form: SciPy's minimum without a price on the flow, on the same transitions."""
+    """Strong duality in the forward-only form: SciPy's minimum without a price on the flow, on the
+    same transitions.
+    """
     reference, parts = exploring(net.policy("lbfs"), 0.3), cells(net, {"1": [1], "3": [1, 2]})
     ratios = portfolio(reference, heuristics(net), parts)
-    families = tests.concat(tests.cells(cells(net, {"1": [1, 2], "2": [1]})), tests.polynomials(net, 2))
+    families = tests.concat(
+        tests.cells(cells(net, {"1": [1, 2], "2": [1]})), tests.polynomials(net, 2)
+    )
     options = {"samples": 4_000, "seed": 3, "radius": 5.0, "anchor": parts if anchored else None}
-    found = dp.solve_simulated(SimulatedALP(ratios, families, criterion, potential=squares, **options), (40.0, 7.0))
+    found = dp.solve_simulated(
+        SimulatedALP(ratios, families, criterion, potential=squares, **options), (40.0, 7.0)
+    )
     h = found.dual_potential()
     assert 1e-3 < np.abs(h(every(net)) - squares(every(net))).max() <= 7.0 * (1 + 1e-6)
     problem = SimulatedALP(ratios, families, criterion, potential=h, **options)
     m = problem.moments()
     u, d = m.rows.shape
-    costs = np.concatenate([m.total * m.shaped.mean(axis=0), 40.0 * m.total * m.shares.mean(axis=0)])
+    costs = np.concatenate(
+        [m.total * m.shaped.mean(axis=0), 40.0 * m.total * m.shares.mean(axis=0)]
+    )
     equal, right = [m.mass.mean(axis=0)], [1.0]
     if anchored:
         equal, right = [*equal, *m.anchors.toarray()], [*right, *m.anchored]
     equal = np.hstack([np.array(equal), np.zeros((len(right), u))])
     above = np.hstack([-m.rows.toarray(), -np.eye(u)])
-    truth = optimize.linprog(costs, above, np.zeros(u), equal, right, [(-5, 5)] * d + [(0, None)] * u)
+    truth = optimize.linprog(
+        costs, above, np.zeros(u), equal, right, [(-5, 5)] * d + [(0, None)] * u
+    )
     assert truth.fun + m.potential.mean() == pytest.approx(found.value, rel=1e-5, abs=1e-5)
 
 
-# -- policies inside policies -----------------------------------------------------------------------------------------
+# -- policies inside policies ----------------------------------------------------------------------
 
 
 def nested(model):
@@ -135,7 +158,11 @@ def nested(model):
     among = GreedyAmong(policies, values, 0.9, name="chosen")
     reference = Mixed([policies[0], among, policies[1]], [0.5, 0.3, 0.2])
     ratios = concat_ratios(
-        portfolio(reference, [*policies[:2], among], cells(model, {"1": [1], "4": [1, 2]}, where={"2": (0, 1)})),
+        portfolio(
+            reference,
+            [*policies[:2], among],
+            cells(model, {"1": [1], "4": [1, 2]}, where={"2": (0, 1)}),
+        ),
         portfolio(reference, [reference]),
     )
     theta = np.random.default_rng(1).normal(size=len(ratios))
@@ -149,7 +176,11 @@ def test_policies_inside_policies_come_back_the_same(net, tmp_path):
     for policy in (among, reference, Mixed([ratio, net.policy("longer")], [0.25, 0.75]), ratio):
         dp.save_policy(policy, path)
         loaded = dp.load_policy(path, net)
-        assert (type(loaded), loaded.name, loaded.digest) == (type(policy), policy.name, policy.digest)
+        assert (type(loaded), loaded.name, loaded.digest) == (
+            type(policy),
+            policy.name,
+            policy.digest,
+        )
     assert (rules(loaded) == rules(ratio)).all()
     with np.load(path) as file:
         arrays = dict(file)
@@ -187,12 +218,15 @@ def one(x, a, indices, values):
     return 1
 
 
-# -- greedy among policies --------------------------------------------------------------------------------------------
+# -- greedy among policies -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_greedy_among_policies_takes_the_best_in_each_state(net, criterion):
-    """By hand from dense matrices; compiled and in Python alike; with the incumbent's values it is no worse."""
+    """By hand from dense matrices; compiled and in Python alike.
+
+    With the incumbent's values it is no worse.
+    """
     members = [exploring(net.policy("lbfs"), 0.4), net.policy("longer"), net.policy("c-mu")]
     gamma = criterion.gamma if isinstance(criterion, dp.Discounted) else 1.0
     _, values, cost = exact(net, members[0], criterion)
@@ -207,12 +241,14 @@ def test_greedy_among_policies_takes_the_best_in_each_state(net, criterion):
         means = np.stack([(rules(member) * q).sum(axis=1) for member in members], axis=1)
         chosen = (rules(policy) * q).sum(axis=1)
         assert chosen == pytest.approx(means.min(axis=1), abs=1e-9)
-        distances = np.stack([np.abs(rules(policy) - rules(member)).max(axis=1) for member in members])
+        distances = np.stack(
+            [np.abs(rules(policy) - rules(member)).max(axis=1) for member in members]
+        )
         assert (distances.min(axis=0) == 0).all()
     assert exact(net, policy, criterion)[2] < cost - 1e-6
 
 
-# -- combinations -----------------------------------------------------------------------------------------------------
+# -- combinations ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -225,11 +261,15 @@ def from_lbfs(queues):
     """LBFS and LONGER with the exact bias of LBFS."""
     lbfs, longer = queues.policy("lbfs"), queues.policy("longer")
     bias = state_function(queues, dp.evaluate_exact(queues, lbfs, everywhere=True).values)
-    return combine(queues, [longer], lbfs, potential=bias, penalties=[0.1, 3.0, 1e4], samples=16_000, seed=5)
+    return combine(
+        queues, [longer], lbfs, potential=bias, penalties=[0.1, 3.0, 1e4], samples=16_000, seed=5
+    )
 
 
 def test_without_a_price_each_cell_takes_the_policy_of_least_advantage(queues, from_lbfs):
-    """Against exact expectations under the reference: the choice where the gap is clear, and the program's value."""
+    """Against exact expectations under the reference: the choice where the gap is clear, and the
+    program's value.
+    """
     problem, members = from_lbfs.problem, from_lbfs.portfolio
     assert [policy.name for policy in members] == ["lbfs", "longer"]
     occupancy, _, _ = exact(queues, problem.ratios.reference)
@@ -237,15 +277,20 @@ def test_without_a_price_each_cell_takes_the_policy_of_least_advantage(queues, f
     rows, losses = matrix(queues)
     q = losses + (rows @ h).reshape(losses.shape) - h[:, None]
     places = from_lbfs.partition(every(queues))
-    sums = np.array([
-        np.bincount(places, law * (rules(p) * q).sum(axis=1), len(from_lbfs.partition)) for p in members
-    ])  # fmt: skip
+    sums = np.array(
+        [
+            np.bincount(places, law * (rules(p) * q).sum(axis=1), len(from_lbfs.partition))
+            for p in members
+        ]
+    )
     hard = next(c for c in from_lbfs.candidates if c.kind == "hard")
     apart = np.abs(sums[0] - sums[1])
     clear = apart > 0.1 * apart.max()
     assert clear.sum() >= 20
     assert len(set(sums.argmin(axis=0)[clear])) == 2
-    assert (hard.policy.theta.reshape(-1, 2).argmax(axis=1)[clear] == sums.argmin(axis=0)[clear]).all()
+    assert (
+        hard.policy.theta.reshape(-1, 2).argmax(axis=1)[clear] == sums.argmin(axis=0)[clear]
+    ).all()
     free = from_lbfs.candidates[0].solution
     assert free.value == pytest.approx(sums.min(axis=0).sum(), rel=0.03)
 
@@ -261,7 +306,10 @@ def test_a_combination_beats_the_best_of_its_portfolio(queues, from_lbfs):
     assert costs["combined, H = 10000"] == pytest.approx(reference, rel=0.02)
     assert from_lbfs.explained is None
     assert from_lbfs.status is dp.Status.COMPLETED
-    assert [c["kind"] for c in from_lbfs.to_json()["candidates"]] == ["dual"] * 3 + ["hard", "greedy"]
+    assert [c["kind"] for c in from_lbfs.to_json()["candidates"]] == ["dual"] * 3 + [
+        "hard",
+        "greedy",
+    ]
 
 
 def test_cells_that_nothing_came_to_are_left_to_the_incumbent():
@@ -269,7 +317,13 @@ def test_cells_that_nothing_came_to_are_left_to_the_incumbent():
     model = dp.load("four-queue", buffers=None)
     lbfs, parts = model.policy("lbfs"), cells(model, {"1": [1, 1000], "2": [1000]})
     found = combine(
-        model, [model.policy("longer")], lbfs, potential=squares, partition=parts, penalties=[1.0], samples=2_000
+        model,
+        [model.policy("longer")],
+        lbfs,
+        potential=squares,
+        partition=parts,
+        penalties=[1.0],
+        samples=2_000,
     )
     far = np.array([[2000, 3, 4, 1], [0, 2000, 1, 1], [1500, 1500, 0, 7]])
     for candidate in found.candidates[:2]:
@@ -277,7 +331,10 @@ def test_cells_that_nothing_came_to_are_left_to_the_incumbent():
 
 
 def test_a_fitted_potential_is_judged_on_other_trajectories(queues):
-    """R² of a given function tends to its exact value; a constant explains nothing and is refused."""
+    """R² of a given function tends to its exact value.
+
+    a constant explains nothing and is refused.
+    """
     lbfs = queues.policy("lbfs")
     occupancy, bias, cost = exact(queues, lbfs)
     rows, losses = matrix(queues)
@@ -295,7 +352,12 @@ def test_a_fitted_potential_is_judged_on_other_trajectories(queues):
         assert abs(found - truth) <= 5 * error
         assert found == pytest.approx(truth, abs=0.06 * max(1.0, 1 - truth))
     refused = combine(
-        queues, [queues.policy("longer")], lbfs, basis=primal.monomials(queues, 0), penalties=[1.0], samples=2_000
+        queues,
+        [queues.policy("longer")],
+        lbfs,
+        basis=primal.monomials(queues, 0),
+        penalties=[1.0],
+        samples=2_000,
     )
     assert refused.status is dp.Status.NO_POTENTIAL
     assert "better than a constant" in refused.to_json()["advice"]
@@ -308,7 +370,9 @@ def test_a_fitted_potential_is_judged_on_other_trajectories(queues):
 
 
 def test_cuts_are_made_where_advantages_change_sign(queues):
-    """A policy that is better than LBFS where queue 3 is empty and worse elsewhere, though it differs everywhere."""
+    """A policy that is better than LBFS where queue 3 is empty and worse elsewhere, though it
+    differs everywhere.
+    """
     lbfs = queues.policy("lbfs")
     _, bias, cost = exact(queues, lbfs)
     rows, losses = matrix(queues)
@@ -316,9 +380,15 @@ def test_cuts_are_made_where_advantages_change_sign(queues):
     third = every(queues)[:, 2]
     other = TablePolicy(queues, np.where(third == 0, q.argmin(axis=1), q.argmax(axis=1)))
     found = combine(
-        queues, [other], lbfs, potential=state_function(queues, bias), penalties=[0.1], most_cells=2,
-        samples=8_000, seed=1,
-    )  # fmt: skip
+        queues,
+        [other],
+        lbfs,
+        potential=state_function(queues, bias),
+        penalties=[0.1],
+        most_cells=2,
+        samples=8_000,
+        seed=1,
+    )
     assert found.partition.names == ("3 < 1", "3 >= 1")
     hard = next(c.policy for c in found.candidates if c.kind == "hard")
     assert hard.theta.tolist() == [0.0, 1.0, 1.0, 0.0]
@@ -326,9 +396,14 @@ def test_cuts_are_made_where_advantages_change_sign(queues):
 
 
 def test_without_advantages_cuts_are_made_where_policies_are_apart(queues):
-    """Two policies that differ where queue 2 is empty only; and who decides is always told apart."""
+    """Two policies that differ where queue 2 is empty only.
+
+    And who decides is always told apart.
+    """
     lbfs = queues.policy("lbfs")
-    other = np.where((every(queues)[:, 1] == 0)[:, None], np.roll(rules(lbfs), 1, axis=1), rules(lbfs))
+    other = np.where(
+        (every(queues)[:, 1] == 0)[:, None], np.roll(rules(lbfs), 1, axis=1), rules(lbfs)
+    )
     seen = _Seen(visits(lbfs, samples=2_000), [lbfs, TablePolicy(queues, other)], means=True)
     assert choose_partition(seen, None, 3).names == ("2 < 1", "2 >= 1")
     assert len(choose_partition(seen, None, 20)) <= 20
@@ -341,7 +416,9 @@ def test_without_advantages_cuts_are_made_where_policies_are_apart(queues):
 
 
 def test_a_simulator_and_any_function_are_enough():
-    """No next states are listed: transitions as drawn, a potential checked all the same, nothing greedy."""
+    """No next states are listed: transitions as drawn, a potential checked all the same, nothing
+    greedy.
+    """
     table = dp.load("garnet", states=6, actions=2, branching=3, seed=5)
 
     rows, losses = matrix(table)
@@ -355,9 +432,16 @@ def test_a_simulator_and_any_function_are_enough():
     costs = [dp.evaluate_exact(table, TablePolicy(table, np.full(6, a))).cost for a in range(2)]
     best = int(np.argmin(costs))
     found = combine(
-        model, members, members[best], basis=primal.monomials(model, 5), partition=cells(model, {0: [1, 2, 3, 4, 5]}),
-        penalties=[0.5], samples=4_000, warm_up=50, seed=2,
-    )  # fmt: skip
+        model,
+        members,
+        members[best],
+        basis=primal.monomials(model, 5),
+        partition=cells(model, {0: [1, 2, 3, 4, 5]}),
+        penalties=[0.5],
+        samples=4_000,
+        warm_up=50,
+        seed=2,
+    )
     assert [c.kind for c in found.candidates] == ["dual", "hard"]
     assert found.explained > 0.5
     chosen = TablePolicy(table, rules(found.candidates[1].policy))
@@ -366,7 +450,15 @@ def test_a_simulator_and_any_function_are_enough():
 
 def test_same_seed_same_candidates(net):
     one, two = (
-        combine(net, heuristics(net), heuristics(net)[0], penalties=[2.0], samples=1_600, seed=9, threads=k)
+        combine(
+            net,
+            heuristics(net),
+            heuristics(net)[0],
+            penalties=[2.0],
+            samples=1_600,
+            seed=9,
+            threads=k,
+        )
         for k in (1, 2)
     )
     assert (one.candidates[0].policy.theta == two.candidates[0].policy.theta).all()

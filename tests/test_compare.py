@@ -20,11 +20,23 @@ def runs(tmp_path_factory):
     """Folders of the two kinds of `solve` and of `evaluate`, and files of policies."""
     root = tmp_path_factory.mktemp("runs")
     model = dp.load("four-queue", buffers=2)
-    dp.improve(model, [dp.solve_exact(model).policy], time=0.1, steps=[], folder=str(root / "improved"))
-    dp.run_plan(dp.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)), folder=str(root / "dual"))
+    dp.improve(
+        model, [dp.solve_exact(model).policy], time=0.1, steps=[], folder=str(root / "improved")
+    )
+    dp.run_plan(
+        dp.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)), folder=str(root / "dual")
+    )
     dp.evaluate(model, model.policy("longer"), steps=20_000, folder=str(root / "evaluated"))
-    dp.compare(model, model.policy("lbfs"), model.policy("fbfs"), steps=20_000, folder=str(root / "two"))
-    dp.evaluate(model, model.policy("longer"), dp.Discounted(0.9), steps=20_000, folder=str(root / "discounted"))
+    dp.compare(
+        model, model.policy("lbfs"), model.policy("fbfs"), steps=20_000, folder=str(root / "two")
+    )
+    dp.evaluate(
+        model,
+        model.policy("longer"),
+        dp.Discounted(0.9),
+        steps=20_000,
+        folder=str(root / "discounted"),
+    )
     dp.save_policy(model.policy("c-mu"), root / "c-mu.npz")
     other = dp.load("four-queue", buffers=(2, 3, 2, 2))
     dp.save_policy(other.policy("longer"), root / "wider.npz")
@@ -39,7 +51,7 @@ def model():
     return dp.load("four-queue", buffers=2)
 
 
-# -- show -------------------------------------------------------------------------------------------------------------
+# -- show ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", ["improved", "dual", "evaluated", "two", "discounted"])
@@ -55,8 +67,16 @@ def test_show_says_what_a_policy_does(run, runs, model, folder):
     status, out, _ = run("show", runs / folder, "--state", "2,0,1,2", "--json")
     assert status == 0
     told = json.loads(out)["in_state"][0]
-    policy = model.policy("longer") if folder == "evaluated" else dp.load_policy(runs / folder / "policy.npz")
-    expected = {label: p for label, p in zip(model.actions, policy((2, 0, 1, 2)).tolist(), strict=True) if p > 0}
+    policy = (
+        model.policy("longer")
+        if folder == "evaluated"
+        else dp.load_policy(runs / folder / "policy.npz")
+    )
+    expected = {
+        label: p
+        for label, p in zip(model.actions, policy((2, 0, 1, 2)).tolist(), strict=True)
+        if p > 0
+    }
     assert told["labels"] == expected
     assert sum(a["probability"] for a in told["actions"]) == pytest.approx(1.0)
 
@@ -65,7 +85,10 @@ def test_show_uses_names_of_servers_and_classes(run, runs):
     _, out, _ = run("show", runs / "evaluated", "--state", "2 0 1 1")
     assert out == "longer in (2, 0, 1, 1): S1 serves 1, S2 serves 3\n"
     _, out, _ = run("show", runs / "evaluated", "--state", "2,0,0,2")
-    assert "S1 serves 1, S2 idles with probability 0.5; S1 serves 4, S2 idles with probability 0.5" in out
+    assert (
+        "S1 serves 1, S2 idles with probability 0.5; S1 serves 4, S2 idles with probability 0.5"
+        in out
+    )
 
 
 @pytest.mark.parametrize("folder", ["improved", "dual", "evaluated", "discounted"])
@@ -85,18 +108,25 @@ def test_the_rule_that_is_shown_has_its_cost(run, runs, model):
     assert known["within"]
 
 
-# -- compare ----------------------------------------------------------------------------------------------------------
+# -- compare ---------------------------------------------------------------------------------------
 
 
 def test_compare_is_exact_where_states_are_few(run, runs, model):
-    status, out, _ = run("compare", runs / "improved", runs / "evaluated", runs / "c-mu.npz", "fbfs", "--json")
+    status, out, _ = run(
+        "compare", runs / "improved", runs / "evaluated", runs / "c-mu.npz", "fbfs", "--json"
+    )
     assert status == 0
     result = json.loads(out)
-    policies = [dp.load_policy(runs / "improved" / "policy.npz"), *map(model.policy, ("longer", "c-mu", "fbfs"))]
+    policies = [
+        dp.load_policy(runs / "improved" / "policy.npz"),
+        *map(model.policy, ("longer", "c-mu", "fbfs")),
+    ]
     costs = [dp.evaluate_exact(model, p).cost for p in policies]
     assert result["method"] == "exact"
     assert [row["cost"] for row in result["rows"]] == pytest.approx(costs, abs=1e-9)
-    assert [row["difference"]["value"] for row in result["rows"][1:]] == pytest.approx(np.array(costs[1:]) - costs[0])
+    assert [row["difference"]["value"] for row in result["rows"][1:]] == pytest.approx(
+        np.array(costs[1:]) - costs[0]
+    )
     assert result["rows"][0]["difference"] is None
 
 
@@ -110,12 +140,19 @@ def test_compare_is_that_of_the_library(run, runs):
     for policy, row in zip(others, result["rows"][1:], strict=True):
         pair = dp.compare(model, policy, first, steps=40_000, seed=7, confidence=result["level"])
         assert row["difference"] == pair.difference.to_json()
-        assert (row["cost"], row["lower"], row["upper"]) == (pair.first.cost, pair.first.lower, pair.first.upper)
+        assert (row["cost"], row["lower"], row["upper"]) == (
+            pair.first.cost,
+            pair.first.lower,
+            pair.first.upper,
+        )
     assert result["rows"][0]["cost"] == pair.second.cost
 
 
 def test_intervals_hold_together():
-    """Of 40 comparisons of four policies with known costs, few have a difference outside; 5% would be two."""
+    """Of 40 comparisons of four policies with known costs, few have a difference outside.
+
+    5% would be two.
+    """
     model = dp.load("four-queue", buffers=1)
     sources = [Source(name, model.policy(name)) for name in ("longer", "lbfs", "c-mu", "random")]
     truth = [dp.evaluate_exact(model, s.policy).cost for s in sources]
@@ -123,8 +160,10 @@ def test_intervals_hold_together():
     for seed in range(40):
         rows = simulated(sources, dp.Average(), steps=16_000, seed=seed)["rows"]
         ends = [(row["lower"], row["upper"], cost) for row, cost in zip(rows, truth, strict=True)]
-        ends += [(row["difference"]["lower"], row["difference"]["upper"], cost - truth[0])
-                 for row, cost in zip(rows[1:], truth[1:], strict=True)]  # fmt: skip
+        ends += [
+            (row["difference"]["lower"], row["difference"]["upper"], cost - truth[0])
+            for row, cost in zip(rows[1:], truth[1:], strict=True)
+        ]
         missed += any(not low <= value <= high for low, high, value in ends)
     assert missed <= 6  # binomial(40, 5%): more than 6 has probability 0.3%
 
@@ -132,7 +171,14 @@ def test_intervals_hold_together():
 def test_compare_without_bounds_prints_and_draws(run, runs, tmp_path):
     figure = tmp_path / "compared.png"
     status, out, _ = run(
-        "compare", runs / "cross.npz", runs / "cross-lbfs.npz", "c-mu", "--steps", 40_000, "--figure", figure
+        "compare",
+        runs / "cross.npz",
+        runs / "cross-lbfs.npz",
+        "c-mu",
+        "--steps",
+        40_000,
+        "--figure",
+        figure,
     )
     assert status == 0
     assert "hold together with probability 95% (each with 99.00%)" in out
@@ -141,7 +187,9 @@ def test_compare_without_bounds_prints_and_draws(run, runs, tmp_path):
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_an_interrupted_pair_ends_the_command(run, runs, monkeypatch, tmp_path, form):
-    """Two of the three pairs are not made, so no intervals hold together, and there is nothing to show."""
+    """Two of the three pairs are not made, so no intervals hold together, and there is nothing to
+    show.
+    """
     made = []
 
     def cut(*args, **options):
@@ -150,8 +198,19 @@ def test_an_interrupted_pair_ends_the_command(run, runs, monkeypatch, tmp_path, 
 
     monkeypatch.setattr("dualplan.cli.compare.compare_two", cut)
     figure = tmp_path / "compared.png"
-    status, out, err = run("compare", runs / "cross.npz", "lbfs", "c-mu", "longer-first", "--steps", 20_000,
-                           "--figure", figure, "-q", *form)  # fmt: skip
+    status, out, err = run(
+        "compare",
+        runs / "cross.npz",
+        "lbfs",
+        "c-mu",
+        "longer-first",
+        "--steps",
+        20_000,
+        "--figure",
+        figure,
+        "-q",
+        *form,
+    )
     assert (status, out, len(made)) == (130, "", 1)
     status, _, err = run("compare", runs / "cross.npz", "lbfs", "--steps", 20_000, *form)
     assert status == 130
@@ -161,7 +220,9 @@ def test_an_interrupted_pair_ends_the_command(run, runs, monkeypatch, tmp_path, 
 
 def test_an_interrupted_search_of_a_rule_ends_the_command(run, monkeypatch, tmp_path):
     def cut(*args, **options):
-        return replace(dp.compare(*args, **options | {"steps": 20_000}), status=dp.Status.INTERRUPTED)
+        return replace(
+            dp.compare(*args, **options | {"steps": 20_000}), status=dp.Status.INTERRUPTED
+        )
 
     cross = dp.load("criss-cross")
     dp.evaluate(cross, cross.policy("lbfs"), steps=20_000, folder=str(tmp_path / "run"))
@@ -176,8 +237,12 @@ def test_the_criterion_is_that_of_the_run(run, runs, model):
     assert (result["criterion"], result["gamma"]) == ("discounted", 0.9)
     cost = dp.evaluate_exact(model, model.policy("lbfs"), dp.Discounted(0.9)).cost
     assert result["rows"][1]["cost"] == pytest.approx(cost)
-    average = json.loads(run("compare", runs / "discounted", "lbfs", "--criterion", "average", "--json")[1])
-    assert average["rows"][1]["cost"] == pytest.approx(dp.evaluate_exact(model, model.policy("lbfs")).cost)
+    average = json.loads(
+        run("compare", runs / "discounted", "lbfs", "--criterion", "average", "--json")[1]
+    )
+    assert average["rows"][1]["cost"] == pytest.approx(
+        dp.evaluate_exact(model, model.policy("lbfs")).cost
+    )
 
 
 @pytest.mark.parametrize(

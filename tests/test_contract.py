@@ -33,7 +33,8 @@ def test_unbounded_means_the_largest_integer():
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "words"), [([1], [0], "coordinate 0 goes from 1 to 0"), ([], [], "at least one coordinate")]
+    ("lower", "upper", "words"),
+    [([1], [0], "coordinate 0 goes from 1 to 0"), ([], [], "at least one coordinate")],
 )
 def test_impossible_boxes(lower, upper, words):
     with pytest.raises(dp.InputError, match=words):
@@ -60,7 +61,14 @@ def test_models_without_predecessors_say_why():
         return float(x[0])
 
     model = dp.EventModel(
-        lower=[0], upper=[1], actions=1, events=2, probability=probability, move=move, loss=loss, name="reset"
+        lower=[0],
+        upper=[1],
+        actions=1,
+        events=2,
+        probability=probability,
+        move=move,
+        loss=loss,
+        name="reset",
     )
     assert not model.has_predecessors
     with pytest.raises(dp.MissingError, match=r"'reset' has no predecessors: give jumps"):
@@ -73,4 +81,9 @@ def test_models_without_predecessors_say_why():
 def test_public_names():
     assert sorted(dp.__all__) == dp.__all__
     assert all(hasattr(dp, name) for name in dp.__all__)
-    assert np.all([name in dp.__all__ for name in ("load", "evaluate", "compare", "check_model", "EventModel")])
+    assert np.all(
+        [
+            name in dp.__all__
+            for name in ("load", "evaluate", "compare", "check_model", "EventModel")
+        ]
+    )

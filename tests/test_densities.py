@@ -1,4 +1,6 @@
-"""Known densities at any scale: trees, products, choices, and rows by ratios, against enumeration and closed forms."""
+"""Known densities at any scale: trees, products, choices, and rows by ratios, against enumeration
+and closed forms.
+"""
 
 import itertools
 import math
@@ -61,7 +63,7 @@ def laws():
     ]
 
 
-# -- densities, draws and means ---------------------------------------------------------------------------------------
+# -- densities, draws and means --------------------------------------------------------------------
 
 
 def test_trees_are_the_products_of_their_tables(net, laws):
@@ -74,9 +76,18 @@ def test_trees_are_the_products_of_their_tables(net, laws):
         assert made.losses == pytest.approx(phi.T @ matrix(net)[1].ravel(), abs=1e-12)
         assert not made.errors.any()
         states = [net.box.state(i) for i in range(net.box.count)]
-        ways = np.eye(4)[:, None, :].repeat(81, 1) if choices is None else [[p(x) for x in states] for p in both]
+        ways = (
+            np.eye(4)[:, None, :].repeat(81, 1)
+            if choices is None
+            else [[p(x) for x in states] for p in both]
+        )
         expected = [
-            [plain_density(law, x) if x[1] < law.nodes[1].size and x[3] < law.nodes[3].size else 0.0 for x in states]
+            [
+                plain_density(law, x)
+                if x[1] < law.nodes[1].size and x[3] < law.nodes[3].size
+                else 0.0
+                for x in states
+            ]
             for law in laws
         ]
         tables = [np.array(e)[:, None] * np.array(way) for e in expected for way in ways]
@@ -88,18 +99,28 @@ def test_trees_are_the_products_of_their_tables(net, laws):
 
 
 def chi_square(seen, law):
-    """The p-value of Pearson's test, places that expect fewer than 5 as one; nothing may be seen where the law is 0."""
+    """The p-value of Pearson's test, places that expect fewer than 5 as one.
+
+    Nothing may be seen where the law is 0.
+    """
     assert not seen[law == 0].any()
     expected = seen.sum() * law
     common = expected >= 5
-    observed, mean = np.append(seen[common], seen[~common].sum()), np.append(expected[common], expected[~common].sum())
+    observed, mean = (
+        np.append(seen[common], seen[~common].sum()),
+        np.append(expected[common], expected[~common].sum()),
+    )
     used = mean >= 5
     return stats.chi2.sf(((observed[used] - mean[used]) ** 2 / mean[used]).sum(), used.sum() - 1)
 
 
 def test_tails_without_and_with_an_end():
-    """P(high + k) ∝ r^k: sums and means against sums over 4,000 values, draws against the distribution function."""
-    net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.2), dp.QueueClass("2", "S", 0.6, 0.1, buffer=40)])
+    """P(high + k) ∝ r^k: sums and means against sums over 4,000 values, draws against the
+    distribution function.
+    """
+    net = dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", 0.5, 0.2), dp.QueueClass("2", "S", 0.6, 0.1, buffer=40)]
+    )
     table = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
     tree = Tree((Node(0, table[:1], 0.9), Node(0, table, 0.95, 40)), (-1, 0))
     made = families.trees(net, [tree])
@@ -119,24 +140,36 @@ def test_tails_without_and_with_an_end():
 
 
 def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
-    """Cut by messages against enumeration, with cuts inside a listed part, inside a tail, and of no chance."""
+    """Cut by messages against enumeration, with cuts inside a listed part, inside a tail, and of no
+    chance.
+    """
     net = dp.load("four-queue", buffers=2)
     states = np.array([net.box.state(i) for i in range(81)])
     for law in laws[:2]:
         whole = np.exp(law.log_density(states))
         for cuts in ({0: (1, 2)}, {1: (0, 1), 3: (2, 2)}, {0: (0, 0), 2: (1, None)}):
             inside = np.all(
-                [(states[:, i] >= a) & (states[:, i] <= (2 if b is None else b)) for i, (a, b) in cuts.items()], axis=0
+                [
+                    (states[:, i] >= a) & (states[:, i] <= (2 if b is None else b))
+                    for i, (a, b) in cuts.items()
+                ],
+                axis=0,
             )
             expected = np.where(inside, whole, 0.0) / whole[inside].sum()
-            assert np.exp(law.within(cuts).log_density(states)) == pytest.approx(expected, abs=1e-13)
-    tail = Tree((Node(0, np.array([[0.4, 0.6]]), 0.8), Node(0, np.array([[0.5, 0.5], [0.9, 0.1]]))), (-1, 0))
+            assert np.exp(law.within(cuts).log_density(states)) == pytest.approx(
+                expected, abs=1e-13
+            )
+    tail = Tree(
+        (Node(0, np.array([[0.4, 0.6]]), 0.8), Node(0, np.array([[0.5, 0.5], [0.9, 0.1]]))), (-1, 0)
+    )
     points = np.array(list(itertools.product(range(60), range(2))))
     whole = np.exp(tail.log_density(points))
     for low, high in ((0, 7), (3, 9), (1, 1), (0, 0)):
         inside = (points[:, 0] >= low) & (points[:, 0] <= high)
         expected = np.where(inside, whole, 0.0) / whole[inside].sum()
-        assert np.exp(tail.within({0: (low, high)}).log_density(points)) == pytest.approx(expected, abs=1e-13)
+        assert np.exp(tail.within({0: (low, high)}).log_density(points)) == pytest.approx(
+            expected, abs=1e-13
+        )
     never = Tree((Node(0, np.array([[1.0, 0.0]])),), (-1,))
     assert never.within({0: (1, 1)}) is None
     made = families.trees(net, laws[:1], cuts={"1": [(0, 0), (1, 2)], "3": [(0, 1), (2, 2)]})
@@ -147,7 +180,9 @@ def test_tiles_of_a_tree_are_its_law_cut_and_normalised(laws):
 @pytest.mark.parametrize("low", [45, 60, 10**9])
 @pytest.mark.parametrize("high", [None, 3, 0])
 def test_tiles_deep_in_a_tail_are_closed_forms(low, high):
-    """P(x_1 >= low | parent) has one factor r^k for all classes: the parent's law is P(c)·P(tail | c), normalised."""
+    """P(x_1 >= low | parent) has one factor r^k for all classes: the parent's law is P(c)·P(tail |
+    c), normalised.
+    """
     table = np.array([[0.3, 0.7], [0.9, 0.1]])
     third = Node(0, np.array([[0.5, 0.5], [0.2, 0.8]]))
     for most in (2**63 - 1, 10**9 + 50):
@@ -157,7 +192,9 @@ def test_tiles_deep_in_a_tail_are_closed_forms(low, high):
         assert cut.class_laws[2] == pytest.approx([0.2, 0.8], rel=1e-12)
         terms = 0.5 ** np.arange(51 if high is None else high + 1)
         points = np.array([[1, low + k, 1] for k in range(3)])
-        expected = [0.125 * 0.8 * (terms[k] / terms.sum() if k < terms.size else 0.0) for k in range(3)]
+        expected = [
+            0.125 * 0.8 * (terms[k] / terms.sum() if k < terms.size else 0.0) for k in range(3)
+        ]
         assert np.exp(cut.log_density(points)) == pytest.approx(expected, rel=1e-12)
         assert cut.nodes[1].size == 1
     assert tree.within({1: (10**10, None)}) is None
@@ -165,7 +202,10 @@ def test_tiles_deep_in_a_tail_are_closed_forms(low, high):
 
 
 def test_bands_far_above_the_box_and_of_few_states():
-    """Sums that end at 8 under a band to 100,000, against enumeration; and the last band of 10^50 states by hand."""
+    """Sums that end at 8 under a band to 100,000, against enumeration.
+
+    And the last band of 10^50 states by hand.
+    """
     net = dp.load("four-queue", buffers=2)
     for weights in ([1, 1, 1, 1], [2, 0, 1, 3]):
         made = families.bands(net, [(0, 3), (4, 100_000)], weights)
@@ -182,17 +222,23 @@ def test_bands_far_above_the_box_and_of_few_states():
     assert set(last.draw(0, 400)[0][:, :-1].sum(axis=1).tolist()) == {449, 450}
     endless = dp.load("four-queue", buffers=None)
     wide = families.bands(endless, [(0, 20_000)])
-    assert wide.losses == pytest.approx(0.8 * 20_000, rel=1e-12)  # of Σ x <= n, each coordinate has the mean n/5
+    assert wide.losses == pytest.approx(
+        0.8 * 20_000, rel=1e-12
+    )  # of Σ x <= n, each coordinate has the mean n/5
 
 
-# -- fits -------------------------------------------------------------------------------------------------------------
+# -- fits ------------------------------------------------------------------------------------------
 
 
 def test_chow_liu_finds_the_tree_of_the_data():
-    """40,000 draws of a tree with strong edges: the same edges, and conditional laws within 5 standard errors."""
+    """40,000 draws of a tree with strong edges: the same edges, and conditional laws within 5
+    standard errors.
+    """
     rng = np.random.default_rng(1)
     parents = (-1, 0, 0, 1, 4 - 1, 2)
-    tables = [np.array([[0.5, 0.3, 0.2]])] + [np.eye(3) * 0.6 + rng.dirichlet(np.ones(3), 3) * 0.4 for _ in range(5)]
+    tables = [np.array([[0.5, 0.3, 0.2]])] + [
+        np.eye(3) * 0.6 + rng.dirichlet(np.ones(3), 3) * 0.4 for _ in range(5)
+    ]
     tables = [t / t.sum(axis=1, keepdims=True) for t in tables]
     truth = Tree(tuple(Node(0, t) for t in tables), parents)
     states = np.zeros((40_000, 6), np.int64)
@@ -207,7 +253,9 @@ def test_chow_liu_finds_the_tree_of_the_data():
     assert q.sum() == pytest.approx(1.0, abs=1e-12)
     for k, values in enumerate(every):
         if p[k] * 40_000 >= 50:
-            assert q[k] == pytest.approx(p[k], abs=6 * p[k] * (3 * 6 / (40_000 * p[k])) ** 0.5), values
+            assert q[k] == pytest.approx(p[k], abs=6 * p[k] * (3 * 6 / (40_000 * p[k])) ** 0.5), (
+                values
+            )
 
 
 def spanning_trees(dim):
@@ -225,7 +273,9 @@ def spanning_trees(dim):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_chow_liu_is_nearest_among_all_spanning_trees(seed):
-    """KL(empirical ‖ tree) of all 16 trees on four coordinates, each with the empirical conditional laws."""
+    """KL(empirical ‖ tree) of all 16 trees on four coordinates, each with the empirical conditional
+    laws.
+    """
     rng = np.random.default_rng(seed)
     law = rng.dirichlet(np.full(81, 0.2))
     every = np.array(list(itertools.product(range(3), repeat=4)))
@@ -237,7 +287,9 @@ def test_chow_liu_is_nearest_among_all_spanning_trees(seed):
     def distance(edges):
         logs = np.zeros(81)
         for i in range(4):
-            logs += np.log(table.sum(axis=tuple(j for j in range(4) if j != i)) + 1e-300)[every[:, i]]
+            logs += np.log(table.sum(axis=tuple(j for j in range(4) if j != i)) + 1e-300)[
+                every[:, i]
+            ]
         for i, j in map(sorted, edges):
             both = table.sum(axis=tuple(k for k in range(4) if k not in (i, j)))
             ratio = both / np.maximum(both.sum(axis=1)[:, None] * both.sum(axis=0), 1e-300)
@@ -249,15 +301,20 @@ def test_chow_liu_is_nearest_among_all_spanning_trees(seed):
     best = min(map(distance, spanning_trees(4)))
     assert distance(own) == pytest.approx(best, abs=1e-12)
     logs = found.log_density(every[seen])
-    assert float((empirical[seen] * (np.log(empirical[seen]) - logs)).sum()) == pytest.approx(best, abs=1e-6)
+    assert float((empirical[seen] * (np.log(empirical[seen]) - logs)).sum()) == pytest.approx(
+        best, abs=1e-6
+    )
 
 
 def test_fits_of_a_policy_follow_its_stationary_law():
-    """M/M/1 beside M/M/1/8: a fitted product is the two truncated geometric laws, tail and all, up to sampling."""
+    """M/M/1 beside M/M/1/8: a fitted product is the two truncated geometric laws, tail and all, up
+    to sampling.
+    """
     net = dp.QueueingNetwork(
         [dp.QueueClass("1", "A", 1.0, 0.6), dp.QueueClass("2", "B", 1.0, 0.5, buffer=8)],
-        time="continuous", decisions="per-server",
-    )  # fmt: skip
+        time="continuous",
+        decisions="per-server",
+    )
     policy = net.policy("lbfs")
     for fit in (families.fit_tree, families.fit_product):
         law = fit(net, policy, visits=40_000, every=40, listed=6, seed=3)
@@ -278,7 +335,7 @@ def test_fits_of_a_policy_follow_its_stationary_law():
         families.fit_tree(net, policy, visits=80, smoothing=0.0)
 
 
-# -- rows by ratios ---------------------------------------------------------------------------------------------------
+# -- rows by ratios --------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -314,7 +371,9 @@ def test_changes_are_the_predecessors(model, number):
 
 
 def every_kind(model, laws, policies):
-    """All blocks that have a density in closed form, with actions and with policies' choices, and mixtures of them."""
+    """All blocks that have a density in closed form, with actions and with policies' choices, and
+    mixtures of them.
+    """
     trees = families.trees(model, laws, choices=policies)
     some = families.concat(
         families.trees(model, laws, cuts={0: [(0, 0), (1, 2)]}),
@@ -330,7 +389,9 @@ def every_kind(model, laws, policies):
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)])
 @pytest.mark.parametrize("local", [True, False])
 def test_rows_by_ratios_equal_the_dense_products(net, laws, criterion, local, monkeypatch):
-    """All rows against Φ and (P − B)ᵀΦ multiplied out, with predecessors as changes and as whole states."""
+    """All rows against Φ and (P − B)ᵀΦ multiplied out, with predecessors as changes and as whole
+    states.
+    """
     features = every_kind(net, laws, [net.policy("longer"), net.policy("random")])
     problem = dp.DualALP(net, features, criterion)
     if not local:
@@ -345,7 +406,9 @@ def test_rows_by_ratios_equal_the_dense_products(net, laws, criterion, local, mo
 
 
 def by_hand(problem, y):
-    """F_y over q2(y) from logarithms of densities at y and its predecessors, shifted by their largest."""
+    """F_y over q2(y) from logarithms of densities at y and its predecessors, shifted by their
+    largest.
+    """
     model, features = problem.model, problem.features
     laws, policies = features.laws, features.policies
     before = model.predecessors(y)
@@ -369,19 +432,30 @@ class Named:
 
 @pytest.mark.parametrize(("queues", "buffer"), [(6, 3), (400, 9)])
 def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
-    """400 queues: 10^400 states and densities below 1e-308, where plain products are 0; rows over q2 all the same."""
+    """400 queues: 10^400 states and densities below 1e-308, where plain products are 0.
+
+    Rows over q2 all the same.
+    """
     net = dp.load("tandem", queues=queues, servers=queues // 2, buffers=buffer, arrival=0.6)
     policies = [net.policy("longer"), net.policy("lbfs")]
     laws = [
         families.fit_tree(net, policies[0], visits=800, every=5),
         families.fit_product(net, policies[1], visits=800, every=5),
-        Tree((*(Node(0, np.full((1, buffer + 1), 1 / (buffer + 1))),) * queues, Node(0, net.event_law[None, :])),
-             (-1,) * (queues + 1), "flat"),
-    ]  # fmt: skip
+        Tree(
+            (
+                *(Node(0, np.full((1, buffer + 1), 1 / (buffer + 1))),) * queues,
+                Node(0, net.event_law[None, :]),
+            ),
+            (-1,) * (queues + 1),
+            "flat",
+        ),
+    ]
     features = families.trees(net, laws, choices=policies)
     problem = dp.DualALP(net, features)
     kept = []
-    drawn = problem.rows.draw(12, 0, len(features), seed=4, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
+    drawn = problem.rows.draw(
+        12, 0, len(features), seed=4, prices=lambda x: kept.append(x.copy()) or np.ones(len(x))
+    )
     assert np.isfinite(drawn.flows.data).all()
     assert (drawn.pair_densities > 0).all()
     rows = drawn.flows.toarray() / drawn.flow_densities[:, None]
@@ -397,16 +471,22 @@ def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
 @pytest.mark.parametrize("queues", [320, 400])
 @pytest.mark.parametrize("local", [True, False])
 def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, monkeypatch):
-    """Laws of densities 1 and below 1e-308 in one set: at y one of them or none, at its predecessors another."""
+    """Laws of densities 1 and below 1e-308 in one set: at y one of them or none, at its
+    predecessors another.
+    """
     net = dp.load("tandem", queues=queues, servers=queues // 2, buffers=9, arrival=0.6)
     policies, event = [net.policy("longer"), net.policy("lbfs")], Node(0, net.event_law[None, :])
     wide, point, sharp = np.full((1, 10), 0.1), np.ones((1, 1)), np.array([[0.999, 0.001]])
-    laws = [Tree((*(Node(0, t),) * queues, event), (-1,) * (queues + 1)) for t in (wide, point, sharp)]
+    laws = [
+        Tree((*(Node(0, t),) * queues, event), (-1,) * (queues + 1)) for t in (wide, point, sharp)
+    ]
     features = families.trees(net, laws, choices=policies)
     problem, kept = dp.DualALP(net, features), []
     if not local:
         monkeypatch.setattr(type(problem.rows), "_local", property(lambda _: 0))
-    drawn = problem.rows.draw(24, 0, len(features), seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
+    drawn = problem.rows.draw(
+        24, 0, len(features), seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x))
+    )
     rows = drawn.flows.toarray() / drawn.flow_densities[:, None]
     named = Named(net, features, laws, policies)
     for k, y in enumerate(kept[1]):
@@ -422,14 +502,19 @@ def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, m
 
 
 def test_states_that_only_predecessors_lead_to_equal_logarithms_by_hand():
-    """No queue is empty under the law, and one is after a service: there y has density 0, its predecessors 1e-381."""
+    """No queue is empty under the law, and one is after a service: there y has density 0, its
+    predecessors 1e-381.
+    """
     net = dp.load("tandem", queues=400, servers=200, buffers=9, arrival=0.6)
     policies, event = [net.policy("longer")], Node(0, net.event_law[None, :])
     law = Tree((*(Node(1, np.full((1, 9), 1 / 9)),) * 400, event), (-1,) * 401)
     features, kept = families.trees(net, [law], choices=policies), []
     rows = dp.DualALP(net, features).rows
     drawn = rows.draw(100, 0, 1, seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
-    found, named = drawn.flows.toarray() / drawn.flow_densities[:, None], Named(net, features, [law], policies)
+    found, named = (
+        drawn.flows.toarray() / drawn.flow_densities[:, None],
+        Named(net, features, [law], policies),
+    )
     outside = np.flatnonzero((kept[1][:, :-1] == 0).any(axis=1))
     assert outside.size > 0
     for k in (*outside[:4], 0):
@@ -437,7 +522,9 @@ def test_states_that_only_predecessors_lead_to_equal_logarithms_by_hand():
 
 
 def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
-    """The whole chain on 120 queues: everything finite, the policy's probabilities too where densities underflow."""
+    """The whole chain on 120 queues: everything finite, the policy's probabilities too where
+    densities underflow.
+    """
     net = dp.load("tandem", queues=120, servers=60, buffers=9, arrival=0.6)
     assert net.box.count > 10**120
     policies = [net.policy("longer"), net.policy("fbfs")]
@@ -463,25 +550,37 @@ def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
             assert policy(x) == pytest.approx(np.maximum(u, 0) / np.maximum(u, 0).sum(), abs=1e-9)
 
 
-# -- decisions per server ---------------------------------------------------------------------------------------------
+# -- decisions per server --------------------------------------------------------------------------
 
 
 def both_forms(**options):
     """The same network with joint decisions and with decisions per server, and a tree for each."""
-    nets = [dp.load("four-queue", buffers=2, decisions=d, **options) for d in ("joint", "per-server")]
+    nets = [
+        dp.load("four-queue", buffers=2, decisions=d, **options) for d in ("joint", "per-server")
+    ]
     rng = np.random.default_rng(8)
-    trees = [random_tree(rng, (3, 3, 3, 3), (-1, 0, 1, 2)), random_tree(rng, (3, 3, 3, 3), (-1, -1, 1, 0))]
+    trees = [
+        random_tree(rng, (3, 3, 3, 3), (-1, 0, 1, 2)),
+        random_tree(rng, (3, 3, 3, 3), (-1, -1, 1, 0)),
+    ]
     event = Node(0, nets[1].event_law[None, :])
     wide = [Tree((*t.nodes, event), (*t.parents, -1)) for t in trees]
     return nets, [trees, wide]
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)])
-def test_joint_and_per_server_features_have_the_same_surrogate_and_policies_of_the_same_cost(criterion):
-    """With policies as choices, ℓᵀu and both violations agree for all θ; for θ >= 0 so do the policies' exact costs."""
+def test_joint_and_per_server_features_have_the_same_surrogate_and_policies_of_the_same_cost(
+    criterion,
+):
+    """With policies as choices, ℓᵀu and both violations agree for all θ.
+
+    For θ >= 0 so do the policies' exact costs.
+    """
     nets, laws = both_forms()
     starts = [None, None]
-    if isinstance(criterion, dp.Discounted):  # the pending event of the first step is drawn from its law
+    if isinstance(
+        criterion, dp.Discounted
+    ):  # the pending event of the first step is drawn from its law
         states = [np.append(nets[0].start, e) for e in range(3)]
         starts[1] = list(zip(map(tuple, states), nets[1].event_law.tolist(), strict=True))
     problems = []
@@ -506,7 +605,9 @@ def test_joint_and_per_server_features_have_the_same_surrogate_and_policies_of_t
 
 
 def test_per_server_actions_are_taken_where_they_are():
-    """Three classes at one server and one at another: no feature has an action at an event without it."""
+    """Three classes at one server and one at another: no feature has an action at an event without
+    it.
+    """
     net = dp.load("criss-cross", buffers=2, decisions="per-server")
     flat = families.products(net, [[Truncated(0.5)] * 4])
     phi = dense(flat)
@@ -515,7 +616,9 @@ def test_per_server_actions_are_taken_where_they_are():
     events = net.box.states(np.arange(net.box.count))[:, -1]
     assert not phi.reshape(-1, 2, 2)[events != 1, 1].any()
     assert dp.DualALP(net, flat).enumerate().flows.shape == (net.box.count, 2)
-    bands = families.bands(net, [(0, 1), (2, 4)], choices=[net.policy("lbfs"), net.policy("longer")])
+    bands = families.bands(
+        net, [(0, 1), (2, 4)], choices=[net.policy("lbfs"), net.policy("longer")]
+    )
     assert dense(bands).sum(axis=0) == pytest.approx(1.0, abs=1e-12)
     for j in range(4):
         states, actions = bands.draw(j, DRAWS)
@@ -524,7 +627,9 @@ def test_per_server_actions_are_taken_where_they_are():
 
 
 def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated():
-    """c(θ) from drawn rows within 5 standard errors of all rows, and the policy that sampling finds costs as much."""
+    """c(θ) from drawn rows within 5 standard errors of all rows, and the policy that sampling finds
+    costs as much.
+    """
     net = dp.load("four-queue", buffers=3, decisions="per-server")
     choices = [net.policy(name) for name in ("longer", "lbfs", "c-mu")]
     laws = [families.fit_tree(net, p, visits=16_000) for p in choices]
@@ -536,7 +641,10 @@ def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated
         exact, sampled = (problem.value(theta, 20.0, rows) for rows in (listed, drawn))
         assert abs(sampled.total - exact.total) <= 5 * sampled.total_error
         assert sampled.flow_effective > 1_000
-    best, found = solve_listed(problem, 20.0), solve_adaptive(problem, 20.0, samples=100_000, fresh=50_000)
+    best, found = (
+        solve_listed(problem, 20.0),
+        solve_adaptive(problem, 20.0, samples=100_000, fresh=50_000),
+    )
     total = problem.value(found.theta, 20.0, listed).total
     assert best.value - 1e-9 <= total <= 1.02 * best.value
     assert abs(found.parts.total - total) <= 5 * found.parts.total_error
@@ -544,7 +652,7 @@ def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
 
 
-# -- instances --------------------------------------------------------------------------------------------------------
+# -- instances -------------------------------------------------------------------------------------
 
 
 def test_reentrant_lines_have_their_load_and_their_predecessors():
@@ -558,49 +666,69 @@ def test_reentrant_lines_have_their_load_and_their_predecessors():
 
 
 def test_parallel_servers_by_hand():
-    """The N-model's static plan by hand: server 1 all of its time and server 2 a quarter on class 1, a half on class 2.
+    """The N-model's static plan by hand: server 1 all of its time and server 2 a quarter on class
+    1, a half on class 2.
 
-    So what the rates can just serve is 4/3 of the arrivals (1, 1). One class and one server are M/M/1/K.
+    So what the rates can just serve is 4/3 of the arrivals (1, 1). One class and one server are
+    M/M/1/K.
     """
     n = dp.load("parallel-servers", load=0.75, buffers=3)
     assert n.arrivals == pytest.approx([1.0, 1.0])
     assert check_model(n).ok
     single = ParallelServers(arrivals=[0.8], services=[[1.0]], buffers=5)
     law = 0.8 ** np.arange(6) / (0.8 ** np.arange(6)).sum()
-    assert dp.evaluate_exact(single, single.policy("longest")).cost == pytest.approx(law @ np.arange(6), abs=1e-6)
+    assert dp.evaluate_exact(single, single.policy("longest")).cost == pytest.approx(
+        law @ np.arange(6), abs=1e-6
+    )
     with pytest.raises(dp.InputError, match="no server"):
         ParallelServers(arrivals=[1.0, 1.0], services=[[1.0, 0.0]])
 
 
 def test_items_by_hand_and_choices_that_are_functions():
-    """One item made to a level S is a queue: S − x is M/M/1/K. Functions as choices, against dense features."""
-    one = MultiItem(items=1, load=0.7, most_stock=3, most_backlog=4, holding=1.0, backlog=5.0, lost=0.0)
+    """One item made to a level S is a queue: S − x is M/M/1/K.
+
+    Functions as choices, against dense features.
+    """
+    one = MultiItem(
+        items=1, load=0.7, most_stock=3, most_backlog=4, holding=1.0, backlog=5.0, lost=0.0
+    )
     law = 0.7 ** np.arange(8) / (0.7 ** np.arange(8)).sum()
     stock = 3 - np.arange(8)
     expected = law @ (np.maximum(stock, 0) + 5 * np.maximum(-stock, 0))
     assert dp.evaluate_exact(one, base_stock(one, [3])).cost == pytest.approx(expected, abs=1e-6)
-    two = MultiItem(items=2, services=[1.0, 2.0], backlog=[5.0, 9.0], most_stock=2, most_backlog=1, capacity=3)
+    two = MultiItem(
+        items=2, services=[1.0, 2.0], backlog=[5.0, 9.0], most_stock=2, most_backlog=1, capacity=3
+    )
     assert check_model(two).ok
     policies = [two.policy("base-stock"), two.policy("b-mu")]
     tree = families.fit_tree(two, policies[0], visits=800)
     features = families.trees(two, [tree], choices=[*policies, random_policy(two)])
-    digests = [Choices.of(two, [base_stock(two, levels)]).user[0].sources for levels in ([0, 1], [0, 1], [1, 1])]
+    digests = [
+        Choices.of(two, [base_stock(two, levels)]).user[0].sources
+        for levels in ([0, 1], [0, 1], [1, 1])
+    ]
     assert digests[0] == digests[1] != digests[2]
     phi = dense(features)
     assert phi.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
-    assert features.losses == pytest.approx(phi.T @ np.nan_to_num(matrix(two)[1]).ravel(), abs=1e-12)
+    assert features.losses == pytest.approx(
+        phi.T @ np.nan_to_num(matrix(two)[1]).ravel(), abs=1e-12
+    )
     problem = dp.DualALP(two, features)
-    assert problem.rows.every().flows.toarray() == pytest.approx(dense_flow(two, dp.Average(), phi)[0], abs=1e-14)
+    assert problem.rows.every().flows.toarray() == pytest.approx(
+        dense_flow(two, dp.Average(), phi)[0], abs=1e-14
+    )
     drawn, listed = problem.draw(20_000, seed=1), problem.enumerate()
     values = [problem.value(np.array([1.0, -0.5, 0.5]), 3.0, rows) for rows in (drawn, listed)]
     assert abs(values[0].total - values[1].total) <= 5 * values[0].total_error
 
 
-# -- guards -----------------------------------------------------------------------------------------------------------
+# -- guards ----------------------------------------------------------------------------------------
 
 
 def test_heavy_weights_are_told():
-    """Sampling from a law that hardly reaches where the features are: few rows carry the sum, and a warning says so."""
+    """Sampling from a law that hardly reaches where the features are: few rows carry the sum, and a
+    warning says so.
+    """
     net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.4)])
     features = families.products(net, [[Geometric(0.9)], [Geometric(0.8)]])
     narrow = families.products(net, [[Geometric(0.3)]])
@@ -627,13 +755,22 @@ BAD = {
     "boxes of floats": (lambda net, law: families.boxes(net, [[(0, 1.5)]] * 4), "integers"),
     "boxes of triples": (lambda net, law: families.boxes(net, [[(0, 1, 2)]] * 4), "pairs"),
     "cut 3": (lambda net, law: families.trees(net, [law], cuts={"1": 3}), "pairs"),
-    "cut of floats": (lambda net, law: families.trees(net, [law], cuts={"1": [(0, 1.5)]}), "integers"),
+    "cut of floats": (
+        lambda net, law: families.trees(net, [law], cuts={"1": [(0, 1.5)]}),
+        "integers",
+    ),
     "law of text": (lambda net, law: families.trees(net, ["a"]), "Tree"),
-    "law that is a list": (lambda net, law: families.products(net, [[[1], [2], [3], [4]]]), "a law is"),
+    "law that is a list": (
+        lambda net, law: families.products(net, [[[1], [2], [3], [4]]]),
+        "a law is",
+    ),
     "states below": (lambda net, law: chow_liu(np.array([[-1, 0, 0, 0]]), net.box), "outside"),
     "states above": (lambda net, law: chow_liu(np.array([[9, 0, 0, 0]]), net.box), "outside"),
     "states of floats": (lambda net, law: chow_liu(np.array([[0.5, 0, 0, 0]]), net.box), "integer"),
-    "smoothing": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, smoothing="a"), "smoothing"),
+    "smoothing": (
+        lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, smoothing="a"),
+        "smoothing",
+    ),
     "least": (lambda net, law: chow_liu(np.zeros((9, 4), int), net.box, least=math.nan), "least"),
     "ragged": (lambda net, law: ParallelServers(services=[[1, 2], [1]]), "numbers"),
     "text": (lambda net, law: ParallelServers(arrivals="ab"), "numbers"),

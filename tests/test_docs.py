@@ -1,7 +1,8 @@
-"""Every Python block and every command in README and docs runs, and every public name is in the reference.
+"""Every Python block and every command in README and docs runs, and every public name is in the
+reference.
 
-A block that begins with `# file: NAME` stands for that file: commands of the same page find it in their folder, and
-blocks that begin with `# after: NAME` continue it.
+A block that begins with `# file: NAME` stands for that file: commands of the same page find it in
+their folder, and blocks that begin with `# after: NAME` continue it.
 """
 
 import functools
@@ -20,14 +21,19 @@ from dualplan import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PUBLIC = ("dualplan", *(f"dualplan.{name}" for name in ("dual.features", "policies", "primal", "dual.solvers")))
+PUBLIC = (
+    "dualplan",
+    *(f"dualplan.{name}" for name in ("dual.features", "policies", "primal", "dual.solvers")),
+)
 
 
 def blocks(language):
     return [
         pytest.param(page, match.group(1), id=f"{page.stem}-{i}")
         for page in PAGES
-        for i, match in enumerate(re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S))
+        for i, match in enumerate(
+            re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
+        )
     ]
 
 
@@ -56,12 +62,17 @@ def test_python_blocks_run(page, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     show(page, tmp_path)
     before = re.match(r"# after: (\S+)\n", code)
-    exec(compile(code, str(page), "exec"), dict(ran(page, before[1])) if before else {"__name__": "__main__"})
+    exec(
+        compile(code, str(page), "exec"),
+        dict(ran(page, before[1])) if before else {"__name__": "__main__"},
+    )
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("console"))
 def test_commands_run(page, code, tmp_path):
-    """Lines `$ dualplan ...` run as they stand, in a folder with the page's files and the TOML of two others."""
+    """Lines `$ dualplan ...` run as they stand, in a folder with the page's files and the TOML of
+    two others.
+    """
     for name, source in (("net.toml", "models.md"), ("plan.toml", "dual.md")):
         toml = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs" / source).read_text(), re.M | re.S)
         (tmp_path / name).write_text(toml.group(1))
@@ -71,7 +82,9 @@ def test_commands_run(page, code, tmp_path):
     for command in commands:
         words = shlex.split(command)
         program = str(Path(sys.executable).with_name("dualplan"))
-        done = subprocess.run([program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -84,7 +97,10 @@ def test_the_example_of_a_simulator(capsys):
 
 
 def test_every_public_name_is_in_the_reference():
-    """Once, and by the path of the very object; add a line `::: module.name` to a page of docs/reference."""
+    """Once, and by the path of the very object.
+
+    Add a line `::: module.name` to a page of docs/reference.
+    """
     pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     paths = re.findall(r"^::: (\S+)$", pages, re.M)
     places = [path.rpartition(".") for path in paths]

@@ -1,4 +1,6 @@
-"""Evaluation by simulation: coverage on models of known cost, reproducibility, resumption, warnings."""
+"""Evaluation by simulation: coverage on models of known cost, reproducibility, resumption,
+warnings.
+"""
 
 import json
 
@@ -11,10 +13,11 @@ from bank import admission_events, average_cost, discounted_cost, mm1, mm1k, mm1
 from dualplan import policies, primal
 from dualplan.evaluation import experiments, simulation
 
-# -- coverage ----------------------------------------------------------------------------------------------------------
+# -- coverage --------------------------------------------------------------------------------------
 
 REPETITIONS = 240
-# 95% intervals must cover in at least this many of 240 runs: a binomial variable falls below with p = 0.001
+# 95% intervals must cover in at least this many of 240 runs: a binomial variable falls below with p
+# = 0.001
 LEAST = int(stats.binom.ppf(0.001, REPETITIONS, 0.95))
 
 
@@ -25,7 +28,9 @@ def covered(make, truth):
 def test_no_width_ends_a_run_before_its_least_steps():
     model = dp.load("four-queue", buffers=2)
     policy = model.policy("lbfs")
-    early, late = (dp.evaluate(model, policy, relative=0.5, steps=2_000_000, least=n) for n in (0, 1_000_000))
+    early, late = (
+        dp.evaluate(model, policy, relative=0.5, steps=2_000_000, least=n) for n in (0, 1_000_000)
+    )
     assert early.steps < 1_000_000 <= late.steps < 2_000_000
     assert {early.status, late.status} == {dp.Status.REACHED}
     more = dp.evaluate(model, policy, relative=0.5, steps=200_000, least=1_000_000)
@@ -43,12 +48,17 @@ def test_average_cost_intervals_cover(method, load, steps):
     """M/M/1, mean ρ/(1−ρ), from empty."""
     net = mm1(load)
     policy = net.policy("longer")
-    hits = covered(lambda seed: dp.evaluate(net, policy, seed=seed, steps=steps, method=method), load / (1 - load))
+    hits = covered(
+        lambda seed: dp.evaluate(net, policy, seed=seed, steps=steps, method=method),
+        load / (1 - load),
+    )
     assert hits >= LEAST
 
 
 def bias_of_mm1(net, load):
-    """Λ x(x + 1)/(2(μ − λ)) with Λ = λ + μ, μ = 1: Poisson's equation of the chain with one event a step."""
+    """Λ x(x + 1)/(2(μ − λ)) with Λ = λ + μ, μ = 1: Poisson's equation of the chain with one event a
+    step.
+    """
     basis = primal.monomials(net, 2, scale=1.0)  # 1, x, x²
     return primal.LinearValues(basis, np.array([0.0, 1.0, 1.0]) * (1 + load) / (2 * (1 - load)))
 
@@ -71,7 +81,9 @@ def test_intervals_with_a_control_that_is_wrong_cover_all_the_same():
     wrong = bias_of_mm1(net, 0.3)
     control = primal.LinearValues(wrong.basis, 2.0 * wrong.weights)
     policy = net.policy("longer")
-    hits = covered(lambda seed: dp.evaluate(net, policy, seed=seed, steps=100_000, control=control), 1.0)
+    hits = covered(
+        lambda seed: dp.evaluate(net, policy, seed=seed, steps=100_000, control=control), 1.0
+    )
     assert hits >= LEAST
 
 
@@ -91,7 +103,9 @@ def test_controls_in_python_and_compiled_agree_and_narrow_differences():
     better = dp.compare(net, first, second, steps=200_000, control=linear)
     assert better.difference.half_width < 0.7 * plain.difference.half_width
     assert better.difference.lower <= exact[0] - exact[1] <= better.difference.upper
-    bias = dp.evaluate(net, first, steps=8_000, control=lambda x: values[(x - net.box.lower) @ net.box.strides])
+    bias = dp.evaluate(
+        net, first, steps=8_000, control=lambda x: values[(x - net.box.lower) @ net.box.strides]
+    )
     assert bias.half_width < 1e-9
 
 
@@ -113,7 +127,10 @@ def test_controls_are_for_average_costs_of_models_with_a_law(tmp_path):
 def test_stopping_at_a_half_width_still_covers():
     net = mm1(0.5)
     policy = net.policy("longer")
-    results = [dp.evaluate(net, policy, seed=s, steps=2_000_000, half_width=0.03) for s in range(REPETITIONS)]
+    results = [
+        dp.evaluate(net, policy, seed=s, steps=2_000_000, half_width=0.03)
+        for s in range(REPETITIONS)
+    ]
     assert all(r.status is dp.Status.REACHED and r.half_width <= 0.03 for r in results)
     assert sum(r.lower <= 1.0 <= r.upper for r in results) >= LEAST
 
@@ -124,12 +141,24 @@ def test_discounted_cost_intervals_cover(method):
     gate = admission_events()
     policy = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 3 else 0)
     bounded = dp.EventModel(
-        **{**gate.functions, "lower": [0], "upper": [6], "actions": 2, "events": 3, "loss_bounds": (0.0, 7.5)}
+        **{
+            **gate.functions,
+            "lower": [0],
+            "upper": [6],
+            "actions": 2,
+            "events": 3,
+            "loss_bounds": (0.0, 7.5),
+        }
     )
     truth = discounted_cost(gate, policy, 0.9)
     always = policies.FunctionPolicy(bounded, policy.function)
     criterion = dp.Discounted(0.9)
-    hits = covered(lambda seed: dp.evaluate(bounded, always, criterion, seed=seed, steps=60_000, method=method), truth)
+    hits = covered(
+        lambda seed: dp.evaluate(
+            bounded, always, criterion, seed=seed, steps=60_000, method=method
+        ),
+        truth,
+    )
     assert hits >= LEAST
 
 
@@ -147,7 +176,7 @@ def test_intervals_of_differences_cover_and_are_narrower_than_independent_ones()
     assert paired < 0.8 * independent
 
 
-# -- measures ----------------------------------------------------------------------------------------------------------
+# -- measures --------------------------------------------------------------------------------------
 
 
 def test_measures_of_a_loss_queue():
@@ -171,10 +200,14 @@ def test_measures_of_a_loss_queue():
 def test_utilisation_is_the_same_per_server_and_joint():
     joint = dp.load("four-queue", buffers=4)
     split = dp.load("four-queue", buffers=4, decisions="per-server")
-    a, b = (dp.evaluate(m, m.policy("lbfs"), steps=4_000_000, confidence=0.999) for m in (joint, split))
+    a, b = (
+        dp.evaluate(m, m.policy("lbfs"), steps=4_000_000, confidence=0.999) for m in (joint, split)
+    )
     assert max(a.lower, b.lower) < min(a.upper, b.upper)
     for name in ("utilisation S1", "utilisation S2", "lost fraction", "blocking rate 1"):
-        assert max(a.measures[name].lower, b.measures[name].lower) < min(a.measures[name].upper, b.measures[name].upper)
+        assert max(a.measures[name].lower, b.measures[name].lower) < min(
+            a.measures[name].upper, b.measures[name].upper
+        )
 
 
 def test_losing_customers_is_flagged():
@@ -184,10 +217,15 @@ def test_losing_customers_is_flagged():
     assert "at no cost" in result.first.notes[0]
     assert "lbfs is cheaper but loses" in result.notes[0]
     punished = dp.load("four-queue", buffers=5, penalty=100.0)
-    assert dp.compare(punished, punished.policy("lbfs"), punished.policy("longer"), steps=500_000).notes == ()
+    assert (
+        dp.compare(
+            punished, punished.policy("lbfs"), punished.policy("longer"), steps=500_000
+        ).notes
+        == ()
+    )
 
 
-# -- instability -------------------------------------------------------------------------------------------------------
+# -- instability -----------------------------------------------------------------------------------
 
 
 def test_overload_is_reported_as_unstable():
@@ -202,14 +240,24 @@ def test_overload_is_reported_as_unstable():
 
 
 def test_instability_below_full_load_is_detected():
-    """Rybko & Stolyar: with priority to the exits, slow exits make the network unstable at loads of 0.8."""
-    net = dp.load("four-queue", buffers=None, arrivals=(0.1, 0.1), services=(0.5, 1 / 6, 0.5, 1 / 6), time="continuous")
+    """Rybko & Stolyar: with priority to the exits, slow exits make the network unstable at loads of
+    0.8.
+    """
+    net = dp.load(
+        "four-queue",
+        buffers=None,
+        arrivals=(0.1, 0.1),
+        services=(0.5, 1 / 6, 0.5, 1 / 6),
+        time="continuous",
+    )
     assert max(net.loads.values()) == pytest.approx(0.8)
     assert dp.evaluate(net, net.policy("lbfs"), steps=4_000_000).status is dp.Status.UNSTABLE
-    assert dp.evaluate(net, net.policy("max-weight"), steps=4_000_000).status is not dp.Status.UNSTABLE
+    assert (
+        dp.evaluate(net, net.policy("max-weight"), steps=4_000_000).status is not dp.Status.UNSTABLE
+    )
 
 
-# -- same seed, same answer --------------------------------------------------------------------------------------------
+# -- same seed, same answer ------------------------------------------------------------------------
 
 
 def fingerprint(result):
@@ -278,7 +326,7 @@ def test_large_runs_keep_memory_bounded(monkeypatch):
     assert merged.cost == pytest.approx(whole.cost, abs=3 * whole.half_width)
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.95)])
@@ -316,7 +364,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path):
     assert (more.cost, more.steps) == (fresh.cost, fresh.steps)
 
 
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -347,14 +395,21 @@ def test_bad_criteria():
         dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9), method="truncated")
     with pytest.raises(dp.InputError, match=r"start distribution sums to 0.9, not 1"):
         dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9, start=[((0,), 0.5), ((1,), 0.4)]))
-    assert dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9), steps=10_000).method == "stopped"
+    assert (
+        dp.evaluate(net, net.policy("longer"), dp.Discounted(0.9), steps=10_000).method == "stopped"
+    )
 
 
 def test_runs_that_are_too_short_say_so():
-    """M/M/1 at load 0.95 from empty, 200 steps a replica: the estimate is below 19, and no status claims success."""
+    """M/M/1 at load 0.95 from empty, 200 steps a replica: the estimate is below 19, and no status
+    claims success.
+    """
     net = mm1(0.95)
     for seed in range(20):
-        for method, status in (("regenerative", dp.Status.FEW_CYCLES), ("batch-means", dp.Status.TOO_SHORT)):
+        for method, status in (
+            ("regenerative", dp.Status.FEW_CYCLES),
+            ("batch-means", dp.Status.TOO_SHORT),
+        ):
             result = dp.evaluate(net, net.policy("longer"), steps=1_600, method=method, seed=seed)
             assert result.status is status or result.status is dp.Status.UNSTABLE
             assert result.cost == np.inf or result.cost < 19

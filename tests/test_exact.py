@@ -62,7 +62,11 @@ def test_every_method_brackets_the_best_of_all_policies(seed, criterion):
 
 SAME = {
     "gate": [admission_events(), tabular(admission_events())],
-    "four queues": [dp.load("four-queue", buffers=2), four_queue_events(2), tabular(dp.load("four-queue", buffers=2))],
+    "four queues": [
+        dp.load("four-queue", buffers=2),
+        four_queue_events(2),
+        tabular(dp.load("four-queue", buffers=2)),
+    ],
     "independent events": [
         dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0),
         tabular(dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)),
@@ -78,7 +82,9 @@ SAME = {
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
 @pytest.mark.parametrize("name", SAME)
 def test_every_method_on_every_representation_has_one_optimum(name, criterion):
-    """Bounds of all methods and representations overlap, and each policy costs what its bounds say."""
+    """Bounds of all methods and representations overlap, and each policy costs what its
+    bounds say.
+    """
     lower, upper = -np.inf, np.inf
     for model in SAME[name]:
         for method in METHODS:
@@ -90,7 +96,10 @@ def test_every_method_on_every_representation_has_one_optimum(name, criterion):
             cost = dp.evaluate_exact(model, solution.policy, criterion).cost
             assert solution.lower - 1e-8 <= cost <= solution.upper + 1e-8
         programs = [dp.solve_lp(model, criterion, form=form) for form in ("dual", "primal")]
-        lower, upper = max(lower, *(p.lower for p in programs)), min(upper, *(p.upper for p in programs))
+        lower, upper = (
+            max(lower, *(p.lower for p in programs)),
+            min(upper, *(p.upper for p in programs)),
+        )
     assert lower <= upper + 1e-8
     if name == "gate":
         assert lower - 1e-8 <= best_of_all(SAME[name][0], criterion) <= upper + 1e-8
@@ -117,12 +126,17 @@ def check_operator(sweeper, net, gamma, seed):
 
 
 @given(
-    networks(dynamics="uniformized", decisions="joint", discipline="preemptive", max_classes=3, largest=5),
+    networks(
+        dynamics="uniformized", decisions="joint", discipline="preemptive", max_classes=3, largest=5
+    ),
     st.floats(0.5, 1.0),
     st.integers(0, 10**6),
 )
 def test_sweeps_split_by_server_are_the_bellman_operator(net, gamma, seed):
-    """The row-wise kernel of networks against the operator from the dense matrix; both of its ways through a row."""
+    """The row-wise kernel of networks against the operator from the dense matrix.
+
+    Both of its ways through a row.
+    """
     sweeper = Sweeper(net, 2)
     assert sweeper.separable
     check_operator(sweeper, net, gamma, seed)
@@ -135,7 +149,10 @@ def test_sweeps_split_by_server_are_the_bellman_operator(net, gamma, seed):
     st.integers(0, 10**6),
 )
 def test_sweeps_by_case_are_the_bellman_operator(net, gamma, seed):
-    """The kernel for few laws against the operator from the dense matrix; with and without actions."""
+    """The kernel for few laws against the operator from the dense matrix.
+
+    With and without actions.
+    """
     sweeper = ByCase(net, 2)
     assert sweeper.laws.ptr.size == np.prod(sweeper.laws.cases) * len(net.actions) + 1
     check_operator(sweeper, net, gamma, seed)
@@ -150,11 +167,16 @@ def test_every_pair_is_as_lazy_as_the_network_says(net):
 
 
 def test_gauss_seidel_is_the_sweep_in_place():
-    """Against a loop over a dense matrix; blocks and results do not depend on the number of threads."""
+    """Against a loop over a dense matrix.
+
+    Blocks and results do not depend on the number of threads.
+    """
     gate = dp.load("admission", room=30)
     rows, losses = matrix(gate)
     values = np.random.default_rng(1).normal(size=gate.box.count)
-    one, two = (Sweeper(gate, k).optimal_in_place(values, GAMMA, np.empty(gate.box.count)) for k in (1, 2))
+    one, two = (
+        Sweeper(gate, k).optimal_in_place(values, GAMMA, np.empty(gate.box.count)) for k in (1, 2)
+    )
     assert (one.values == two.values).all()
     edges = np.linspace(0, gate.box.count, GAUSS_SEIDEL_BLOCKS + 1).astype(int)
     for first, last in itertools.pairwise(edges):
@@ -170,14 +192,21 @@ def test_bounds_hold_at_every_gauss_seidel_sweep():
     truth = best_of_all(gate, dp.Discounted(GAMMA))
     looks = []
     dp.solve_exact(
-        gate, dp.Discounted(GAMMA), method="gauss-seidel", tol=1e-9, progress=lambda *look: looks.append(look)
+        gate,
+        dp.Discounted(GAMMA),
+        method="gauss-seidel",
+        tol=1e-9,
+        progress=lambda *look: looks.append(look),
     )
     assert len(looks) > 5
     assert all(low - 1e-9 <= truth <= high + 1e-9 for _, low, high in looks)
 
 
 def test_mixing_of_iterates_stops_when_it_makes_matters_worse():
-    """After a failure it pauses, longer each time; weights of residuals are those of the least norm."""
+    """After a failure it pauses, longer each time.
+
+    Weights of residuals are those of the least norm.
+    """
     mixing, rng = Mixing(), np.random.default_rng(0)
     a, b = rng.normal(size=(2, 50))
     mixing.next(a.copy(), b.copy(), 1.0)
@@ -195,7 +224,8 @@ def test_mixing_of_iterates_stops_when_it_makes_matters_worse():
 def test_criss_cross_optimum(balanced, published):
     """Dai & Gluzman, light traffic; unbounded there, cut at 15 and at 20 customers a class here."""
     near, far = (
-        dp.solve_exact(dp.load("criss-cross", balanced=balanced, buffers=size), tol=1e-6).value for size in (15, 20)
+        dp.solve_exact(dp.load("criss-cross", balanced=balanced, buffers=size), tol=1e-6).value
+        for size in (15, 20)
     )
     assert round(far, 3) == published
     assert near == pytest.approx(far, abs=1e-5)
@@ -204,7 +234,10 @@ def test_criss_cross_optimum(balanced, published):
 @pytest.mark.slow
 def test_lost_sales_optimum():
     """Zipkin 2008: 4.73."""
-    assert round(dp.solve_exact(dp.load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2) == 4.73
+    assert (
+        round(dp.solve_exact(dp.load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2)
+        == 4.73
+    )
 
 
 def test_frozen_lake_as_a_table():
@@ -217,8 +250,15 @@ def test_frozen_lake_as_a_table():
             losses[x, a] -= p * reward
     value = np.zeros(16)
     for _ in range(3_000):
-        value = np.array([max(sum(p * (r + 0.99 * (not end) * value[y]) for p, y, r, end in table[x][a])
-                              for a in range(4)) for x in range(16)])  # fmt: skip
+        value = np.array(
+            [
+                max(
+                    sum(p * (r + 0.99 * (not end) * value[y]) for p, y, r, end in table[x][a])
+                    for a in range(4)
+                )
+                for x in range(16)
+            ]
+        )
     model = dp.TabularModel(rows, losses)
     for method in METHODS:
         solution = dp.solve_exact(model, dp.Discounted(0.99), method=method, tol=1e-7)
@@ -280,7 +320,9 @@ def test_evaluation_agrees_with_dense_algebra(seed):
 def test_mixing_bounds_every_power_of_the_chain(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 12))
-    transition = rng.dirichlet(np.full(size, 0.3), size) * 0.5 + np.roll(np.eye(size), 1, axis=1) * 0.5
+    transition = (
+        rng.dirichlet(np.full(size, 0.3), size) * 0.5 + np.roll(np.eye(size), 1, axis=1) * 0.5
+    )
     law = np.linalg.matrix_power(transition, 2**14)[0]
     found = measure_mixing(sp.csr_array(transition), law)
     power = np.eye(size)
@@ -293,14 +335,23 @@ def test_mixing_bounds_every_power_of_the_chain(seed):
 
 
 def test_mixing_in_closed_form():
-    """Two states shrink distances by |1 − a − b|; a cycle never forgets; far states of a queue share nothing."""
+    """Two states shrink distances by |1 − a − b|; a cycle never forgets.
+
+    Far states of a queue share nothing.
+    """
     chain_of_two = sp.csr_array([[0.9, 0.1], [0.2, 0.8]])
     found = measure_mixing(chain_of_two, np.array([2 / 3, 1 / 3]))
     assert found.one_step == pytest.approx(0.7)
     assert found.relaxation == pytest.approx(-1 / np.log(0.7))
-    line = measure_mixing(sp.csr_array(np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 1]])), np.array([0, 0, 1.0]))
-    assert line.constant * np.exp(-1 / line.tau) >= 1  # nothing is forgotten in one step, everything in two
-    down = sp.diags_array([np.full(59, 0.9), np.append(0.9, np.zeros(59)), np.full(59, 0.1)], offsets=[-1, 0, 1])
+    line = measure_mixing(
+        sp.csr_array(np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 1]])), np.array([0, 0, 1.0])
+    )
+    assert (
+        line.constant * np.exp(-1 / line.tau) >= 1
+    )  # nothing is forgotten in one step, everything in two
+    down = sp.diags_array(
+        [np.full(59, 0.9), np.append(0.9, np.zeros(59)), np.full(59, 0.1)], offsets=[-1, 0, 1]
+    )
     walk_down = sp.csr_array(down + sp.diags_array([np.append(np.zeros(59), 0.1)], offsets=[0]))
     law = (1 / 9.0) ** np.arange(60)
     truth = -1 / np.log(2 * np.sqrt(0.09) * np.cos(np.pi / 60))
@@ -325,7 +376,9 @@ def test_several_recurrent_classes_are_reported():
     with pytest.raises(dp.ModelError, match="2 recurrent classes"):
         dp.evaluate_exact(model, stay)
     for method in ("value-iteration", "modified-policy-iteration"):
-        with pytest.raises(dp.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"):
+        with pytest.raises(
+            dp.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"
+        ):
             dp.solve_exact(model, method=method)
 
 
@@ -343,7 +396,9 @@ MULTICHAIN = [
 ]  # chains, losses, and the least and the greatest gain
 
 
-@pytest.mark.parametrize("method", ["value-iteration", "modified-policy-iteration", "policy-iteration"])
+@pytest.mark.parametrize(
+    "method", ["value-iteration", "modified-policy-iteration", "policy-iteration"]
+)
 @pytest.mark.parametrize(("chain_of", "losses", "least", "most"), MULTICHAIN)
 def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, losses, least, most):
     """Values run away there, and must not make bounds that meet."""
@@ -360,7 +415,9 @@ def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, los
 def test_forbidden_actions_are_refused(criterion):
     model = dp.load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
     always = policies.TablePolicy(model, np.ones(model.box.count, int))
-    with pytest.raises(dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"):
+    with pytest.raises(
+        dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
+    ):
         dp.evaluate_exact(model, always, criterion)
 
 
@@ -377,12 +434,18 @@ def walk(**changed):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"probability": lambda x, a, e: 0.3 if x[0] == 1 else 0.5}, "`probability` at x=.1., a=0 sums to 0.6"),
+        (
+            {"probability": lambda x, a, e: 0.3 if x[0] == 1 else 0.5},
+            "`probability` at x=.1., a=0 sums to 0.6",
+        ),
         (
             {"move": lambda x, a, e: (x[0] + 1 if e == 0 else max(-2, x[0] - 1),)},
             "`move` at x=.2., a=0.* leaves the box",
         ),
-        ({"loss": lambda x, a: np.nan if x[0] == 1 and a == 0 else 1.0}, "`loss` at x=.1., a=0 is nan"),
+        (
+            {"loss": lambda x, a: np.nan if x[0] == 1 and a == 0 else 1.0},
+            "`loss` at x=.1., a=0 is nan",
+        ),
         ({"allowed": lambda x, a: x[0] != 2}, "no action is allowed in state x=.2."),
     ],
 )
@@ -422,7 +485,9 @@ def test_rows_that_sum_to_one_within_rounding_are_divided_out():
 
 
 def test_a_class_that_can_be_left_is_no_other_class():
-    """State 1 may stay at cost 3 or go back: one optimal cost for all, though policies with two classes exist."""
+    """State 1 may stay at cost 3 or go back: one optimal cost for all, though policies with two
+    classes exist.
+    """
     model = dp.TabularModel([np.eye(2), np.array([[0, 1.0], [1.0, 0]])], [[1.0, 5.0], [3.0, 9.0]])
     for method in ("value-iteration", "modified-policy-iteration"):
         solution = dp.solve_exact(model, method=method, tol=1e-8)
@@ -434,8 +499,12 @@ def test_four_queue_base_policies_to_all_printed_decimals():
     """Banijamali et al. 2019, and LBFS and LONGER computed elsewhere."""
     net = dp.load("four-queue", buffers=9)
     printed = {
-        (0.9, 0.9): 16.2950, (0.9, 0.7): 17.3926, (0.8, 0.8): 15.1535, (0.7, 0.9): 13.6525, (0.7, 0.7): 14.3266,
-    }  # fmt: skip
+        (0.9, 0.9): 16.2950,
+        (0.9, 0.7): 17.3926,
+        (0.8, 0.8): 15.1535,
+        (0.7, 0.9): 13.6525,
+        (0.7, 0.7): 14.3266,
+    }
     for p, cost in printed.items():
         result = dp.evaluate_exact(net, policies.soft_longer(net, p))
         assert result.status is dp.Status.SOLVED
@@ -451,13 +520,23 @@ def test_lost_sales_myopic_is_zipkins():
 
 def test_exact_on_the_command_line(monkeypatch, capsys):
     command = (
-        "exact four-queue --set buffers=9,9,9,9 --set dynamics=uniformized --set full=block --criterion average --json"
+        "exact four-queue --set buffers=9,9,9,9 --set dynamics=uniformized --set full=block "
+        "--criterion average --json"
     )
     monkeypatch.setattr(sys, "argv", ["dualplan", *command.split()])
     with pytest.raises(SystemExit):
         cli.main()
     data = json.loads(capsys.readouterr().out)
-    assert {"status", "lower", "upper", "states", "method", "seconds", "peak_mb", "sweeps"} <= data.keys()
+    assert {
+        "status",
+        "lower",
+        "upper",
+        "states",
+        "method",
+        "seconds",
+        "peak_mb",
+        "sweeps",
+    } <= data.keys()
     assert data["lower"] <= 8.10533 <= data["upper"]
     assert data["upper"] - data["lower"] <= 1e-4
 
@@ -470,10 +549,19 @@ def test_exact_on_the_command_line(monkeypatch, capsys):
             lambda: dp.solve_exact(dp.load("four-queue", buffers=1000)),
             r"has 1,004,006,004,001 states.*GiB; use simulation",
         ),
-        (lambda: dp.solve_exact(dp.load("forest"), method="value-iterations"), "did you mean 'value-iteration'"),
+        (
+            lambda: dp.solve_exact(dp.load("forest"), method="value-iterations"),
+            "did you mean 'value-iteration'",
+        ),
         (lambda: dp.solve_exact(dp.load("forest"), tol=0.0), "tol must be positive"),
-        (lambda: dp.solve_exact(dp.load("four-queue", buffers=3), dp.Discounted(1.0)), "strictly between 0 and 1"),
-        (lambda: dp.solve_exact(dp.SimulatorModel(lower=[0], upper=[1], actions=1, step=print)), "only a simulator"),
+        (
+            lambda: dp.solve_exact(dp.load("four-queue", buffers=3), dp.Discounted(1.0)),
+            "strictly between 0 and 1",
+        ),
+        (
+            lambda: dp.solve_exact(dp.SimulatorModel(lower=[0], upper=[1], actions=1, step=print)),
+            "only a simulator",
+        ),
     ],
 )
 def test_mistakes(call, words):
@@ -483,12 +571,15 @@ def test_mistakes(call, words):
 
 
 def test_a_large_chain_has_its_product_form():
-    """Two queues that do not know of each other, loads .95 and 1.05, 40,401 states: truncated geometric laws.
+    """Two queues that do not know of each other, loads .95 and 1.05, 40,401 states: truncated
+    geometric laws.
 
     Too large to be factorised, and so slow to mix that a bad preconditioner would not do.
     """
     lengths = []
-    classes = [dp.QueueClass(str(i), f"S{i}", 0.2, 0.2 * rho, 200) for i, rho in enumerate((0.95, 1.05))]
+    classes = [
+        dp.QueueClass(str(i), f"S{i}", 0.2, 0.2 * rho, 200) for i, rho in enumerate((0.95, 1.05))
+    ]
     net = dp.QueueingNetwork(classes)
     result = dp.evaluate_exact(net, net.policy("longer"))
     joint = np.ones(1)
@@ -500,7 +591,9 @@ def test_a_large_chain_has_its_product_form():
     assert result.status is dp.Status.SOLVED
     assert result.lower <= sum(lengths) <= result.upper
     assert result.occupancy == pytest.approx(joint, abs=1e-12)
-    assert [result.measures["length 0"], result.measures["length 1"]] == pytest.approx(lengths, abs=1e-8)
+    assert [result.measures["length 0"], result.measures["length 1"]] == pytest.approx(
+        lengths, abs=1e-8
+    )
 
 
 def test_discounted_values_of_a_large_chain_solve_their_equation():
@@ -515,7 +608,9 @@ def test_discounted_values_of_a_large_chain_solve_their_equation():
 
 
 def test_a_large_chain_that_ends_in_one_state():
-    """Under FBFS the four-queue network with blocking comes to a standstill: each server blocks the other."""
+    """Under FBFS the four-queue network with blocking comes to a standstill: each server blocks the
+    other.
+    """
     net = dp.load("four-queue", buffers=9)
     result = dp.evaluate_exact(net, net.policy("fbfs"))
     assert result.reached.size > 3_000
@@ -526,9 +621,13 @@ def test_a_large_chain_that_ends_in_one_state():
     assert result.lower <= 36 <= result.upper
 
 
-@pytest.mark.parametrize("method", ["value-iteration", "modified-policy-iteration", "policy-iteration", "gauss-seidel"])
+@pytest.mark.parametrize(
+    "method", ["value-iteration", "modified-policy-iteration", "policy-iteration", "gauss-seidel"]
+)
 def test_values_are_the_optimal_ones(method):
-    """Discounted values at every state, not only up to a constant: a chain of two states in closed form."""
+    """Discounted values at every state, not only up to a constant: a chain of two states in closed
+    form.
+    """
     transitions, losses = np.array([[0.5, 0.5], [0.4, 0.6]]), np.array([1.0, 2.0])
     model = dp.TabularModel(transitions, losses[:, None])
     truth = np.linalg.solve(np.eye(2) - 0.95 * transitions, losses)

@@ -1,4 +1,6 @@
-"""The examples run, and what they print is the truth: optima from linear programs written out here."""
+"""The examples run, and what they print is the truth: optima from linear programs written out
+here.
+"""
 
 import itertools
 import runpy
@@ -22,7 +24,8 @@ def example(name):
 
 
 def least(pairs, states, limit=None):
-    """The least average cost over stationary occupancies: min ℓᵀu, u >= 0, flow in = flow out, mass 1, gᵀu <= 0.
+    """The least average cost over stationary occupancies: min ℓᵀu, u >= 0, flow in = flow out, mass
+    1, gᵀu <= 0.
 
     `pairs` is a list of (state, next states and probabilities, loss), `limit` a list of g.
     """
@@ -46,7 +49,11 @@ def from_functions(law, upper, actions, events):
     for x in box:
         for a in range(actions):
             chances = [(e, law["probability"](np.array(x), a, e)) for e in range(events)]
-            nexts = [(tuple(int(v) for v in law["move"](np.array(x), a, e)), p) for e, p in chances if p > 0]
+            nexts = [
+                (tuple(int(v) for v in law["move"](np.array(x), a, e)), p)
+                for e, p in chances
+                if p > 0
+            ]
             pairs.append((x, nexts, law["loss"](np.array(x), a)))
     return pairs, {x: i for i, x in enumerate(box)}
 
@@ -84,7 +91,9 @@ def lost_sales(capacity, most, demand, penalty):
         loss = sum(p * (max(x[0] - d, 0) + penalty * max(d - x[0], 0)) for d, p in enumerate(tail))
         for a in range(most + 1):
             if a == 0 or a + sum(x) <= capacity:
-                nexts = [((min(max(x[0] - d, 0) + x[1], capacity), a), p) for d, p in enumerate(tail)]
+                nexts = [
+                    ((min(max(x[0] - d, 0) + x[1], capacity), a), p) for d, p in enumerate(tail)
+                ]
                 pairs.append((x, nexts, loss))
     return pairs, {x: i for i, x in enumerate(box)}
 
@@ -94,13 +103,18 @@ def test_inventory_lead_time():
     given = example("inventory_lead_time")
     rows = given["main"]()
     capacity = dp.load("lost-sales", lead_time=2, demand=2.0, penalty=4.0, max_order=5).capacity
-    assert rows[0]["optimum"] == pytest.approx(least(*lost_sales(capacity, 5, 2.0, 4.0)), abs=TOLERANCE)
+    assert rows[0]["optimum"] == pytest.approx(
+        least(*lost_sales(capacity, 5, 2.0, 4.0)), abs=TOLERANCE
+    )
     for row in rows:
         assert row["optimum"] - 1e-6 <= row["capped"] < row["base-stock"]
 
 
 def admission(at_most):
-    """Five servers, room for twenty, arrivals 2 and 3, service 1; rejecting class 2 costs 2; rejections 1 limited."""
+    """Five servers, room for twenty, arrivals 2 and 3, service 1; rejecting class 2 costs 2.
+
+    Rejections 1 limited.
+    """
     total, pairs, limit = 2.0 + 3.0 + 5.0, [], []
     for n, k in itertools.product(range(21), range(3)):
         for a in range(2):
@@ -108,19 +122,34 @@ def admission(at_most):
                 continue
             m = n + a
             busy = min(m, 5) / total
-            nexts = [((m, 0), 0.5 - busy), ((m, 1), 2.0 / total), ((m, 2), 3.0 / total), ((m - 1, 0), busy)]
-            pairs.append(((n, k), [(y, p) for y, p in nexts if p > 0], m + (2.0 * total if k == 2 and a == 0 else 0.0)))
+            nexts = [
+                ((m, 0), 0.5 - busy),
+                ((m, 1), 2.0 / total),
+                ((m, 2), 3.0 / total),
+                ((m - 1, 0), busy),
+            ]
+            pairs.append(
+                (
+                    (n, k),
+                    [(y, p) for y, p in nexts if p > 0],
+                    m + (2.0 * total if k == 2 and a == 0 else 0.0),
+                )
+            )
             limit.append((k == 1) * ((a == 0) - at_most))
     return least(pairs, {x: i for i, x in enumerate(itertools.product(range(21), range(3)))}, limit)
 
 
 def test_admission_with_limit():
-    """The optimum under each limit, which its policy keeps; the price is the slope between neighbouring limits."""
+    """The optimum under each limit, which its policy keeps.
+
+    The price is the slope between neighbouring limits.
+    """
     given = example("admission_with_limit")
     found = given["main"]()
     for at_most, solution in zip(given["LIMITS"], found, strict=True):
         assert solution.upper == pytest.approx(admission(at_most), abs=TOLERANCE)
         assert solution.limits[0].value <= at_most + 1e-9
-    # relaxing the limit by ε moves gᵀu by ε times the share of steps with a customer of class 1 at the door, 0.2
+    # relaxing the limit by ε moves gᵀu by ε times the share of steps with a customer of class 1 at
+    # the door, 0.2
     saved = (admission(0.05) - admission(0.05 + 1e-4)) / 1e-4 / 0.2
     assert found[1].limits[0].multiplier == pytest.approx(saved, rel=0.01)

@@ -22,7 +22,7 @@ DISCOUNTED = dp.Discounted(GAMMA)
 WAYS = ("eliminated", "generated")
 
 
-# -- truths ------------------------------------------------------------------------------------------------------------
+# -- truths ----------------------------------------------------------------------------------------
 
 
 def random_network(seed):
@@ -63,8 +63,13 @@ def dense(sizes, laws, losses, actions):
         for action in actions.values():
             of = [{**laws, **action.laws}[v] for v in sizes]
             ps = [np.asarray(table)[tuple(x[place[v]] for v in parents)] for parents, table in of]
-            rows.append([np.prod([p[value] for p, value in zip(ps, y, strict=True)]) for y in states])
-            terms = [np.asarray(t)[tuple(x[place[v]] for v in over)] for over, t in [*losses, *action.losses]]
+            rows.append(
+                [np.prod([p[value] for p, value in zip(ps, y, strict=True)]) for y in states]
+            )
+            terms = [
+                np.asarray(t)[tuple(x[place[v]] for v in over)]
+                for over, t in [*losses, *action.losses]
+            ]
             costs.append(action.cost + sum(terms))
     return np.array(states), np.array(rows), np.array(costs)
 
@@ -131,7 +136,7 @@ def drawn(model, x, a, count, seed=0):
     return out
 
 
-# -- the model ---------------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -151,9 +156,9 @@ def test_the_model_is_the_network_that_was_given(seed):
     for k in range(0, len(states), 7):
         before = model.predecessors(states[k])
         column = np.zeros(len(rows))
-        column[[model.box.index(x) * 3 + a for x, a in zip(before.states, before.actions, strict=True)]] = (
-            before.probabilities
-        )
+        column[
+            [model.box.index(x) * 3 + a for x, a in zip(before.states, before.actions, strict=True)]
+        ] = before.probabilities
         assert np.abs(column - rows[:, k]).max() < 1e-12
 
 
@@ -185,13 +190,18 @@ def test_the_simulator_draws_from_the_law():
         seen = np.bincount([model.box.index(y) for y in draws], minlength=len(law))
         assert (seen[law == 0] == 0).all()
         likely = law * 5_000 >= 5
-        observed, expected = np.append(seen[likely], seen[~likely].sum()), np.append(law[likely], law[~likely].sum())
+        observed, expected = (
+            np.append(seen[likely], seen[~likely].sum()),
+            np.append(law[likely], law[~likely].sum()),
+        )
         keep = expected > 0
         assert stats.chisquare(observed[keep], 5_000 * expected[keep]).pvalue > 1e-3
 
 
 def test_the_simulator_without_a_list_of_outcomes():
-    """Every machine of thirty by itself, and neighbours together: chi-squares with p above 1e-3 after Bonferroni."""
+    """Every machine of thirty by itself, and neighbours together: chi-squares with p above 1e-3
+    after Bonferroni.
+    """
     model = dp.load("sysadmin", machines=30)
     x = np.array([1, 1, 0] * 10)
     draws = drawn(model, x, 4, 4_000)
@@ -228,7 +238,13 @@ def test_sysadmin_loads_at_any_size(machines):
 def test_fingerprints_tell_models_apart():
     digests = {
         dp.load("sysadmin", machines=4, **options).digest
-        for options in ({}, {"topology": "star"}, {"stays": 0.9}, {"reboot_cost": 0.1}, {"weights": 2.0})
+        for options in (
+            {},
+            {"topology": "star"},
+            {"stays": 0.9},
+            {"reboot_cost": 0.1},
+            {"weights": 2.0},
+        )
     }
     assert len(digests) == 5
     assert dp.load("sysadmin", machines=4).digest == dp.load("sysadmin", machines=4).digest
@@ -237,14 +253,25 @@ def test_fingerprints_tell_models_apart():
 def test_administrators():
     model = dp.load("sysadmin", machines=5, topology="star")
     x = [0, 1, 0, 1, 0]
-    chosen = {name: int(np.argmax(model.policy(name)(x))) for name in model.policies if name != "random"}
-    assert chosen == {"first-failed": 1, "most-neighbours": 1, "most-exposed": 1, "best-supported": 1, "nothing": 0}
+    chosen = {
+        name: int(np.argmax(model.policy(name)(x))) for name in model.policies if name != "random"
+    }
+    assert chosen == {
+        "first-failed": 1,
+        "most-neighbours": 1,
+        "most-exposed": 1,
+        "best-supported": 1,
+        "nothing": 0,
+    }
     assert model.policy("random")(x).tolist() == [1 / 6] * 6
     ring = dp.load("sysadmin", machines=6)
     x = [0, 0, 1, 0, 1, 1]  # machine 1 depends on a working one; 2 and 4 endanger one each
     assert int(np.argmax(ring.policy("best-supported")(x))) == 1
     assert int(np.argmax(ring.policy("most-exposed")(x))) == 2
-    assert all(int(np.argmax(ring.policy(name)(ring.start))) == 0 for name in ("first-failed", "best-supported"))
+    assert all(
+        int(np.argmax(ring.policy(name)(ring.start))) == 0
+        for name in ("first-failed", "best-supported")
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,8 +292,11 @@ def test_administrators():
 )
 def test_mistakes_in_a_network(change, words):
     given_ = {
-        "variables": {"a": 2}, "laws": {"a": ((), [0.5, 0.5])}, "losses": [], "actions": {"go": dp.FactoredAction()},
-    }  # fmt: skip
+        "variables": {"a": 2},
+        "laws": {"a": ((), [0.5, 0.5])},
+        "losses": [],
+        "actions": {"go": dp.FactoredAction()},
+    }
     with pytest.raises(dp.InputError, match=words):
         dp.FactoredModel(**{**given_, **change})
 
@@ -285,7 +315,7 @@ def test_mistakes_in_sysadmin(options, words):
         dp.load("sysadmin", **options)
 
 
-# -- elimination -------------------------------------------------------------------------------------------------------
+# -- elimination -----------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10_000))
@@ -294,7 +324,8 @@ def test_elimination_finds_the_maxima(seed):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 4, rng.integers(1, 7)).tolist()
     scopes = [
-        tuple(sorted(rng.permutation(len(sizes))[: rng.integers(0, 4)].tolist())) for _ in range(rng.integers(1, 9))
+        tuple(sorted(rng.permutation(len(sizes))[: rng.integers(0, 4)].tolist()))
+        for _ in range(rng.integers(1, 9))
     ]
     tables = [rng.normal(size=[sizes[i] for i in scope]) for scope in scopes]
     sums = [np.flatnonzero(rng.random(len(scopes)) < 0.8).tolist() for _ in range(3)]
@@ -302,7 +333,10 @@ def test_elimination_finds_the_maxima(seed):
     maxima = plan.maxima(tables)
     states = list(itertools.product(*(range(size) for size in sizes)))
     for k, members in enumerate(sums):
-        totals = {x: sum(float(tables[m][tuple(x[i] for i in scopes[m])]) for m in members) for x in states}
+        totals = {
+            x: sum(float(tables[m][tuple(x[i] for i in scopes[m])]) for m in members)
+            for x in states
+        }
         assert abs(maxima.values[k] - max(totals.values())) < 1e-12
         assert abs(totals[tuple(maxima.maximiser(k).tolist())] - max(totals.values())) < 1e-12
 
@@ -314,7 +348,8 @@ def test_orders_and_widths():
     grid = [(4 * r + c, 4 * r + c + 1) for r in range(4) for c in range(3)]
     grid += [(4 * r + c, 4 * r + c + 4) for r in range(3) for c in range(4)]
     widths = [
-        Elimination.of([2] * n, s, [range(len(s))]).width for n, s in ((20, ring), (20, star), (20, tree), (16, grid))
+        Elimination.of([2] * n, s, [range(len(s))]).width
+        for n, s in ((20, ring), (20, star), (20, tree), (16, grid))
     ]
     assert widths == [2, 1, 1, 4]
     assert sorted(elimination_order(20, ring)) == list(range(20))
@@ -329,7 +364,7 @@ def test_sums_that_differ_in_one_function_share_their_eliminations():
     assert len(plan.steps) < 12 * count
 
 
-# -- functions ---------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def test_backprojections_are_expectations():
@@ -337,21 +372,35 @@ def test_backprojections_are_expectations():
     basis = some_functions(model, 5)
     expected = rows @ basis(states)
     for a, (k, psi) in itertools.product(range(3), enumerate(basis.functions)):
-        assert np.abs(primal.backprojection(model, psi, a)(states) - expected[a::3, k]).max() < 1e-12
+        assert (
+            np.abs(primal.backprojection(model, psi, a)(states) - expected[a::3, k]).max() < 1e-12
+        )
 
 
 def test_families():
     model = dp.load("sysadmin", machines=4)
-    assert primal.single_indicators(model).names == ("1", "[machine 1]", "[machine 2]", "[machine 3]", "[machine 4]")
+    assert primal.single_indicators(model).names == (
+        "1",
+        "[machine 1]",
+        "[machine 2]",
+        "[machine 3]",
+        "[machine 4]",
+    )
     pairs = primal.pair_indicators(model)
     assert len(pairs) == 9
-    assert primal.chain_indicators(model, 2).names == pairs.names[:5] + tuple(sorted(pairs.names[5:]))
-    full = primal.indicator_products(model, [s for r in range(5) for s in itertools.combinations(range(4), r)])
+    assert primal.chain_indicators(model, 2).names == pairs.names[:5] + tuple(
+        sorted(pairs.names[5:])
+    )
+    full = primal.indicator_products(
+        model, [s for r in range(5) for s in itertools.combinations(range(4), r)]
+    )
     states = model.box.states(np.arange(16))
     assert np.linalg.matrix_rank(full(states)) == 16
     assert sorted(primal.chain_indicators(model, 4).names) == sorted(full.names)
     six = dp.load("sysadmin", machines=6)
-    assert len(primal.chain_indicators(six, 3)) == 1 + 4 * 6  # {i}, {i, i+1}, {i, i+2} and {i, i+1, i+2}
+    assert (
+        len(primal.chain_indicators(six, 3)) == 1 + 4 * 6
+    )  # {i}, {i, i+1}, {i, i+2} and {i, i+1, i+2}
     three = make(0)
     assert len(primal.single_indicators(three)) == 1 + 1 + 2 + 1 + 1 + 2
     assert (pairs + pairs).names == pairs.names
@@ -367,14 +416,19 @@ def test_means_under_independent_variables():
     weights = np.array([np.prod([law[v] for law, v in zip(laws, x, strict=True)]) for x in states])
     found = factored._moments(basis, primal.independent(model, laws), DISCOUNTED, 0)
     assert np.abs(found - weights @ basis(states)).max() < 1e-12
-    assert np.abs(factored._moments(basis, None, DISCOUNTED, 0) - basis(states).mean(axis=0)).max() < 1e-12
+    assert (
+        np.abs(factored._moments(basis, None, DISCOUNTED, 0) - basis(states).mean(axis=0)).max()
+        < 1e-12
+    )
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("machines", "topology", "length"), [(8, "ring", 1), (6, "ring", 3), (7, "star", 2)])
+@pytest.mark.parametrize(
+    ("machines", "topology", "length"), [(8, "ring", 1), (6, "ring", 3), (7, "star", 2)]
+)
 def test_programs_are_those_over_all_pairs(machines, topology, length, way):
     model = dp.load("sysadmin", machines=machines, topology=topology)
     states, rows, losses = sysadmin_dense(machines, topology)
@@ -390,33 +444,45 @@ def test_programs_are_those_over_all_pairs(machines, topology, length, way):
     assert abs(average.level - level) < 1e-6
     assert abs(average.lower_bound.value - level) < 1e-5
     less = average.level - 0.01 * (1 + average.level)
-    second = dense_program(psi[:, 1:], rows, losses, 1.0, (c @ psi - basis(model.start[None, :])[0])[1:], less=less)
+    second = dense_program(
+        psi[:, 1:], rows, losses, 1.0, (c @ psi - basis(model.start[None, :])[0])[1:], less=less
+    )
     assert abs(average.objective - second) < 1e-4
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(3))
 def test_programs_of_random_networks(seed, way):
-    """Losses of actions, variables of three values, actions that change several laws, any relevance."""
+    """Losses of actions, variables of three values, actions that change several laws, any
+    relevance.
+    """
     model, (states, rows, losses) = make(seed), dense(*random_network(seed))
     basis = some_functions(model, seed)
     psi, rng = basis(states), np.random.default_rng(seed)
     laws = [rng.dirichlet(np.ones(size)) for size in model.sizes]
     c = np.array([np.prod([law[v] for law, v in zip(laws, x, strict=True)]) for x in states])
-    found = primal.factored_alp(model, basis, DISCOUNTED, relevance=primal.independent(model, laws), constraints=way)
+    found = primal.factored_alp(
+        model, basis, DISCOUNTED, relevance=primal.independent(model, laws), constraints=way
+    )
     assert abs(found.objective - dense_program(psi, rows, losses, GAMMA, c @ psi)) < 1e-6
     average = primal.factored_average_alp(model, basis, constraints=way)
     zero = np.zeros(psi.shape[1] - 1)
-    assert abs(average.level - dense_program(psi[:, 1:], rows, losses, 1.0, zero, level=True)) < 1e-6
+    assert (
+        abs(average.level - dense_program(psi[:, 1:], rows, losses, 1.0, zero, level=True)) < 1e-6
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_relevance_from_states_and_policies(way):
-    """Weights that sum to 1 only up to rounding must not make the constant count in the average program."""
+    """Weights that sum to 1 only up to rounding must not make the constant count in the average
+    program.
+    """
     model = dp.load("sysadmin", machines=5)
     basis, (states, rows, losses) = primal.chain_indicators(model, 2), sysadmin_dense(5, "ring")
     c = np.random.default_rng(0).random(32)
-    found = primal.factored_average_alp(model, basis, relevance=primal.weighted(model, states, c), constraints=way)
+    found = primal.factored_average_alp(
+        model, basis, relevance=primal.weighted(model, states, c), constraints=way
+    )
     moments = (c / c.sum()) @ basis(states) - basis(model.start[None, :])[0]
     less = found.level - 0.01 * (1 + found.level)
     expected = dense_program(basis(states)[:, 1:], rows, losses, 1.0, moments[1:], less=less)
@@ -424,14 +490,18 @@ def test_relevance_from_states_and_policies(way):
     policy = model.policy("best-supported")
     visits = dp.evaluate_exact(model, policy, DISCOUNTED).occupancy
     visited = primal.factored_alp(model, basis, DISCOUNTED, relevance=policy, constraints=way)
-    expected = dense_program(basis(states), rows, losses, GAMMA, visits @ basis(states) / visits.sum())
+    expected = dense_program(
+        basis(states), rows, losses, GAMMA, visits @ basis(states) / visits.sum()
+    )
     assert abs(visited.objective - expected) < 1e-5
 
 
 @pytest.mark.parametrize("topology", ["ring", "star"])
 def test_with_all_products_nothing_is_approximated(topology):
     model = dp.load("sysadmin", machines=5, topology=topology)
-    basis = primal.indicator_products(model, [s for r in range(6) for s in itertools.combinations(range(5), r)])
+    basis = primal.indicator_products(
+        model, [s for r in range(6) for s in itertools.combinations(range(5), r)]
+    )
     from_start = primal.weighted(model, [model.start])
     found = primal.factored_alp(model, basis, DISCOUNTED, relevance=from_start)
     optimum = dp.solve_exact(model, DISCOUNTED, tol=1e-9).value
@@ -469,9 +539,11 @@ def test_error_bound_of_de_farias_and_van_roy():
         error = np.abs(best - values).mean()
         one = np.ones((len(states), 1))
         fit = scipy.optimize.linprog(
-            np.append(np.zeros(psi.shape[1]), 1.0), np.block([[psi, -one], [-psi, -one]]), np.append(best, -best),
+            np.append(np.zeros(psi.shape[1]), 1.0),
+            np.block([[psi, -one], [-psi, -one]]),
+            np.append(best, -best),
             bounds=(None, None),
-        )  # fmt: skip
+        )
         assert fit.status == 0
         assert 0 < fit.fun <= np.abs(best - values).max() + 1e-9
         assert error <= 2 / (1 - GAMMA) * fit.fun
@@ -487,8 +559,13 @@ def test_bounds_by_elimination_are_those_of_sweeps():
     """The same potentials, through the library's own sweep over all states."""
     model = dp.load("sysadmin", machines=7)
     basis = primal.chain_indicators(model, 2)
-    found, average = primal.factored_alp(model, basis, DISCOUNTED), primal.factored_average_alp(model, basis)
-    assert abs(found.lower_bound.value - dp.lower_bound(model, found.values, DISCOUNTED).value) < 1e-9
+    found, average = (
+        primal.factored_alp(model, basis, DISCOUNTED),
+        primal.factored_average_alp(model, basis),
+    )
+    assert (
+        abs(found.lower_bound.value - dp.lower_bound(model, found.values, DISCOUNTED).value) < 1e-9
+    )
     potential = primal.LocalValues(basis, average.bounding)
     assert abs(average.lower_bound.value - dp.lower_bound(model, potential).value) < 1e-9
     assert average.lower_bound.kind == dp.lower_bound(model, potential).kind == "proved"
@@ -496,7 +573,9 @@ def test_bounds_by_elimination_are_those_of_sweeps():
 
 @given(st.integers(0, 10_000))
 def test_bounds_are_proved_for_any_weights(seed):
-    """The least ℓ + γPΨw − Ψw over all pairs, found by elimination, never above the truth and close to it."""
+    """The least ℓ + γPΨw − Ψw over all pairs, found by elimination, never above the truth and close
+    to it.
+    """
     rng, model = np.random.default_rng(seed), make(0)
     states, rows, losses = truth()
     basis, gamma = some_functions(model, seed), float(rng.choice([0.5, 0.9, 1.0]))
@@ -510,7 +589,7 @@ def test_bounds_are_proved_for_any_weights(seed):
     assert shaped[3 * k : 3 * k + 3].min() <= least + 1e-10 * scale * len(basis)
 
 
-# -- policies ----------------------------------------------------------------------------------------------------------
+# -- policies --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -518,7 +597,11 @@ def test_greedy_is_a_plain_look_ahead(seed):
     """On all states of random networks, with weights that leave no ties and with none."""
     model, (states, rows, losses) = make(seed), dense(*random_network(seed))
     basis, rng = some_functions(model, seed, 12), np.random.default_rng(seed)
-    for weights, gamma in ((rng.normal(size=13), 0.9), (rng.normal(size=13) * 1e3, 1.0), (np.zeros(13), 0.9)):
+    for weights, gamma in (
+        (rng.normal(size=13), 0.9),
+        (rng.normal(size=13) * 1e3, 1.0),
+        (np.zeros(13), 0.9),
+    ):
         policy = primal.local_greedy(primal.LocalValues(basis, weights), gamma)
         costs = (losses + gamma * rows @ (basis(states) @ weights)).reshape(-1, 3)
         for x, q in zip(states, costs, strict=True):
@@ -527,7 +610,10 @@ def test_greedy_is_a_plain_look_ahead(seed):
 
 
 def test_greedy_for_a_hub_that_touches_all_functions():
-    """On a star with pairs, against a look-ahead over listed outcomes; symmetric legs tie, and the lowest is taken."""
+    """On a star with pairs, against a look-ahead over listed outcomes.
+
+    Symmetric legs tie, and the lowest is taken.
+    """
     model = dp.load("sysadmin", machines=8, topology="star", weights=[1, 2, 2, 1, 1, 1, 1, 1])
     found = primal.factored_alp(model, primal.pair_indicators(model), DISCOUNTED)
     states, rows, _ = sysadmin_dense(8, "star")
@@ -538,9 +624,15 @@ def test_greedy_for_a_hub_that_touches_all_functions():
 
 
 def test_thirty_and_a_hundred_machines():
-    """More states than can be listed: programs, proved bounds and simulated policies; both ways to one level."""
+    """More states than can be listed: programs, proved bounds and simulated policies.
+
+    Both ways to one level.
+    """
     ring = dp.load("sysadmin", machines=30, stays=0.99, contagion=0.3)
-    levels = [primal.factored_average_alp(ring, primal.single_indicators(ring), constraints=way) for way in WAYS]
+    levels = [
+        primal.factored_average_alp(ring, primal.single_indicators(ring), constraints=way)
+        for way in WAYS
+    ]
     assert abs(levels[0].level - levels[1].level) < 1e-6
     assert all(0 < found.lower_bound.value <= found.level + 1e-6 for found in levels)
     star = dp.load("sysadmin", machines=100, topology="star", stays=0.997, contagion=0.3)
@@ -551,7 +643,7 @@ def test_thirty_and_a_hundred_machines():
     assert cost.upper < dp.evaluate(star, star.policy("nothing"), steps=50_000).lower
 
 
-# -- what can go wrong -------------------------------------------------------------------------------------------------
+# -- what can go wrong -----------------------------------------------------------------------------
 
 
 def test_an_unfinished_program_gives_no_policy_and_still_a_proved_bound():
@@ -566,10 +658,14 @@ def test_an_unfinished_program_gives_no_policy_and_still_a_proved_bound():
 
 
 def test_losses_below_zero_need_the_constant():
-    model = dp.FactoredModel({"a": 2}, {"a": ((), [0.5, 0.5])}, [((), -1.0)], {"go": dp.FactoredAction()}, name="gift")
+    model = dp.FactoredModel(
+        {"a": 2}, {"a": ((), [0.5, 0.5])}, [((), -1.0)], {"go": dp.FactoredAction()}, name="gift"
+    )
     lone = primal.indicator_products(model, [("a",)])
     for way in WAYS:
-        with pytest.raises(dp.InputError, match=r"no weights keep all constraints.*add.*constant function"):
+        with pytest.raises(
+            dp.InputError, match=r"no weights keep all constraints.*add.*constant function"
+        ):
             primal.factored_alp(model, lone, DISCOUNTED, constraints=way)
     found = primal.factored_alp(model, primal.single_indicators(model), DISCOUNTED)
     assert abs(found.objective + 1 / (1 - GAMMA)) < 1e-6
@@ -583,17 +679,26 @@ def test_scopes_that_are_too_wide(monkeypatch):
     with pytest.raises(dp.InputError, match=r"width 2 .*take constraints='generated'"):
         primal.factored_alp(model, primal.single_indicators(model), DISCOUNTED)
     monkeypatch.setattr(elimination, "MOST_ENTRIES", 2**6)
-    with pytest.raises(dp.InputError, match=r"a table over 7 variables, width 6 .*use functions of smaller scope"):
+    with pytest.raises(
+        dp.InputError, match=r"a table over 7 variables, width 6 .*use functions of smaller scope"
+    ):
         primal.factored_alp(model, primal.chain_indicators(model, 3), DISCOUNTED)
 
 
 def test_wide_parents_are_named():
-    """A variable with parents of its own for each function: the backprojection is what gets too wide."""
+    """A variable with parents of its own for each function: the backprojection is what gets too
+    wide.
+    """
     sizes = {f"v{i}": 2 for i in range(40)}
-    laws = {f"v{i}": (tuple(f"v{(i + 3 * j) % 40}" for j in range(5)), np.full((2,) * 6, 0.5)) for i in range(40)}
+    laws = {
+        f"v{i}": (tuple(f"v{(i + 3 * j) % 40}" for j in range(5)), np.full((2,) * 6, 0.5))
+        for i in range(40)
+    }
     model = dp.FactoredModel(sizes, laws, [], {"go": dp.FactoredAction()}, name="tangle")
     function = primal.local_tables(model, [((0, 1, 2, 15, 16, 17), np.ones((2,) * 6))])
-    with pytest.raises(dp.InputError, match=r"function of 6 variables leads to depends on \d+ others"):
+    with pytest.raises(
+        dp.InputError, match=r"function of 6 variables leads to depends on \d+ others"
+    ):
         primal.factored_alp(model, function, DISCOUNTED)
 
 
@@ -601,16 +706,28 @@ def test_wide_parents_are_named():
     ("call", "words"),
     [
         (lambda m, b: primal.factored_alp(m, b, dp.Average()), "use factored_average_alp"),
-        (lambda m, b: primal.factored_alp(m, b, DISCOUNTED, constraints="all"), "unknown way to constraints 'all'"),
+        (
+            lambda m, b: primal.factored_alp(m, b, DISCOUNTED, constraints="all"),
+            "unknown way to constraints 'all'",
+        ),
         (lambda m, b: primal.factored_alp(m, b, DISCOUNTED, rond=3), "unknown setting 'rond'"),
         (lambda m, b: primal.factored_alp(m, b, DISCOUNTED, tol=0), "tol must be positive"),
         (lambda m, b: primal.factored_alp(m, [1], DISCOUNTED), "a basis is made by"),
         (lambda m, b: primal.factored_average_alp(m, b, slack=-1), "slack must be"),
-        (lambda m, b: primal.factored_alp(dp.load("forest"), b, DISCOUNTED), "needs a FactoredModel"),
-        (lambda m, b: primal.factored_alp(dp.load("sysadmin", machines=5), b, DISCOUNTED), "belongs to"),
+        (
+            lambda m, b: primal.factored_alp(dp.load("forest"), b, DISCOUNTED),
+            "needs a FactoredModel",
+        ),
+        (
+            lambda m, b: primal.factored_alp(dp.load("sysadmin", machines=5), b, DISCOUNTED),
+            "belongs to",
+        ),
         (lambda m, b: primal.chain_indicators(m, 0), "length of chains"),
         (lambda m, b: primal.single_indicators(dp.load("forest")), "FactoredModel"),
-        (lambda m, b: primal.local_basis(m, primal.functions(m, lambda x: x.sum(axis=1))), "depend on all variables"),
+        (
+            lambda m, b: primal.local_basis(m, primal.functions(m, lambda x: x.sum(axis=1))),
+            "depend on all variables",
+        ),
         (lambda m, b: primal.independent(m, [[1.0]]), "as many laws"),
         (lambda m, b: primal.independent(m, [[0.5, 0.6]] * 4), "sum to 1"),
         (lambda m, b: b(np.zeros((1, 3))), "rows of 4 integers"),
@@ -625,9 +742,11 @@ def test_mistakes(call, words):
 def test_a_start_that_is_left_for_good():
     """The second stage does not bound the values; the first one's bound is there all the same."""
     model = dp.FactoredModel(
-        {"x": 3}, {"x": (["x"], [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0.3, 0.7]])}, [(["x"], [0, 1.0, 2.0])],
+        {"x": 3},
+        {"x": (["x"], [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0.3, 0.7]])},
+        [(["x"], [0, 1.0, 2.0])],
         {"a": dp.FactoredAction()},
-    )  # fmt: skip
+    )
     basis = primal.single_indicators(model)
     for way in ("eliminated", "generated"):
         with pytest.raises(dp.InputError, match="second stage does not bound"):
@@ -638,7 +757,9 @@ def test_a_start_that_is_left_for_good():
 
 def test_pairs_with_a_variable_of_one_value():
     model = dp.FactoredModel(
-        {"x": 2, "k": 1}, {"x": (["k", "x"], [[[0.5, 0.5], [0.2, 0.8]]]), "k": ([], [1.0])}, [(["x"], [0, 1.0])],
+        {"x": 2, "k": 1},
+        {"x": (["k", "x"], [[[0.5, 0.5], [0.2, 0.8]]]), "k": ([], [1.0])},
+        [(["x"], [0, 1.0])],
         {"a": dp.FactoredAction()},
-    )  # fmt: skip
+    )
     assert len(primal.pair_indicators(model)) == len(primal.single_indicators(model))

@@ -1,4 +1,6 @@
-"""Products of laws, mixtures and features of the user, against dense sums, closed forms and counts."""
+"""Products of laws, mixtures and features of the user, against dense sums, closed forms and
+counts.
+"""
 
 import math
 
@@ -32,7 +34,10 @@ def product_laws():
 
 
 def assert_drawn_as_dense(features, phi, seed=3):
-    """A chi-square test of each feature; p >= 1e-6 for each, and nothing drawn where the density is 0."""
+    """A chi-square test of each feature.
+
+    p >= 1e-6 for each, and nothing drawn where the density is 0.
+    """
     model = features.model
     for j in range(len(features)):
         states, actions = features.draw(j, DRAWS, seed=seed)
@@ -57,7 +62,9 @@ def assert_distributions(features, phi):
 
 
 def assert_unbiased(problem, samples=300, size=200):
-    """Independent samples of constraints: each mean within 5.5 standard errors of the exact value (p < 4e-8 each)."""
+    """Independent samples of constraints: each mean within 5.5 standard errors of the exact value
+    (p < 4e-8 each).
+    """
     listed = problem.enumerate()
     theta = problem.project(np.random.default_rng(2).normal(size=len(problem.features)))
     exact, slope = problem.value(theta, 2.0, listed), problem.subgradient(theta, 2.0, listed)
@@ -70,7 +77,7 @@ def assert_unbiased(problem, samples=300, size=200):
     assert (np.abs(means - [exact.negative, exact.flow, *slope]) <= 5.5 * errors + 1e-9).all()
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def test_products_are_products_of_their_laws(net):
@@ -78,7 +85,12 @@ def test_products_are_products_of_their_laws(net):
     phi = dense(products)
     assert_distributions(products, phi)
     assert_drawn_as_dense(products, phi)
-    p = [np.array([4, 2, 1]) / 7, np.array([1, 3, 9]) / 13, np.full(3, 1 / 3), np.array([3, 0, 2]) / 5]
+    p = [
+        np.array([4, 2, 1]) / 7,
+        np.array([1, 3, 9]) / 13,
+        np.full(3, 1 / 3),
+        np.array([3, 0, 2]) / 5,
+    ]
     expected = np.einsum("i,j,k,l->ijkl", *p).ravel()
     for a in range(4):
         assert phi.reshape(-1, 4, 12)[:, a, a] == pytest.approx(expected, abs=1e-15)
@@ -89,14 +101,20 @@ def test_a_ratio_of_any_size_is_a_law():
     net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.2, buffer=5_000)])
     steep = families.products(net, [[Truncated(4.0)], [Truncated(1e-3)]])
     actions = len(net.actions)
-    assert steep.losses[[0, actions]] == pytest.approx([5_000 - 1 / 3, 1e-3 / (1 - 1e-3)], rel=1e-12)
-    assert steep.row([4_999], 0)[1] == pytest.approx([3 / 16])  # the other one is below 1e-308 there
+    assert steep.losses[[0, actions]] == pytest.approx(
+        [5_000 - 1 / 3, 1e-3 / (1 - 1e-3)], rel=1e-12
+    )
+    assert steep.row([4_999], 0)[1] == pytest.approx(
+        [3 / 16]
+    )  # the other one is below 1e-308 there
     assert steep.draw(0, 1_000)[0].min() > 4_900
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.5, 0.9, 0.999])
 def test_geometric_laws_on_an_unbounded_queue(ratio):
-    """Mean r/(1−r), second moment r(1+r)/(1−r)², density, and draws against the distribution function."""
+    """Mean r/(1−r), second moment r(1+r)/(1−r)², density, and draws against the distribution
+    function.
+    """
     plain = families.products(mm1(), [[Geometric(ratio)]])
     assert plain.losses[0] == pytest.approx(ratio / (1 - ratio), rel=1e-12)
     assert not plain.errors.any()
@@ -127,7 +145,9 @@ def test_products_where_the_loss_is_no_sum_are_estimated():
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_sampled_violations_with_products_are_unbiased(net, criterion):
-    every = families.concat(families.products(net, product_laws()), families.bands(net, [(0, 3), (4, 8)]))
+    every = families.concat(
+        families.products(net, product_laws()), families.bands(net, [(0, 3), (4, 8)])
+    )
     assert_unbiased(DualALP(net, every, criterion))
 
 
@@ -144,13 +164,34 @@ def test_sampled_violations_with_products_are_unbiased(net, criterion):
         (lambda m: Empirical([1], [0.0]), "not all 0"),
         (lambda m: families.products(m, []), "a law for each of 4 coordinates"),
         (lambda m: families.products(m, [[Truncated(0.5)]]), "a law for each of 4 coordinates"),
-        (lambda m: families.products(m, [[Geometric(0.5)] * 4]), "coordinate 0 ends at 2, .* use Truncated"),
-        (lambda m: families.products(m, [[0.5] * 4]), "a law is Geometric, Truncated or Empirical, got 0.5"),
-        (lambda m: families.products(m, [[Truncated(0.5, 0, 3)] * 4]), "from 0 to 3, which is no interval within"),
-        (lambda m: families.products(m, [[Truncated(0.5, 2, 1)] * 4]), "from 2 to 1, which is no interval within"),
-        (lambda m: families.products(m, [[Empirical([-1], [1])] * 4]), "from -1 to -1, which is no interval within"),
-        (lambda m: families.products(mm1(), [[Truncated(0.5)]]), "has no upper limit; .* or use Geometric"),
-        (lambda m: families.products(mm1(), [[Truncated(0.5, 0, 10**7)]]), "more than 1,000,000 values"),
+        (
+            lambda m: families.products(m, [[Geometric(0.5)] * 4]),
+            "coordinate 0 ends at 2, .* use Truncated",
+        ),
+        (
+            lambda m: families.products(m, [[0.5] * 4]),
+            "a law is Geometric, Truncated or Empirical, got 0.5",
+        ),
+        (
+            lambda m: families.products(m, [[Truncated(0.5, 0, 3)] * 4]),
+            "from 0 to 3, which is no interval within",
+        ),
+        (
+            lambda m: families.products(m, [[Truncated(0.5, 2, 1)] * 4]),
+            "from 2 to 1, which is no interval within",
+        ),
+        (
+            lambda m: families.products(m, [[Empirical([-1], [1])] * 4]),
+            "from -1 to -1, which is no interval within",
+        ),
+        (
+            lambda m: families.products(mm1(), [[Truncated(0.5)]]),
+            "has no upper limit; .* or use Geometric",
+        ),
+        (
+            lambda m: families.products(mm1(), [[Truncated(0.5, 0, 10**7)]]),
+            "more than 1,000,000 values",
+        ),
     ],
 )
 def test_mistakes_in_products(net, call, words):
@@ -159,7 +200,7 @@ def test_mistakes_in_products(net, call, words):
     assert "\n" not in str(caught.value)
 
 
-# -- mixtures ---------------------------------------------------------------------------------------------------------
+# -- mixtures --------------------------------------------------------------------------------------
 
 
 def weights_of(count, features, seed, density=0.3):
@@ -191,7 +232,9 @@ def test_mixtures_are_the_product_of_matrices(every, density):
 def test_mixtures_of_mixtures_beside_other_features(net, every):
     """Two levels in blocks of several kinds; a mixture is a feature like any other."""
     inner = families.mixtures(every, weights_of(5, every, 1))
-    beside = families.concat(families.bands(net, [(0, 3)]), inner, families.products(net, product_laws()))
+    beside = families.concat(
+        families.bands(net, [(0, 3)]), inner, families.products(net, product_laws())
+    )
     weights = weights_of(4, beside, 3)
     outer = families.mixtures(beside, weights)
     assert dense(outer) == pytest.approx(dense(beside) @ weights.T, abs=1e-14)
@@ -205,19 +248,27 @@ def test_mixtures_of_mixtures_beside_other_features(net, every):
 
 
 def test_errors_of_mixtures_are_those_of_the_parts_at_most():
-    boxes = families.boxes(dp.load("four-queue", buffers=2, penalty=4.0), [[(0, 2)], [(0, 1)], [(0, 2)], [(1, 2)]])
+    boxes = families.boxes(
+        dp.load("four-queue", buffers=2, penalty=4.0), [[(0, 2)], [(0, 1)], [(0, 2)], [(1, 2)]]
+    )
     weights = weights_of(3, boxes, 0)
     mixtures = families.mixtures(boxes, weights)
     assert mixtures.losses == pytest.approx(weights @ boxes.losses)
     assert mixtures.errors == pytest.approx(weights @ boxes.errors)
-    assert (np.abs(mixtures.losses - dense(mixtures).T @ matrix(boxes.model)[1].ravel()) <= 5 * mixtures.errors).all()
+    assert (
+        np.abs(mixtures.losses - dense(mixtures).T @ matrix(boxes.model)[1].ravel())
+        <= 5 * mixtures.errors
+    ).all()
 
 
 def test_the_policy_of_mixtures_is_that_of_their_weights(net, every):
     """θ on mixtures and Wᵀθ on their parts are the same candidate."""
     weights = weights_of(6, every, 1)
     theta = np.array([0.5, -1.0, 0.3, 0.9, -0.4, 0.7])
-    one, two = MixturePolicy(families.mixtures(every, weights), theta), MixturePolicy(every, weights.T @ theta)
+    one, two = (
+        MixturePolicy(families.mixtures(every, weights), theta),
+        MixturePolicy(every, weights.T @ theta),
+    )
     for i in range(net.box.count):
         assert one(net.box.state(i)) == pytest.approx(two(net.box.state(i)), abs=1e-9)
 
@@ -238,11 +289,13 @@ def test_mistakes_in_mixtures(net, weights, names, words):
     assert "\n" not in str(caught.value)
 
 
-# -- features of the user ---------------------------------------------------------------------------------------------
+# -- features of the user --------------------------------------------------------------------------
 
 
 def slices(model):
-    """Uniform on the states with a given first coordinate, times an action: one is positive at a pair."""
+    """Uniform on the states with a given first coordinate, times an action: one is positive at a
+    pair.
+    """
 
     def row(x, a, indices, values):
         indices[0], values[0] = 4 * x[0] + a, 1 / 27
@@ -261,7 +314,9 @@ CHANCES = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.0, 0.25, 0.75]])
 
 
 def independent(model):
-    """Three laws of independent coordinates, and an action that is the parity of their sum or its complement."""
+    """Three laws of independent coordinates, and an action that is the parity of their sum or its
+    complement.
+    """
 
     def row(x, a, indices, values):
         count = 0
@@ -307,20 +362,35 @@ def test_features_of_the_user_are_those_of_a_table(net, own):
     assert phi[:, :12] == pytest.approx(uniform.reshape(324, 12), abs=1e-15)
     same = as_table(own)
     assert own.losses == pytest.approx(same.losses, abs=1e-12)
-    one, two = DualALP(net, own, dp.Discounted(0.9)).enumerate(), DualALP(net, same, dp.Discounted(0.9)).enumerate()
+    one, two = (
+        DualALP(net, own, dp.Discounted(0.9)).enumerate(),
+        DualALP(net, same, dp.Discounted(0.9)).enumerate(),
+    )
     assert one.flows.toarray() == pytest.approx(two.flows.toarray(), abs=1e-14)
     assert one.pairs.toarray() == pytest.approx(two.pairs.toarray(), abs=1e-14)
 
 
 @pytest.mark.slow
 def test_all_kinds_in_one_set(net, every, own):
-    """Built-in blocks around two of the user's, and mixtures of all of them beside mixtures of some."""
+    """Built-in blocks around two of the user's, and mixtures of all of them beside mixtures of
+    some.
+    """
     inner = families.concat(families.bands(net, [(0, 3)]), own, every)
     weights, other = weights_of(5, inner, 2), weights_of(2, own, 0)
     whole = families.concat(
-        families.mixtures(inner, weights), independent(net), every, families.mixtures(own, other), slices(net)
+        families.mixtures(inner, weights),
+        independent(net),
+        every,
+        families.mixtures(own, other),
+        slices(net),
     )
-    parts = [dense(inner) @ weights.T, dense(own)[:, 12:], dense(every), dense(own) @ other.T, dense(own)[:, :12]]
+    parts = [
+        dense(inner) @ weights.T,
+        dense(own)[:, 12:],
+        dense(every),
+        dense(own) @ other.T,
+        dense(own)[:, :12],
+    ]
     phi = dense(whole)
     assert phi == pytest.approx(np.hstack(parts), abs=1e-14)
     assert_distributions(whole, phi)
@@ -369,7 +439,10 @@ def geometric_by_hand(ratio):
 
 
 def test_features_of_the_user_without_limits():
-    """A geometric law written out, on an unbounded queue: estimated losses; rows and draws are those of a product."""
+    """A geometric law written out, on an unbounded queue: estimated losses.
+
+    Rows and draws are those of a product.
+    """
     net = mm1()
     count = len(net.actions)
     own = families.user_defined(net, *geometric_by_hand(0.6), count, widest=1, uniforms=1)
@@ -384,7 +457,9 @@ def test_features_of_the_user_without_limits():
 
 @pytest.mark.slow
 def test_a_fault_that_the_check_did_not_meet_ends_the_work():
-    """One state of 10,000 has a density below 0, or none, or too many: nothing is computed from it."""
+    """One state of 10,000 has a density below 0, or none, or too many: nothing is computed
+    from it.
+    """
     net = dp.load("four-queue", buffers=9)
 
     def draw(j, u, x):
@@ -428,7 +503,9 @@ def test_a_fault_that_the_check_did_not_meet_ends_the_work():
 
 
 def gate(density=None, state=None, action=None, number=1, index=0):
-    """Uniform on the seven states of a queue where every customer must be admitted, or a mistake."""
+    """Uniform on the seven states of a queue where every customer must be admitted, or a
+    mistake.
+    """
 
     def row(x, a, indices, values):
         indices[0], values[0] = index, 1 / 7 if density is None else density
@@ -444,9 +521,14 @@ def gate(density=None, state=None, action=None, number=1, index=0):
 def strict_gate():
     model = admission_events()
     return dp.EventModel(
-        lower=[0], upper=[6], actions=["reject", "admit"], events=3, jumps=[(1,), (-1,), (0,)],
-        **{k: model.functions[k] for k in ("probability", "move", "loss")}, allowed=lambda x, a: a == 1,
-    )  # fmt: skip
+        lower=[0],
+        upper=[6],
+        actions=["reject", "admit"],
+        events=3,
+        jumps=[(1,), (-1,), (0,)],
+        **{k: model.functions[k] for k in ("probability", "move", "loss")},
+        allowed=lambda x, a: a == 1,
+    )
 
 
 def writes_too_far(x, a, indices, values):
@@ -497,12 +579,28 @@ def changes_the_state(x, a, indices, values):
         (gate(action=0), {}, "a=0, an action that 'events' does not allow there"),
         (gate(state=3), {}, "`draw` of feature 'user 0' does not follow the densities"),
         ((says_nothing, gate()[1]), {}, "all densities are 0"),
-        ((forgets_the_action, gate()[1]), {}, "a=0 gives weight to an action that 'events' does not allow there"),
+        (
+            (forgets_the_action, gate()[1]),
+            {},
+            "a=0 gives weight to an action that 'events' does not allow there",
+        ),
         ((forgets_the_value, gate()[1]), {}, "the density nan"),
         ((writes_too_far, gate()[1]), {}, "raised IndexError: .*; rows have 1 places"),
-        ((reads, gate()[1]), {}, "`row` of user-defined features uses something that cannot be compiled"),
-        ((changes_the_state, gate()[1]), {}, "`row` of user-defined features uses something that cannot be compiled"),
-        ((gives_a_float, gate()[1]), {}, "`row` of user-defined features must return an integer; it returns float64"),
+        (
+            (reads, gate()[1]),
+            {},
+            "`row` of user-defined features uses something that cannot be compiled",
+        ),
+        (
+            (changes_the_state, gate()[1]),
+            {},
+            "`row` of user-defined features uses something that cannot be compiled",
+        ),
+        (
+            (gives_a_float, gate()[1]),
+            {},
+            "`row` of user-defined features must return an integer; it returns float64",
+        ),
         (gate(), {"widest": 2}, "1 <= widest <= count"),
         (gate(), {"names": ["a", "b"]}, "need as many names, got 2"),
     ],

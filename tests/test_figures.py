@@ -16,7 +16,9 @@ def simulated(model, policy, steps):
 
 @pytest.mark.slow
 def test_unbounded_four_queue():
-    """LONGEST 44.9 ± 1, LBFS within 5% of 146 (independent simulation; de Farias & Van Roy print 45.04 and 144.1)."""
+    """LONGEST 44.9 ± 1, LBFS within 5% of 146 (independent simulation; de Farias & Van Roy print
+    45.04 and 144.1).
+    """
     net = dp.load("four-queue", buffers=None)
     assert simulated(net, net.policy("longer"), 120_000_000).cost == pytest.approx(44.9, abs=1.0)
     assert simulated(net, net.policy("lbfs"), 160_000_000).cost == pytest.approx(146, rel=0.05)
@@ -31,10 +33,19 @@ def test_six_class_lbfs(discipline, cost):
 
 @pytest.mark.parametrize(
     ("p", "cost"),
-    [((0.9, 0.9), 16.2950), ((0.9, 0.7), 17.3926), ((0.8, 0.8), 15.1535), ((0.7, 0.9), 13.6525), ((0.7, 0.7), 14.3266)],
+    [
+        ((0.9, 0.9), 16.2950),
+        ((0.9, 0.7), 17.3926),
+        ((0.8, 0.8), 15.1535),
+        ((0.7, 0.9), 13.6525),
+        ((0.7, 0.7), 14.3266),
+    ],
 )
 def test_base_policies_of_the_mixing_table(p, cost):
-    """Banijamali et al. 2019, four queues with buffers 9: the printed cost lies in a 99.9% interval of ± 1%."""
+    """Banijamali et al.
+
+    2019, four queues with buffers 9: the printed cost lies in a 99.9% interval of ± 1%.
+    """
     net = dp.load("four-queue", buffers=9)
     result = dp.evaluate(net, policies.soft_longer(net, p), steps=30_000_000, confidence=0.999)
     assert result.lower <= cost <= result.upper
@@ -55,7 +66,10 @@ def test_lost_sales_myopic():
 
 
 def test_criss_cross_priorities_bracket_the_optimum():
-    """No policy may beat the published optimum .671 (light, imbalanced); serving the exit class first comes close."""
+    """No policy may beat the published optimum .671 (light, imbalanced).
+
+    Serving the exit class first comes close.
+    """
     net = dp.load("criss-cross")
     result = dp.evaluate(net, policies.priority(net, ["2", "1"]), steps=20_000_000)
     assert result.upper > 0.671 - 0.002

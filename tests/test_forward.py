@@ -1,6 +1,8 @@
-"""The forward-only problem: means over simulated transitions against exact occupancies, programs against dense ones.
+"""The forward-only problem: means over simulated transitions against exact occupancies, programs
+against dense ones.
 
-Intervals are at 99.99%, over 8 independent trajectories, so that one of them misses by chance once in ten thousand.
+Intervals are at 99.99%, over 8 independent trajectories, so that one of them misses by chance once
+in ten thousand.
 """
 
 import itertools
@@ -11,7 +13,15 @@ from scipy import optimize, stats
 
 import dualplan as dp
 from bank import matrix, mm1, occupancy_and_values, positive_part_policy
-from dualplan.dual.features import RatioPolicy, Ratios, cells, concat_ratios, levels, portfolio, user_ratios
+from dualplan.dual.features import (
+    RatioPolicy,
+    Ratios,
+    cells,
+    concat_ratios,
+    levels,
+    portfolio,
+    user_ratios,
+)
 from dualplan.dual.features.ratios import Portfolio
 from dualplan.dual.simulated import SimulatedALP, fitted_potential, residuals, solve_simulated
 from dualplan.policies import FunctionPolicy, Mixed, TablePolicy, exploring
@@ -20,11 +30,17 @@ from dualplan.values import test_functions as tests
 from dualplan.values.functions import state_function
 
 SURE = 0.9999
-CRITERIA = [dp.Average(), dp.Discounted(0.9), dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])]
+CRITERIA = [
+    dp.Average(),
+    dp.Discounted(0.9),
+    dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)]),
+]
 
 
 def single(x, a, indices, values):
-    """A ratio for every pair of a model with two actions: θ is u/μ, since the scale of a ratio is free."""
+    """A ratio for every pair of a model with two actions: θ is u/μ, since the scale of a ratio is
+    free.
+    """
     indices[0], values[0] = 2 * x[0] + a, 1.0
     return 1
 
@@ -71,7 +87,9 @@ def table(policy):
 
 
 def dense_ratios(ratios):
-    """r_j at every pair x·A + a that the reference may choose, written out from the definition of each block."""
+    """r_j at every pair x·A + a that the reference may choose, written out from the definition of
+    each block.
+    """
     model, law = ratios.model, table(ratios.reference)
     dense = np.zeros((*law.shape, len(ratios)))
     for (i, x), a in itertools.product(enumerate(every(model)), range(law.shape[1])):
@@ -82,7 +100,9 @@ def dense_ratios(ratios):
 
 
 def exact_parts(model, ratios, theta, criterion, families):
-    """ℓᵀu, the mass, V_neg, and fᵀy signed as in the module, from dense matrices and the exact occupancy."""
+    """ℓᵀu, the mass, V_neg, and fᵀy signed as in the module, from dense matrices and the exact
+    occupancy.
+    """
     phi, law = dense_ratios(ratios)
     rows, losses = matrix(model)
     count, actions = losses.shape
@@ -91,7 +111,9 @@ def exact_parts(model, ratios, theta, criterion, families):
         gamma = criterion.gamma
         for x, p in zip(*criterion.start_distribution(model), strict=True):
             alpha[model.box.index(x)] += p
-        mu, _, _ = occupancy_and_values(rows.reshape(count, actions, count), losses, law, gamma, alpha)
+        mu, _, _ = occupancy_and_values(
+            rows.reshape(count, actions, count), losses, law, gamma, alpha
+        )
     else:
         evaluation = dp.evaluate_exact(model, ratios.reference)
         state = np.zeros(count)
@@ -100,7 +122,13 @@ def exact_parts(model, ratios, theta, criterion, families):
     u = mu.ravel() * (phi @ theta)
     inflow = gamma * rows.T @ u - u.reshape(count, actions).sum(axis=1) + alpha
     y = families(every(model)).toarray()
-    return float(losses.ravel() @ u), u.sum() / mu.sum(), np.maximum(-u, 0).sum(), y.T @ inflow, np.abs(inflow).sum()
+    return (
+        float(losses.ravel() @ u),
+        u.sum() / mu.sum(),
+        np.maximum(-u, 0).sum(),
+        y.T @ inflow,
+        np.abs(inflow).sum(),
+    )
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
@@ -108,32 +136,60 @@ def test_means_over_transitions_are_those_of_the_exact_occupancy(net, ratios, fa
     problem = SimulatedALP(ratios, families, criterion, samples=80_000, seed=4)
     theta = np.random.default_rng(1).normal(0.4, 1.0, len(ratios))
     parts = problem.estimates(theta, 1.0, confidence=SURE)
-    objective, mass, negative, flow, violation = exact_parts(net, ratios, theta, criterion, problem.tests)
-    for found, truth in ((parts.objective, objective), (parts.mass, mass), (parts.negative, negative)):
+    objective, mass, negative, flow, violation = exact_parts(
+        net, ratios, theta, criterion, problem.tests
+    )
+    for found, truth in (
+        (parts.objective, objective),
+        (parts.mass, mass),
+        (parts.negative, negative),
+    ):
         assert found.lower <= truth <= found.upper
         assert found.half_width < 0.25 * abs(objective)
     seen = residuals(problem.moments(fresh=True), theta)
     errors = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
-    assert (np.abs(seen.mean(axis=0) - flow) <= 9 * errors + 1e-12).all()  # t with 7 degrees: p < 5e-5 each
-    assert parts.flow.lower <= problem.tests.bound(flow) <= violation + 1e-9  # a lower bound of a lower bound
+    assert (
+        np.abs(seen.mean(axis=0) - flow) <= 9 * errors + 1e-12
+    ).all()  # t with 7 degrees: p < 5e-5 each
+    assert (
+        parts.flow.lower <= problem.tests.bound(flow) <= violation + 1e-9
+    )  # a lower bound of a lower bound
 
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
-def test_means_over_next_states_have_the_same_expectations_and_less_noise(net, ratios, families, criterion):
+def test_means_over_next_states_have_the_same_expectations_and_less_noise(
+    net, ratios, families, criterion
+):
     potential = state_function(net, 10 * every(net).sum(axis=1).astype(float) ** 2)
     theta = np.random.default_rng(1).normal(0.4, 1.0, len(ratios))
     drawn, listed = (
-        SimulatedALP(ratios, families, criterion, samples=4_000, every=5, seed=4, expected=way, potential=potential)
+        SimulatedALP(
+            ratios,
+            families,
+            criterion,
+            samples=4_000,
+            every=5,
+            seed=4,
+            expected=way,
+            potential=potential,
+        )
         for way in (False, True)
     )
     parts = listed.estimates(theta, 1.0, confidence=SURE)
     objective, mass, negative, flow, _ = exact_parts(net, ratios, theta, criterion, listed.tests)
-    for found, truth in ((parts.objective, objective), (parts.mass, mass), (parts.negative, negative)):
+    for found, truth in (
+        (parts.objective, objective),
+        (parts.mass, mass),
+        (parts.negative, negative),
+    ):
         assert found.lower <= truth <= found.upper
     seen = residuals(listed.moments(fresh=True), theta)
     errors = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
     assert (np.abs(seen.mean(axis=0) - flow) <= 9 * errors + 1e-12).all()
-    assert parts.shaped.half_width < 0.7 * drawn.estimates(theta, 1.0, confidence=SURE).shaped.half_width
+    assert (
+        parts.shaped.half_width
+        < 0.7 * drawn.estimates(theta, 1.0, confidence=SURE).shaped.half_width
+    )
 
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
@@ -151,7 +207,9 @@ def test_the_bound_is_below_the_violation_and_equal_to_it_for_single_states(net,
 
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
-def test_a_potential_makes_the_objective_the_exact_cost_of_the_policy(net, ratios, families, criterion):
+def test_a_potential_makes_the_objective_the_exact_cost_of_the_policy(
+    net, ratios, families, criterion
+):
     """ℓᵀu + residual(h) with u >= 0 and h the values of u's own policy."""
     theta = np.abs(np.random.default_rng(3).normal(1.0, 1.0, len(ratios)))
     theta[-2:] = 0.0  # the user's own have negative values
@@ -176,26 +234,36 @@ def transitions_of(problem):
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_the_linear_program_is_the_one_written_out(net, ratios, families, criterion):
-    """A variable for every transition's slack and every test function, by another solver of dense matrices."""
-    problem = SimulatedALP(ratios, families, criterion, samples=800, seed=1, potential=customers_rows, radius=5.0)
+    """A variable for every transition's slack and every test function, by another solver of dense
+    matrices.
+    """
+    problem = SimulatedALP(
+        ratios, families, criterion, samples=800, seed=1, potential=customers_rows, radius=5.0
+    )
     found = solve_simulated(problem, (30.0, 12.0))
     pairs = transitions_of(problem)
     rows = np.vstack([sample.rows.toarray() for _, sample in pairs])
     x, y = (np.vstack([getattr(r, name) for r, _ in pairs]) for name in ("states", "following"))
     losses = np.concatenate([r.losses for r, _ in pairs])
-    gamma, starts = (criterion.gamma, problem.restarts) if criterion != dp.Average() else (1.0, None)
+    gamma, starts = (
+        (criterion.gamma, problem.restarts) if criterion != dp.Average() else (1.0, None)
+    )
     total = 1.0 if starts is None else 1 / (1 - gamma)
     shaped = losses + gamma * customers_rows(y) - customers_rows(x)
     g = total * (gamma * problem.tests(y) - problem.tests(x)).toarray().T @ rows / len(rows)
     alpha = np.zeros(len(g)) if starts is None else problem.tests(starts.starts).T @ starts.weights
     n, d, k = len(rows), rows.shape[1], len(g)
-    costs = np.concatenate([total * shaped @ rows / n, np.full(n, 30.0 * total / n), np.zeros(k), [12.0]])
+    costs = np.concatenate(
+        [total * shaped @ rows / n, np.full(n, 30.0 * total / n), np.zeros(k), [12.0]]
+    )
     above = [np.hstack([-rows, -np.eye(n), np.zeros((n, k + 1))])]
     limits = [np.zeros(n)]
     for sign in (1, -1):
         above.append(np.hstack([sign * g, np.zeros((k, n)), -np.eye(k), np.zeros((k, 1))]))
         limits.append(-sign * alpha)
-    for adds, low, high in zip(problem.tests.adds, problem.tests.ends[:-1], problem.tests.ends[1:], strict=True):
+    for adds, low, high in zip(
+        problem.tests.adds, problem.tests.ends[:-1], problem.tests.ends[1:], strict=True
+    ):
         for part in [range(low, high)] if adds else [[j] for j in range(low, high)]:
             line = np.zeros(d + n + k + 1)
             line[[d + n + j for j in part]], line[-1] = 1.0, -1.0
@@ -216,14 +284,21 @@ def customers_rows(states):
 def test_the_saddle_point_and_the_linear_program_agree(net, ratios, families):
     exact = dp.evaluate_exact(net, ratios.reference, everywhere=True)
     problem = SimulatedALP(
-        ratios, families, samples=40_000, seed=3, potential=state_function(net, exact.values), radius=5.0
+        ratios,
+        families,
+        samples=40_000,
+        seed=3,
+        potential=state_function(net, exact.values),
+        radius=5.0,
     )
     for penalty in (1.0, 4.0):
         program = solve_simulated(problem, (20.0, penalty))
         saddle = solve_simulated(problem, (20.0, penalty), method="saddle")
         assert program.value - 1e-6 <= saddle.value <= program.value + 0.02 * abs(program.value)
         assert saddle.status in (dp.Status.COMPLETED, dp.Status.TOO_SHORT)
-        assert program.value < problem.value(reference_weights(problem), (20.0, penalty), problem.moments())
+        assert program.value < problem.value(
+            reference_weights(problem), (20.0, penalty), problem.moments()
+        )
 
 
 def reference_weights(problem):
@@ -239,25 +314,35 @@ def test_with_every_pair_and_every_state_the_value_tends_to_the_optimum(criterio
     random = model.policy("random")
     exact = dp.evaluate_exact(model, random, criterion)
     ratios = user_ratios(random, single, 12, widest=1)
-    problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1, 2, 3, 4, 5]})), criterion, samples=400_000, seed=8)
+    problem = SimulatedALP(
+        ratios, tests.cells(cells(model, {0: [1, 2, 3, 4, 5]})), criterion, samples=400_000, seed=8
+    )
     optimum = dp.solve_exact(model, criterion)
     found = solve_simulated(problem, 100.0)
     middle = (optimum.lower + optimum.upper) / 2
     assert found.value == pytest.approx(middle, rel=0.015)
     assert found.value < 0.95 * exact.cost
-    assert dp.evaluate_exact(model, found.policy(), criterion).cost == pytest.approx(middle, rel=0.01)
+    assert dp.evaluate_exact(model, found.policy(), criterion).cost == pytest.approx(
+        middle, rel=0.01
+    )
     assert found.parts.flow.upper < 0.05 * exact.occupancy.sum()
 
 
 def test_an_anchor_keeps_the_mass_of_its_cells(net, ratios, families):
-    """With the exact bias, a portfolio on the anchor's cells is improved cell by cell: compared by hand."""
+    """With the exact bias, a portfolio on the anchor's cells is improved cell by cell: compared by
+    hand.
+    """
     reference, partition = ratios.reference, cells(net, {"1": [1], "4": [1]})
     policies = [net.policy(name) for name in ("lbfs", "longer", "c-mu")]
     exact = dp.evaluate_exact(net, reference, everywhere=True)
     problem = SimulatedALP(
-        portfolio(reference, policies, partition), tests.cells(partition), samples=100_000, anchor=partition,
-        potential=state_function(net, exact.values), seed=2,
-    )  # fmt: skip
+        portfolio(reference, policies, partition),
+        tests.cells(partition),
+        samples=100_000,
+        anchor=partition,
+        potential=state_function(net, exact.values),
+        seed=2,
+    )
     found = solve_simulated(problem, (1e4, 1e-6))
     shaped = problem.moments().shaped.mean(axis=0).reshape(4, 3)
     mass = problem.moments().mass.mean(axis=0).reshape(4, 3)
@@ -277,7 +362,9 @@ def test_a_fitted_potential_of_all_functions_is_the_bias(criterion):
     """With a function for every state least squares have no error but that of the sample."""
     model = dp.load("garnet", states=6, actions=2, branching=3, seed=5)
     random = model.policy("random")
-    fitted = fitted_potential(random, dp.primal.indicators(model), criterion_of(criterion), samples=200_000, seed=1)
+    fitted = fitted_potential(
+        random, dp.primal.indicators(model), criterion_of(criterion), samples=200_000, seed=1
+    )
     exact = dp.evaluate_exact(model, random, criterion_of(criterion), everywhere=True)
     difference = fitted(every(model)) - exact.values
     if criterion == dp.Average():
@@ -289,7 +376,7 @@ def criterion_of(criterion):
     return criterion if criterion == dp.Average() else dp.Discounted(0.8)
 
 
-# -- policies and look-ups ---------------------------------------------------------------------------------------------
+# -- policies and look-ups -------------------------------------------------------------------------
 
 
 def test_the_policy_is_the_reference_times_the_positive_part(net, ratios):
@@ -300,7 +387,9 @@ def test_the_policy_is_the_reference_times_the_positive_part(net, ratios):
         policy = RatioPolicy(ratios, theta)
         assert isinstance(policy.code, PolicyCode)  # compiled, so that this is what is compared
         assert table(policy) == pytest.approx(positive_part_policy(u, law), abs=1e-9)
-    assert table(RatioPolicy(ratios, np.zeros(len(ratios)))) == pytest.approx(law, abs=1e-12)  # the fallback
+    assert table(RatioPolicy(ratios, np.zeros(len(ratios)))) == pytest.approx(
+        law, abs=1e-12
+    )  # the fallback
 
 
 def test_rows_are_the_quotients(net, reference, ratios):
@@ -329,7 +418,9 @@ def test_python_and_compiled_look_ups_agree(net, reference):
     assert slow.code is None
     assert dense_ratios(slow)[0] == pytest.approx(dense_ratios(fast)[0], abs=1e-12)
     theta = np.array([1.0, -0.5, 0.3, 2.0])
-    assert table(RatioPolicy(slow, theta)) == pytest.approx(table(RatioPolicy(fast, theta)), abs=1e-12)
+    assert table(RatioPolicy(slow, theta)) == pytest.approx(
+        table(RatioPolicy(fast, theta)), abs=1e-12
+    )
 
 
 def test_policies_of_one_kind_are_not_taken_for_one_another(net):
@@ -355,7 +446,9 @@ def test_mixtures_of_policies(net):
     assert isinstance(mixed.code, PolicyCode)  # compiled
     assert table(mixed) == pytest.approx(expected, abs=1e-12)
     fixed = TablePolicy(net, np.zeros(net.box.count, np.int64))
-    assert table(exploring(lbfs, 0.25, [fixed])) == pytest.approx(0.75 * table(lbfs) + 0.25 * table(fixed), abs=1e-12)
+    assert table(exploring(lbfs, 0.25, [fixed])) == pytest.approx(
+        0.75 * table(lbfs) + 0.25 * table(fixed), abs=1e-12
+    )
     with pytest.raises(dp.PolicyError, match="probabilities"):
         Mixed([lbfs, longer], [0.5, 0.6])
 
@@ -386,7 +479,9 @@ def test_rows_of_very_different_sizes_are_told_apart(net, reference, families):
         indices[1], values[1] = 1, np.exp(-40.0 - x[0] - x[1])
         return 2
 
-    problem = SimulatedALP(user_ratios(reference, tiny, 2, widest=2), families, samples=1_000, warm_up=100)
+    problem = SimulatedALP(
+        user_ratios(reference, tiny, 2, widest=2), families, samples=1_000, warm_up=100
+    )
     rows = problem.moments().rows.toarray()
     assert np.allclose(np.sort(-np.log(rows[:, 1])), [40, 41, 42, 43, 44])
     assert problem.moments().shares.sum(axis=1) == pytest.approx(np.ones(8))
@@ -407,7 +502,9 @@ def test_compiled_policies_refuse_states_where_the_reference_lacks_support(net):
     lbfs, longer = net.policy("lbfs"), net.policy("longer")
     policy = RatioPolicy(portfolio(lbfs, [longer]), [1.0])
     assert isinstance(policy.code, PolicyCode)  # compiled, so that this is what is compared
-    apart = next(x for x in every(net) if ((table_row(lbfs, x) == 0) & (table_row(longer, x) > 0)).any())
+    apart = next(
+        x for x in every(net) if ((table_row(lbfs, x) == 0) & (table_row(longer, x) > 0)).any()
+    )
     with pytest.raises(dp.InputError, match="let the reference explore"):
         policy(apart)
     with pytest.raises(dp.InputError, match="let the reference explore"):
@@ -429,7 +526,7 @@ def test_test_functions_are_bounded_by_one_everywhere(net):
     assert partition.bound(residual) == pytest.approx(best)
 
 
-# -- simulators --------------------------------------------------------------------------------------------------------
+# -- simulators ------------------------------------------------------------------------------------
 
 
 def test_a_simulator_alone_gives_the_same_in_law():
@@ -448,7 +545,9 @@ def test_a_simulator_alone_gives_the_same_in_law():
         first = FunctionPolicy(given, lambda x: 0 if x[0] < 4 else 1, name="first")
         ratios = portfolio(reference, [first, reference], cells(given, {0: [4]}))
         families = tests.cells(cells(given, {0: list(range(1, 8))}))
-        problem = SimulatedALP(ratios, families, dp.Discounted(0.7), samples=samples, warm_up=50, seed=3)
+        problem = SimulatedALP(
+            ratios, families, dp.Discounted(0.7), samples=samples, warm_up=50, seed=3
+        )
         theta = np.array([1.5, -0.4, 0.7, 0.3])
         truth = exact_parts(model, portfolio_on(model), theta, dp.Discounted(0.7), families)
         parts = problem.estimates(theta, 1.0, confidence=SURE)
@@ -475,12 +574,16 @@ def test_episodes_that_end_are_followed_by_nothing():
     even = FunctionPolicy(model, lambda x: np.array([0.5, 0.5]), name="even")
     go = FunctionPolicy(model, lambda x: 1, name="go")
     ratios = portfolio(even, [even, go])
-    problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1]})), dp.Discounted(gamma), samples=6_000, seed=1)
+    problem = SimulatedALP(
+        ratios, tests.cells(cells(model, {0: [1]})), dp.Discounted(gamma), samples=6_000, seed=1
+    )
     chain = np.array([[0.5, 0.5], [0.5, 0.0]])
     law = np.linalg.solve(np.eye(2) - gamma * chain.T, [1.0, 0.0])
     parts = problem.estimates(np.array([1.0, 0.0]), 1.0, confidence=SURE)
     assert parts.objective.lower <= law @ [1.0, 3.0] <= parts.objective.upper
-    assert parts.mass.value == pytest.approx(1.0, abs=1e-9)  # by its definition, whatever the sample
+    assert parts.mass.value == pytest.approx(
+        1.0, abs=1e-9
+    )  # by its definition, whatever the sample
     assert parts.mass.half_width < 1e-9
     assert problem.moments().total == pytest.approx(law.sum(), rel=0.03)
     assert parts.flow.lower <= 0.0 <= parts.flow.upper
@@ -490,10 +593,15 @@ def test_episodes_that_end_are_followed_by_nothing():
 
 
 class Session:
-    """Two states and starts that only the simulator knows; episodes end with the probabilities of `ENDS`."""
+    """Two states and starts that only the simulator knows.
+
+    Episodes end with the probabilities of `ENDS`.
+    """
 
     STARTS, ENDS = np.array([0.3, 0.7]), np.array([0.05, 0.4])
-    MOVES = np.array([[[0.8, 0.2], [0.1, 0.9]], [[0.5, 0.5], [0.6, 0.4]]])  # state, action, next state
+    MOVES = np.array(
+        [[[0.8, 0.2], [0.1, 0.9]], [[0.5, 0.5], [0.6, 0.4]]]
+    )  # state, action, next state
     LOSSES = np.array([[1.0, 2.0], [3.0, 0.5]])
 
     def reset(self, rng):
@@ -507,8 +615,15 @@ class Session:
 
 
 def test_intervals_include_the_noise_of_the_mass_and_of_the_starts():
-    """40 seeds: fewer hits than the bound have probability 10⁻⁴ for each interval; truths are from a 2 x 2 system."""
-    model, gamma, h = dp.SimulatorModel(lower=[0], upper=[1], actions=2, session=Session), 0.9, np.array([-4.0, 6.0])
+    """40 seeds: fewer hits than the bound have probability 10⁻⁴ for each interval.
+
+    Truths are from a 2 x 2 system.
+    """
+    model, gamma, h = (
+        dp.SimulatorModel(lower=[0], upper=[1], actions=2, session=Session),
+        0.9,
+        np.array([-4.0, 6.0]),
+    )
     even = FunctionPolicy(model, lambda x: np.array([0.5, 0.5]), name="even")
     ratios = portfolio(even, [even, FunctionPolicy(model, lambda x: 1, name="one")])
     theta, g = np.array([1.0, -0.7]), np.array([1.0, -0.4])  # g of the two actions
@@ -517,42 +632,62 @@ def test_intervals_include_the_noise_of_the_mass_and_of_the_starts():
     u = law[:, None] * 0.5 * g
     inflow = gamma * np.einsum("ia,iaj->j", u, go_on) - u.sum(axis=1) + Session.STARTS
     truth = {
-        "objective": (Session.LOSSES * u).sum(), "shaped": (Session.LOSSES * u).sum() + inflow @ h,
-        "mass": (u * (1 - gamma * (1 - Session.ENDS))[:, None]).sum(), "negative": np.maximum(-u, 0).sum(),
+        "objective": (Session.LOSSES * u).sum(),
+        "shaped": (Session.LOSSES * u).sum() + inflow @ h,
+        "mass": (u * (1 - gamma * (1 - Session.ENDS))[:, None]).sum(),
+        "negative": np.maximum(-u, 0).sum(),
         "flow": np.abs(inflow).sum(),
-    }  # fmt: skip
+    }
     truth["total"] = truth["shaped"] + 2 * truth["negative"] + 3 * truth["flow"]
     hits = dict.fromkeys([*truth, "M", "starts"], 0)
     for seed in range(40):
-        problem = SimulatedALP(ratios, tests.cells(cells(model, {0: [1]})), dp.Discounted(gamma), samples=1_000,
-                               warm_up=30, seed=seed, potential=lambda x: h[x[:, 0]])  # fmt: skip
+        problem = SimulatedALP(
+            ratios,
+            tests.cells(cells(model, {0: [1]})),
+            dp.Discounted(gamma),
+            samples=1_000,
+            warm_up=30,
+            seed=seed,
+            potential=lambda x: h[x[:, 0]],
+        )
         parts = problem.estimates(theta, (2.0, 3.0))
         checks = [(name, getattr(parts, name), exact) for name, exact in truth.items()]
-        checks.append(("M", problem.estimates([-1.0, 0.0], 1.0).negative, law.sum()))  # g = −1: the mass alone
-        checks.append(("starts", problem.estimates([0.0, 0.0], 1.0).shaped, Session.STARTS @ h))  # g = 0: αᵀh alone
+        checks.append(
+            ("M", problem.estimates([-1.0, 0.0], 1.0).negative, law.sum())
+        )  # g = −1: the mass alone
+        checks.append(
+            ("starts", problem.estimates([0.0, 0.0], 1.0).shaped, Session.STARTS @ h)
+        )  # g = 0: αᵀh alone
         for name, found, exact in checks:
             hits[name] += found.lower <= exact <= found.upper
     assert min(hits.values()) >= stats.binom.ppf(1e-4, 40, 0.95), hits
 
 
 def test_a_gymnasium_environment_is_enough():
-    """CliffWalking: a ratio for every pair and a test function for every state; against the random policy, paired."""
+    """CliffWalking: a ratio for every pair and a test function for every state.
+
+    Against the random policy, paired.
+    """
     pytest.importorskip("gymnasium")
     model, criterion = dp.SimulatorModel.from_gymnasium("CliffWalking-v1"), dp.Discounted(0.8)
     single = cells(model, {0: list(range(1, 48))})
     random = model.policy("random")
     always = [FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in range(4)]
-    problem = SimulatedALP(portfolio(random, always, single), tests.cells(single), criterion, samples=4_000, warm_up=20)
+    problem = SimulatedALP(
+        portfolio(random, always, single), tests.cells(single), criterion, samples=4_000, warm_up=20
+    )
     found = solve_simulated(problem, 100.0)
     gain = dp.compare(model, found.policy(), random, criterion, steps=4_000, seed=1).difference
     assert gain.upper < 0
 
 
-# -- promises ----------------------------------------------------------------------------------------------------------
+# -- promises --------------------------------------------------------------------------------------
 
 
 def test_results_do_not_depend_on_threads(ratios, families):
-    found = [SimulatedALP(ratios, families, samples=60_000, seed=2, threads=t).moments() for t in (1, 3)]
+    found = [
+        SimulatedALP(ratios, families, samples=60_000, seed=2, threads=t).moments() for t in (1, 3)
+    ]
     for name in ("mass", "losses", "shaped", "shares"):
         assert np.array_equal(getattr(found[0], name), getattr(found[1], name))
     assert all((a != b).nnz == 0 for a, b in zip(found[0].flows, found[1].flows, strict=True))
@@ -566,16 +701,26 @@ def test_fresh_transitions_are_others(ratios, families):
 
 
 def test_few_transitions_that_carry_all_the_weight_show_in_the_status(net):
-    """Only where 5 customers or more are, which is rare, is the loss made low, and the flow hardly counts."""
+    """Only where 5 customers or more are, which is rare, is the loss made low, and the flow hardly
+    counts.
+    """
     reference = exploring(net.policy("lbfs"), 0.3)
     ratios = portfolio(reference, [reference], levels(net, customers, [5]))
-    problem = SimulatedALP(ratios, tests.cells(cells(net, {"1": [1]})), dp.Discounted(0.95), samples=40_000,
-                           potential=lambda x: 1e3 * (x.sum(axis=1) >= 5), radius=1e6)  # fmt: skip
+    problem = SimulatedALP(
+        ratios,
+        tests.cells(cells(net, {"1": [1]})),
+        dp.Discounted(0.95),
+        samples=40_000,
+        potential=lambda x: 1e3 * (x.sum(axis=1) >= 5),
+        radius=1e6,
+    )
     share = problem.moments().mass.mean(axis=0)
     assert 0 < share[1] < 0.04
     found = solve_simulated(problem, (1e6, 1e-3))
     assert found.status == dp.Status.FEW_EFFECTIVE
-    assert found.effective == pytest.approx(share[1], rel=0.5)  # all weight on that share of the transitions
+    assert found.effective == pytest.approx(
+        share[1], rel=0.5
+    )  # all weight on that share of the transitions
     assert problem.estimates(np.ones(2), 1.0).effective == pytest.approx(1.0)
 
 
@@ -589,11 +734,15 @@ def raising(x, a, indices, values):
 def test_errors_are_one_sentence(net, reference, families):
     lbfs, longer = net.policy("lbfs"), net.policy("longer")
     unsupported = SimulatedALP(portfolio(lbfs, [longer]), families, samples=1_000)
-    with pytest.raises(dp.InputError, match=r"never chooses action \d .* in state .*let the reference explore"):
+    with pytest.raises(
+        dp.InputError, match=r"never chooses action \d .* in state .*let the reference explore"
+    ):
         unsupported.moments()
     unstable = mm1(arrival=1.3)
     random = unstable.policy("random")
-    growing = SimulatedALP(portfolio(random, [random]), tests.cells(cells(unstable, {0: [1]})), samples=20_000)
+    growing = SimulatedALP(
+        portfolio(random, [random]), tests.cells(cells(unstable, {0: [1]})), samples=20_000
+    )
     with pytest.raises(dp.InputError, match=r"state grows by about .* choose a stable reference"):
         growing.moments()
     own_ratios = portfolio(reference, [lbfs])
@@ -608,11 +757,19 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: cells(net, {"9": [1]}), "no coordinate '9'"),
         (lambda: cells(net, {"1": [2, 1]}), "rising order"),
         (lambda: exploring(lbfs, 1.5), "probability"),
-        (lambda: solve_simulated(SimulatedALP(own_ratios, families, samples=1_000), 1.0, method="newton"), "method"),
+        (
+            lambda: solve_simulated(
+                SimulatedALP(own_ratios, families, samples=1_000), 1.0, method="newton"
+            ),
+            "method",
+        ),
         (lambda: concat_ratios(own_ratios, portfolio(longer, [longer])), "one reference"),
         (lambda: tests.polynomials(net, 0), "degree"),
         (lambda: tests.polynomials(net, 2, coordinates=[9]), "0 to 3"),
-        (lambda: SimulatedALP(own_ratios, families, anchor=cells(mm1(), {0: [1]})), "anchor was made for another"),
+        (
+            lambda: SimulatedALP(own_ratios, families, anchor=cells(mm1(), {0: [1]})),
+            "anchor was made for another",
+        ),
         (lambda: SimulatedALP(own_ratios, families, radius="a"), "radius"),
         (lambda: SimulatedALP(own_ratios, families, radius=None), "radius"),
         (lambda: SimulatedALP(own_ratios, families, threads=-3), "threads"),
@@ -630,12 +787,20 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: Mixed(["a"], [1.0]), "one of policies"),
         (lambda: Mixed([lbfs], ["a"]), "probabilities"),
         (
-            lambda: SimulatedALP(user_ratios(reference, raising, 1, widest=1), families, samples=1_000).moments(),
+            lambda: SimulatedALP(
+                user_ratios(reference, raising, 1, widest=1), families, samples=1_000
+            ).moments(),
             r"x=\(1, .*a=\d could not be looked up: boo",
         ),
         (lambda: solve_simulated(anchored, 5.0), "anchor's cell '1 >= 1'"),
-        *((lambda c=c: solve_simulated(small, 5.0, confidence=c), "confidence must lie") for c in (1.5, 0, "a")),
-        *((lambda c=c: small.estimates([1.0], 5.0, confidence=c), "confidence must lie") for c in (1.5, 0, "a")),
+        *(
+            (lambda c=c: solve_simulated(small, 5.0, confidence=c), "confidence must lie")
+            for c in (1.5, 0, "a")
+        ),
+        *(
+            (lambda c=c: small.estimates([1.0], 5.0, confidence=c), "confidence must lie")
+            for c in (1.5, 0, "a")
+        ),
     ):
         with pytest.raises(dp.InputError, match=message) as error:
             wrong()

@@ -1,4 +1,6 @@
-"""The search for better policies: budgets, bounds by families, judging, the loop, its folder and its command."""
+"""The search for better policies: budgets, bounds by families, judging, the loop, its folder and
+its command.
+"""
 
 import json
 
@@ -14,17 +16,20 @@ from dualplan.primal.best_bound import best_bound
 from dualplan.search import duels, loop, steps
 from dualplan.search.contract import Candidate, Search, excess
 
-# -- budgets -----------------------------------------------------------------------------------------------------------
+# -- budgets ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("90s", 90), ("2m", 120), ("1.5 h", 5400), (30, 30), ("10", 10), (".5m", 30)]
+    ("given", "seconds"),
+    [("90s", 90), ("2m", 120), ("1.5 h", 5400), (30, 30), ("10", 10), (".5m", 30)],
 )
 def test_times_are_read_in_the_users_words(given, seconds):
     assert budgets.seconds(given) == seconds
 
 
-@pytest.mark.parametrize(("given", "share"), [("2%", 0.02), (0.05, 0.05), ("0.5 %", 0.005), ("1", 1.0), (0, 0.0)])
+@pytest.mark.parametrize(
+    ("given", "share"), [("2%", 0.02), (0.05, 0.05), ("0.5 %", 0.005), ("1", 1.0), (0, 0.0)]
+)
 def test_shares_are_read_in_the_users_words(given, share):
     assert budgets.share(given) == pytest.approx(share)
 
@@ -41,7 +46,7 @@ def test_shares_that_are_none(given):
         budgets.share(given)
 
 
-# -- bounds ------------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_bounds_of_listed_states_come_near_the_optimum_from_below():
@@ -53,7 +58,9 @@ def test_bounds_of_listed_states_come_near_the_optimum_from_below():
     few = best_bound(model, sweeps=2, potentials=[None])
     assert few.value < found.value
     started = best_bound(
-        model, sweeps=2, potentials=[lambda x: optimum.values[(x - model.box.lower) @ model.box.strides]]
+        model,
+        sweeps=2,
+        potentials=[lambda x: optimum.values[(x - model.box.lower) @ model.box.strides]],
     )
     assert started.value > optimum.upper - 1e-4  # from the optimal values two sweeps are enough
     assert "policy's values" in started.functions
@@ -71,7 +78,7 @@ def test_bounds_on_cells_grow_with_the_time_allowed():
     assert more.value > 0.98 * truncated.lower
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# -- judging ---------------------------------------------------------------------------------------
 
 
 def member(model, name):
@@ -81,7 +88,9 @@ def member(model, name):
 
 @pytest.mark.slow
 def test_the_dearer_policy_never_wins_a_duel():
-    """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 10 duels either way all must end as they should."""
+    """c-mu costs 9.0599, LBFS 10.3586 (exactly): of 10 duels either way all must end as they
+    should.
+    """
     model = dp.load("four-queue", buffers=9)
     cheap, dear = member(model, "c-mu"), member(model, "lbfs")
     for seed in range(10):
@@ -125,14 +134,18 @@ def test_screening_ranks_and_takes_the_control_that_helps():
 
 def test_unstable_candidates_come_last():
     model = dp.load("four-queue", buffers=None)
-    never = policies.FunctionPolicy(model, lambda x: 2, name="starve")  # classes 1 and 3 are never served
+    never = policies.FunctionPolicy(
+        model, lambda x: 2, name="starve"
+    )  # classes 1 and 3 are never served
     search = Search(model, dp.Average(), (), 0)
-    found = duels.screen(search, [Candidate(never, "starve"), Candidate(model.policy("longer"), "longer")], 10.0)
+    found = duels.screen(
+        search, [Candidate(never, "starve"), Candidate(model.policy("longer"), "longer")], 10.0
+    )
     assert [m.candidate.source for m in found] == ["longer", "starve"]
     assert found[1].run.status is dp.Status.UNSTABLE
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 def test_excess_counts_whole_intervals():
@@ -164,12 +177,17 @@ def test_an_incumbent_near_its_limit_is_not_evicted_by_noise():
     exact = dp.evaluate_exact(model, best.policy).measures["lost fraction"]
     assert best.run.cost < other.run.cost
     for seed in range(5):
-        search = Search(model, dp.Average(), (Limit("lost fraction", 1.006 * exact),), seed, [], best)
+        search = Search(
+            model, dp.Average(), (Limit("lost fraction", 1.006 * exact),), seed, [], best
+        )
         assert not duels.duel(search, other, Clock(100.0)).won
 
 
 def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monkeypatch):
-    """The limit lies 2% above what c-mu loses exactly; its cost, which has a control, is known long before that."""
+    """The limit lies 2% above what c-mu loses exactly.
+
+    Its cost, which has a control, is known long before that.
+    """
     model = dp.load("four-queue", buffers=4)
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
     monkeypatch.setattr(loop, "EXACTLY", 0)
@@ -180,7 +198,7 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     assert found.kept
 
 
-# -- the loop ----------------------------------------------------------------------------------------------------------
+# -- the loop --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -203,7 +221,12 @@ def _smaller():
 @pytest.fixture(scope="module")
 def improved(_smaller):
     model = dp.load("four-queue", buffers=4)
-    return dp.improve(model, [model.policy("lbfs"), model.policy("longer")], time="60s", steps=["lattice", "values"])
+    return dp.improve(
+        model,
+        [model.policy("lbfs"), model.policy("longer")],
+        time="60s",
+        steps=["lattice", "values"],
+    )
 
 
 def test_near_the_optimum_with_a_proved_gap(improved):
@@ -212,7 +235,9 @@ def test_near_the_optimum_with_a_proved_gap(improved):
     assert optimum.lower <= improved.cost <= 1.01 * optimum.upper
     assert improved.cost == pytest.approx(dp.evaluate_exact(model, improved.policy).cost)
     assert improved.bound.value <= optimum.upper
-    assert improved.gap == pytest.approx((improved.upper - improved.bound.value) / improved.upper, rel=1e-6)
+    assert improved.gap == pytest.approx(
+        (improved.upper - improved.bound.value) / improved.upper, rel=1e-6
+    )
     assert improved.gap < 0.02
 
 
@@ -231,7 +256,9 @@ def test_the_result_is_plain_and_says_what_is_proved(improved):
     assert found["cost_lower"] <= found["cost"] <= found["cost_upper"]
     assert {a["step"] for a in found["attempts"]} == {"lattice", "values"}
     assert found["gap_reached"] is None
-    assert any("loses" in note for note in found["notes"])  # bounded buffers reward losing customers
+    assert any(
+        "loses" in note for note in found["notes"]
+    )  # bounded buffers reward losing customers
 
 
 @pytest.mark.slow
@@ -258,7 +285,9 @@ def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
     assert found.gap_reached
     assert not found.attempts
     assert dp.load_policy(tmp_path / "run" / "policy.npz", model).digest == found.policy.digest
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["gap"] == pytest.approx(found.gap)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["gap"] == pytest.approx(
+        found.gap
+    )
 
 
 @pytest.mark.slow
@@ -276,11 +305,17 @@ def test_a_run_goes_on_from_its_best_policy(tmp_path):
 
 def test_rules_whose_indices_are_all_alike_are_searched_from_too():
     """c-mu cannot tell the two classes of its first server apart; a search can."""
-    model = dp.QueueingNetwork([
-        dp.QueueClass("1", "A", 2.0, 0.8, route={"3": 1.0}), dp.QueueClass("2", "A", 2.0, 0.8),
-        dp.QueueClass("3", "B", 2.0),
-    ], time="continuous")  # fmt: skip
-    (family,) = steps.Searches()._families(Search(model, dp.Average(), (), 0, [], member(model, "c-mu")))
+    model = dp.QueueingNetwork(
+        [
+            dp.QueueClass("1", "A", 2.0, 0.8, route={"3": 1.0}),
+            dp.QueueClass("2", "A", 2.0, 0.8),
+            dp.QueueClass("3", "B", 2.0),
+        ],
+        time="continuous",
+    )
+    (family,) = steps.Searches()._families(
+        Search(model, dp.Average(), (), 0, [], member(model, "c-mu"))
+    )
     assert family.start.size > 0
     both = [member(model, "random"), member(model, "longer-first")]
     chosen = steps.Searches()._families(Search(model, dp.Average(), (), 0, both, both[0]))
@@ -304,11 +339,19 @@ class Stub:
 
 
 def test_the_next_attempt_is_taken_if_there_is_time_for_its_size(monkeypatch):
-    """Proposing takes four times as long in the next size, and as long as before in the last one, again."""
+    """Proposing takes four times as long in the next size, and as long as before in the last one,
+    again.
+    """
     now = [0.0]
     monkeypatch.setattr(loop.timer, "monotonic", lambda: now[0])
     model = dp.load("four-queue", buffers=2)
-    own = loop.Loop(Search(model, dp.Average(), (), 0, [], member(model, "c-mu")), Clock(100.0), None, None, print)
+    own = loop.Loop(
+        Search(model, dp.Average(), (), 0, [], member(model, "c-mu")),
+        Clock(100.0),
+        None,
+        None,
+        print,
+    )
     step = Stub(now)
     for size, expected in ((0, 4.0), (1, 4.0), (2, 1.0)):
         own.attempt(step, size)
@@ -335,7 +378,9 @@ def test_a_run_that_is_interrupted_is_no_run(monkeypatch):
     model = dp.load("four-queue", buffers=2)
     cut = member(model, "c-mu").run.__class__
     monkeypatch.setattr(
-        duels, "evaluate", lambda *a, **k: cut("x", 1.0, 0.0, 2.0, 0.95, "m", dp.Status.INTERRUPTED, 1, 0.0, 0)
+        duels,
+        "evaluate",
+        lambda *a, **k: cut("x", 1.0, 0.0, 2.0, 0.95, "m", dp.Status.INTERRUPTED, 1, 0.0, 0),
     )
     with pytest.raises(KeyboardInterrupt):
         duels.screen(Search(model, dp.Average(), (), 0), [Candidate(model.policy("c-mu"), "test")])
@@ -344,10 +389,15 @@ def test_a_run_that_is_interrupted_is_no_run(monkeypatch):
 def test_a_gap_by_a_bound_that_is_not_proved_is_no_gap():
     """An event model without declared losses and without end: its bound is statistical."""
     model = dp.EventModel(
-        lower=[0], upper=[None], actions=1, events=2, probability=lambda x, a, e: 0.3 if e == 0 else 0.7,
-        move=lambda x, a, e: (x[0] + 1,) if e == 0 else (max(x[0] - 1, 0),), loss=lambda x, a: float(x[0]) + 1.0,
+        lower=[0],
+        upper=[None],
+        actions=1,
+        events=2,
+        probability=lambda x, a, e: 0.3 if e == 0 else 0.7,
+        move=lambda x, a, e: (x[0] + 1,) if e == 0 else (max(x[0] - 1, 0),),
+        loss=lambda x, a: float(x[0]) + 1.0,
         jumps=[(1,), (-1,), (0,)],
-    )  # fmt: skip
+    )
     found = dp.improve(model, time="5s", gap="99%", steps=["values"])
     assert found.bound.kind == "statistical"
     assert found.gap_reached is False
@@ -363,7 +413,9 @@ def test_a_policy_with_several_recurrent_classes_is_simulated_in_the_end():
 
 def test_discounts_near_one_have_runs_enough():
     model = dp.load("four-queue", buffers=2)
-    found = duels.screen(Search(model, dp.Discounted(0.9995), (), 0), [Candidate(model.policy("c-mu"), "test")])
+    found = duels.screen(
+        Search(model, dp.Discounted(0.9995), (), 0), [Candidate(model.policy("c-mu"), "test")]
+    )
     exact = dp.evaluate_exact(model, model.policy("c-mu"), dp.Discounted(0.9995)).cost
     assert found[0].run.lower - 0.05 * exact <= exact <= found[0].run.upper + 0.05 * exact
 
@@ -386,7 +438,10 @@ def test_discounted_searches():
         ({"steps": ["magic"]}, "unknown step 'magic'"),
         ({"limits": ["joy <= 1"]}, "joy"),
         ({"resume": True}, "only a run that was saved"),
-        ({"limits": ["lost fraction <= 0.1"], "criterion": dp.Discounted(0.9)}, "discounted criterion"),
+        (
+            {"limits": ["lost fraction <= 0.1"], "criterion": dp.Discounted(0.9)},
+            "discounted criterion",
+        ),
         ({"policies": ["lbfs"]}, "a policy is needed"),
     ],
 )
@@ -431,7 +486,9 @@ def test_a_simulator_alone_is_searched_too():
         k = rng.choice(len(law.probabilities), p=law.probabilities)
         return law.states[k], inner.loss(x, a), False
 
-    model = dp.SimulatorModel(step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4)
+    model = dp.SimulatorModel(
+        step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4
+    )
     begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
     found = dp.improve(model, begin, time="15s", steps=["dual", "lattice"])
     assert {a.step for a in found.attempts} <= {"dual"}
@@ -440,13 +497,23 @@ def test_a_simulator_alone_is_searched_too():
     assert found.to_json()["gap"] is None
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def test_solve_improves_by_default(run, tmp_path):
     folder = tmp_path / "run"
     status, out, _ = run(
-        "solve", "four-queue", "--set", "buffers=2", "--time", "10s", "--gap", "0.1%", "--out", folder, "--json"
+        "solve",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "--time",
+        "10s",
+        "--gap",
+        "0.1%",
+        "--out",
+        folder,
+        "--json",
     )
     found = json.loads(out)
     assert status == 0
@@ -457,7 +524,15 @@ def test_solve_improves_by_default(run, tmp_path):
     status, out, _ = run("show", folder)
     assert "no policy costs less than" in out
     status, out, _ = run(
-        "evaluate", "four-queue", "--set", "buffers=2", "-p", folder / "policy.npz", "--method", "exact", "--json"
+        "evaluate",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "-p",
+        folder / "policy.npz",
+        "--method",
+        "exact",
+        "--json",
     )
     assert json.loads(out)["cost"] == pytest.approx(found["cost"])
 
@@ -471,7 +546,9 @@ def test_a_plan_without_keys_of_the_dual_program_improves(run, tmp_path):
     status, _, err = run("solve", plan)
     assert status == 2
     assert "leave out either" in err
-    plan.write_text('model = "four-queue"\nsampling = "features"\n[set]\nbuffers = 2\n')  # a key with its default value
+    plan.write_text(
+        'model = "four-queue"\nsampling = "features"\n[set]\nbuffers = 2\n'
+    )  # a key with its default value
     assert "tried" in json.loads(run("solve", plan, "--json")[1])
     status, _, err = run("solve", "four-queue", "--figure", "x.png")
     assert status == 2

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dualplan.core.intervals import cut_into_batches, cycle_interval, growth, mean_interval, ratio_interval, warm_up
+from dualplan.core.intervals import (
+    cut_into_batches,
+    cycle_interval,
+    growth,
+    mean_interval,
+    ratio_interval,
+    warm_up,
+)
 
 
 @given(st.lists(st.floats(-100, 100), min_size=3, max_size=30))
@@ -42,7 +49,9 @@ def test_ratio_interval_covers_at_the_nominal_rate():
 def mser(series):
     """White's rule, written out."""
     n = series.size
-    scores = [((series[d:] - series[d:].mean()) ** 2).sum() / (n - d) ** 2 for d in range(n // 2 + 1)]
+    scores = [
+        ((series[d:] - series[d:].mean()) ** 2).sum() / (n - d) ** 2 for d in range(n // 2 + 1)
+    ]
     return int(np.argmin(scores))
 
 

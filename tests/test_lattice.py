@@ -16,7 +16,9 @@ from dualplan.search.lattice import column_prices, node_table, spaced
 def whole(model):
     """Every state a node."""
     box = model.box
-    return Lattice(model, tuple(np.arange(a, b + 1) for a, b in zip(box.lower, box.upper, strict=True)))
+    return Lattice(
+        model, tuple(np.arange(a, b + 1) for a, b in zip(box.lower, box.upper, strict=True))
+    )
 
 
 def uneven():
@@ -38,7 +40,9 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.95)], ids=["average", "discounted"])
+@pytest.mark.parametrize(
+    "criterion", [dp.Average(), dp.Discounted(0.95)], ids=["average", "discounted"]
+)
 def test_with_every_state_a_node_the_solution_is_exact(name, criterion):
     model = MODELS[name]()
     found = dp.solve_lattice(model, whole(model), criterion, tol=1e-9)
@@ -50,7 +54,9 @@ def test_with_every_state_a_node_the_solution_is_exact(name, criterion):
     if isinstance(criterion, dp.Average):
         difference -= difference[0]
     assert np.abs(difference).max() <= 1e-4 * np.abs(exact.values).max()
-    assert dp.evaluate_exact(model, found.policy(), criterion).cost == pytest.approx(exact.value, rel=1e-6)
+    assert dp.evaluate_exact(model, found.policy(), criterion).cost == pytest.approx(
+        exact.value, rel=1e-6
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,15 @@ def net():
 
 @pytest.fixture(scope="module")
 def lattice(net):
-    return Lattice(net, (np.array([0, 1, 3, 7, 20]), np.array([0, 4, 9]), np.array([0, 1, 2, 10]), np.array([0, 6])))
+    return Lattice(
+        net,
+        (
+            np.array([0, 1, 3, 7, 20]),
+            np.array([0, 4, 9]),
+            np.array([0, 1, 2, 10]),
+            np.array([0, 6]),
+        ),
+    )
 
 
 def test_products_of_linear_functions_are_reproduced_everywhere(net, lattice):
@@ -77,16 +91,22 @@ def test_products_of_linear_functions_are_reproduced_everywhere(net, lattice):
 
 def test_squares_are_reproduced_with_curvature_and_overestimated_without(net, lattice):
     def f(x):
-        return 2.0 * x[:, 0] ** 2 + x[:, 1] ** 2 * 0.5 + 3 * x[:, 2] ** 2 - x[:, 0] * x[:, 2] + x[:, 3]
+        return (
+            2.0 * x[:, 0] ** 2 + x[:, 1] ** 2 * 0.5 + 3 * x[:, 2] ** 2 - x[:, 0] * x[:, 2] + x[:, 3]
+        )
 
     states = np.random.default_rng(1).integers(0, 30, (500, 4))
-    assert np.allclose(LatticeValues(lattice, f(lattice.states))(states), f(states), rtol=1e-10, atol=1e-8)
+    assert np.allclose(
+        LatticeValues(lattice, f(lattice.states))(states), f(states), rtol=1e-10, atol=1e-8
+    )
     inner = np.minimum(states, lattice.last)
     straight = LatticeValues(lattice, f(lattice.states), False)(inner)
     assert (straight >= f(inner) - 1e-9).all()
     # between 7 and 20 the line through 2·7² and 2·20² is off by 2·(x−7)(20−x)
     x = np.array([[12, 0, 0, 0]])
-    assert LatticeValues(lattice, f(lattice.states), False)(x)[0] - f(x)[0] == pytest.approx(2 * 5 * 8)
+    assert LatticeValues(lattice, f(lattice.states), False)(x)[0] - f(x)[0] == pytest.approx(
+        2 * 5 * 8
+    )
 
 
 def test_the_chain_is_a_law_that_keeps_means(net, lattice):
@@ -121,7 +141,9 @@ def test_rows_against_weights_by_hand(net, lattice):
 
 
 def test_the_policy_is_a_plain_look_ahead(net, lattice):
-    """Compiled against the values asked in Python, inside and beyond the lattice, with and without discount."""
+    """Compiled against the values asked in Python, inside and beyond the lattice, with and without
+    discount.
+    """
     values = LatticeValues(lattice, np.random.default_rng(2).normal(size=lattice.nodes) * 10)
     for gamma in (1.0, 0.9):
         policy = GreedyPolicy(net, values, gamma)
@@ -135,19 +157,25 @@ def test_the_optimal_cost_of_a_table_by_linear_programming():
     rng = np.random.default_rng(4)
     model = dp.load("garnet", states=30, actions=3, branching=4, seed=5)
     pairs = Sweeper(model).pairs
-    found = policy_iteration(Table(pairs.states, pairs.actions, pairs.matrix, pairs.losses), 1.0, 1e-9)
+    found = policy_iteration(
+        Table(pairs.states, pairs.actions, pairs.matrix, pairs.losses), 1.0, 1e-9
+    )
     marginal = np.eye(30)[pairs.states]
     rows = np.column_stack([np.ones(90), marginal - pairs.matrix.toarray()])
     best = linprog(np.append(-1.0, np.zeros(30)), rows, pairs.losses, bounds=(None, None))
     assert found.reached
     assert (found.lower + found.upper) / 2 == pytest.approx(-best.fun, abs=1e-8)
     start = rng.normal(size=30)
-    again = policy_iteration(Table(pairs.states, pairs.actions, pairs.matrix, pairs.losses), 1.0, 1e-9, start=start)
+    again = policy_iteration(
+        Table(pairs.states, pairs.actions, pairs.matrix, pairs.losses), 1.0, 1e-9, start=start
+    )
     assert again.lower == pytest.approx(found.lower, abs=1e-7)
 
 
 def test_an_end_that_costs_nothing_teaches_to_lose():
-    """M/M/1 without end, cut at 12: the first solution is that of M/M/1/12 with a penalty for each loss."""
+    """M/M/1 without end, cut at 12: the first solution is that of M/M/1/12 with a penalty for each
+    loss.
+    """
     queue = dp.QueueingNetwork([dp.QueueClass("1", "S", 1.0, 0.8)], time="continuous", name="mm1")
     lattice = Lattice(queue, (np.arange(13),))
     weights = 0.8 ** np.arange(13)
@@ -155,16 +183,23 @@ def test_an_end_that_costs_nothing_teaches_to_lose():
     for penalty in (0.0, 50.0):
         found = dp.solve_lattice(queue, lattice, penalty=penalty, corrections=0, tol=1e-9)
         arrival = 0.8 / 1.8  # the probability of a step
-        assert found.cost == pytest.approx(law @ np.arange(13) + penalty * arrival * law[-1], rel=1e-7)
-    # charged far more than a customer is worth, and then what the values say: the true cost is ρ/(1−ρ) = 4
+        assert found.cost == pytest.approx(
+            law @ np.arange(13) + penalty * arrival * law[-1], rel=1e-7
+        )
+    # charged far more than a customer is worth, and then what the values say: the true cost is
+    # ρ/(1−ρ) = 4
     steep = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=0, tol=1e-9)
     corrected = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=30, tol=1e-9)
     assert 4.0 < corrected.cost < 4.3 < steep.cost
-    assert dp.solve_lattice(queue, lattice, corrections=0, tol=1e-9).cost > steep.cost  # so is the default
+    assert (
+        dp.solve_lattice(queue, lattice, corrections=0, tol=1e-9).cost > steep.cost
+    )  # so is the default
 
 
 def test_curvature_takes_most_of_the_error_off():
-    """One queue on few knots: the cost on the lattice nears ρ/(1−ρ) with corrections, and is far above without."""
+    """One queue on few knots: the cost on the lattice nears ρ/(1−ρ) with corrections, and is far
+    above without.
+    """
     queue = dp.QueueingNetwork([dp.QueueClass("1", "S", 1.0, 0.8)], time="continuous", name="mm1")
     lattice = Lattice(queue, (np.array([0, 1, 2, 4, 7, 11, 16, 22, 30, 40, 60, 90]),))
     plain = dp.solve_lattice(queue, lattice, penalty=1000.0, corrections=0)
@@ -174,7 +209,9 @@ def test_curvature_takes_most_of_the_error_off():
 
 
 def test_prices_are_lagrange_multipliers():
-    """The priced cost is the Lagrangian of the program with the limit, by a linear program written out here."""
+    """The priced cost is the Lagrangian of the program with the limit, by a linear program written
+    out here.
+    """
     model = dp.load("criss-cross", load="heavy", buffers=3, idling=True)
     limit, price = dp.Limit("lost fraction", 0.05), 30.0
     pairs = Sweeper(model).pairs
@@ -218,7 +255,10 @@ def test_knots_are_dense_at_the_ends_and_stay_below_the_number_of_nodes():
     one, again = (dp.make_lattice(net, net.policy("longer"), nodes=3000, seed=1) for _ in range(2))
     assert (one.ints == again.ints).all()
     events = dp.load("criss-cross", decisions="per-server")
-    assert dp.make_lattice(events, events.policy("longer"), nodes=3000).knots[-1].size == events.box.upper[-1] + 1
+    assert (
+        dp.make_lattice(events, events.policy("longer"), nodes=3000).knots[-1].size
+        == events.box.upper[-1] + 1
+    )
 
 
 def test_a_plan_without_end_is_stable_far_outside():
@@ -240,11 +280,15 @@ def test_a_policy_on_a_lattice_is_saved(tmp_path):
     model = dp.load("criss-cross", load="heavy", buffers=6, idling=True)
     lattice = Lattice(model, (np.array([0, 1, 3, 6]),) * 3)
     for prices in (None, [(dp.Limit("lost fraction", 0.01), 20.0)]):
-        policy = dp.solve_lattice(model, lattice, dp.Discounted(0.99), prices=prices).policy(name="small")
+        policy = dp.solve_lattice(model, lattice, dp.Discounted(0.99), prices=prices).policy(
+            name="small"
+        )
         dp.save_policy(policy, tmp_path / "p.npz")
         loaded = dp.load_policy(tmp_path / "p.npz", model)
         assert (loaded.name, loaded.digest) == ("small", policy.digest)
-        assert all((loaded(model.box.state(i)) == policy(model.box.state(i))).all() for i in range(343))
+        assert all(
+            (loaded(model.box.state(i)) == policy(model.box.state(i))).all() for i in range(343)
+        )
     with np.load(tmp_path / "p.npz") as file:
         arrays = dict(file)
     for broken in (

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualplan as dp
-from bank import admission_events, average_cost, discounted_cost, matrix, mm1, mm1k, mm1k_law, networks
+from bank import (
+    admission_events,
+    average_cost,
+    discounted_cost,
+    matrix,
+    mm1,
+    mm1k,
+    mm1k_law,
+    networks,
+)
 from dualplan import policies
 from dualplan.evaluation import lower_bounds
 from dualplan.evaluation.lower_bounds import gap, largest_gap
@@ -20,7 +29,9 @@ from dualplan.exact.operators import Sweeper
 MODELS = {
     "four queues": dp.load("four-queue", buffers=2),
     "criss-cross": dp.load("criss-cross", buffers=3),
-    "independent events": dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0),
+    "independent events": dp.load(
+        "four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0
+    ),
     "per server": dp.load("criss-cross", buffers=2, decisions="per-server"),
     "mm1k": mm1k(),
     "admission": dp.load("admission", room=8),
@@ -31,7 +42,9 @@ MODELS = {
 SPREAD = dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])
 CASES = [(name, criterion) for name in MODELS for criterion in (dp.Average(), dp.Discounted(0.9))]
 CASES.append(("four queues", SPREAD))
-ids = [f"{name}-{type(criterion).__name__}" for name, criterion in CASES[:-1]] + ["four queues-spread"]
+ids = [f"{name}-{type(criterion).__name__}" for name, criterion in CASES[:-1]] + [
+    "four queues-spread"
+]
 cases = pytest.mark.parametrize(("name", "criterion"), CASES, ids=ids)
 LAWS = {name: matrix(model) for name, model in MODELS.items()}
 
@@ -41,7 +54,9 @@ def shaped(model, criterion, h, law=None):
     rows, losses = law or matrix(model)
     gamma = criterion.gamma
     allowed = rows.sum(axis=1).reshape(losses.shape) > 0
-    return np.where(allowed, losses + gamma * (rows @ h).reshape(losses.shape), np.inf).min(axis=1) - h
+    return (
+        np.where(allowed, losses + gamma * (rows @ h).reshape(losses.shape), np.inf).min(axis=1) - h
+    )
 
 
 def dense_bound(model, criterion, h, law=None):
@@ -87,14 +102,21 @@ def test_the_optimal_values_prove_the_optimum(name, criterion):
 def test_the_linear_programs_values_prove_its_optimum(criterion):
     model = MODELS["four queues"]
     program = dp.solve_lp(model, criterion)
-    assert program.lower - 1e-6 <= dp.lower_bound(model, program.values, criterion).value <= program.upper + 1e-9
+    assert (
+        program.lower - 1e-6
+        <= dp.lower_bound(model, program.values, criterion).value
+        <= program.upper + 1e-9
+    )
 
 
 @cases
 def test_sweeps_only_raise_the_bound(name, criterion):
     model = MODELS[name]
     h = random_potential(model, 5, 4.0)
-    bounds = [dp.lower_bound(model, h, criterion, sweeps=k, threads=1) for k in (0, 1, 2, 3, 10, 100, 1000)]
+    bounds = [
+        dp.lower_bound(model, h, criterion, sweeps=k, threads=1)
+        for k in (0, 1, 2, 3, 10, 100, 1000)
+    ]
     for before, after in itertools.pairwise(bounds):
         assert after.value >= before.value - 1e-10 * max(1.0, abs(before.value))
         assert close(dp.lower_bound(model, after.potential, criterion).value, after.value)
@@ -114,11 +136,19 @@ def test_each_sweep_raises_the_bound_of_every_potential(data):
     longest = 1 / (1 - gamma * Sweeper(model).laziness)
     for tau in (0.5, 1.0, longest):
         after = h + tau * shaped(model, criterion, h, law)
-        assert dense_bound(model, criterion, after, law) >= dense_bound(model, criterion, h, law) - 1e-9
+        assert (
+            dense_bound(model, criterion, after, law)
+            >= dense_bound(model, criterion, h, law) - 1e-9
+        )
 
 
 @settings(max_examples=40)
-@given(networks(max_classes=3), st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([None, 0.9]))
+@given(
+    networks(max_classes=3),
+    st.integers(0, 10**6),
+    st.sampled_from([0.1, 1.0, 30.0]),
+    st.sampled_from([None, 0.9]),
+)
 def test_bounds_of_random_networks(model, seed, scale, gamma):
     criterion = dp.Average() if gamma is None else dp.Discounted(gamma)
     h = random_potential(model, seed, scale)
@@ -126,12 +156,16 @@ def test_bounds_of_random_networks(model, seed, scale, gamma):
     assert close(bound, dense_bound(model, criterion, h))
     assert swept >= bound - 1e-9 * max(1.0, abs(bound))
     for policy in (policies.random_policy(model), model.policy("longer")):
-        cost = average_cost(model, policy) if gamma is None else discounted_cost(model, policy, gamma)
+        cost = (
+            average_cost(model, policy) if gamma is None else discounted_cost(model, policy, gamma)
+        )
         assert swept <= cost + 1e-6
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 10**6), st.sampled_from([1.0, 1e8, 1e14]), st.sampled_from([1e-13, 1.0, 1e13]))
+@given(
+    st.integers(0, 10**6), st.sampled_from([1.0, 1e8, 1e14]), st.sampled_from([1e-13, 1.0, 1e13])
+)
 def test_rounding_never_lifts_the_bound_above_the_truth(seed, scale, loss_scale):
     """Against m(h) in exact fractions."""
     model = dp.load("garnet", states=6, actions=2, branching=3, seed=seed)
@@ -147,12 +181,17 @@ def test_rounding_never_lifts_the_bound_above_the_truth(seed, scale, loss_scale)
             chances = [Fraction(p) for p in row]
             mean = sum(p * v for p, v in zip(chances, exact, strict=True)) / sum(chances)
             least.append(Fraction(losses.ravel()[i]) + gamma * mean - exact[i // 2])
-        truth = min(least) if isinstance(criterion, dp.Average) else exact[0] + min(least) / (1 - gamma)
+        truth = (
+            min(least) if isinstance(criterion, dp.Average) else exact[0] + min(least) / (1 - gamma)
+        )
         assert Fraction(dp.lower_bound(model, h, criterion).value) <= truth
 
 
 def test_costs_per_unit_of_time():
-    """The queue's length in continuous time, known in closed form; no choice, so the bound is the cost."""
+    """The queue's length in continuous time, known in closed form.
+
+    No choice, so the bound is the cost.
+    """
     model, truth = mm1k(), mm1k_law() @ np.arange(6)
     assert dp.lower_bound(model, sweeps=2000).value == pytest.approx(truth, abs=1e-6)
     exact = dp.evaluate_exact(model, model.policy("longer"))
@@ -181,11 +220,16 @@ def test_functions_arrays_and_nothing_agree(monkeypatch):
     whole = h(states)
     for criterion in (dp.Average(), SPREAD):
         for kind in ("proved", "statistical"):
-            values = [dp.lower_bound(model, p, criterion, kind=kind, samples=500).value for p in (h, whole)]
+            values = [
+                dp.lower_bound(model, p, criterion, kind=kind, samples=500).value
+                for p in (h, whole)
+            ]
             assert values[0] == values[1]
     strided = np.repeat(whole, 2)[::2]
     assert dp.lower_bound(model, strided).value == dp.lower_bound(model, list(whole)).value
-    assert dp.lower_bound(model).value == dp.lower_bound(model, np.zeros(model.box.count)).value == 0.0
+    assert (
+        dp.lower_bound(model).value == dp.lower_bound(model, np.zeros(model.box.count)).value == 0.0
+    )
     before = whole.copy()
     swept = dp.lower_bound(model, whole, sweeps=5)
     swept.potential[:] = 7.0
@@ -217,7 +261,9 @@ def test_draws_that_cover_all_states_find_the_minimum(name, criterion):
     everything = policies.random_policy(model)
     for seed in range(3):
         h = random_potential(model, seed, 3.0)
-        drawn = dp.lower_bound(model, h, criterion, kind="statistical", policy=everything, seed=seed)
+        drawn = dp.lower_bound(
+            model, h, criterion, kind="statistical", policy=everything, seed=seed
+        )
         proved = dp.lower_bound(model, h, criterion)
         assert close(drawn.value, proved.value)
         assert drawn.worst == proved.worst
@@ -230,7 +276,9 @@ def test_the_search_finds_what_was_not_drawn():
     def h(x):
         return 3.0 * x[:, 0] * (x[:, 0] + 2)
 
-    drawn, proved = (dp.lower_bound(model, h, kind=kind, samples=1) for kind in ("statistical", "proved"))
+    drawn, proved = (
+        dp.lower_bound(model, h, kind=kind, samples=1) for kind in ("statistical", "proved")
+    )
     assert close(drawn.value, proved.value)
     assert drawn.worst == proved.worst == (30,)
 
@@ -268,7 +316,10 @@ def test_without_an_array_over_states(criterion, monkeypatch):
         largest = max(largest, len(x))
         return 0.1 * x.sum(axis=1)
 
-    for model in (dp.load("four-queue", buffers=None), dp.load("tandem", queues=20, servers=10, buffers=99)):
+    for model in (
+        dp.load("four-queue", buffers=None),
+        dp.load("tandem", queues=20, servers=10, buffers=99),
+    ):
         bound = dp.lower_bound(model, h, criterion, samples=2_000)
         assert bound.kind == "statistical"
         assert math.isfinite(bound.value)
@@ -292,18 +343,27 @@ def test_a_potential_that_falls_for_ever_is_reported():
 
 def test_policies_that_are_not_compiled_visit_the_same_states():
     model = MODELS["four queues"]
-    table = {tuple(model.box.state(i)): model.policy("lbfs")(model.box.state(i)) for i in range(model.box.count)}
+    table = {
+        tuple(model.box.state(i)): model.policy("lbfs")(model.box.state(i))
+        for i in range(model.box.count)
+    }
     slow = policies.FunctionPolicy(model, lambda x: table[tuple(int(v) for v in x)])
     assert slow.code is None
     h = random_potential(model, 2)
-    bounds = [dp.lower_bound(model, h, kind="statistical", policy=p, samples=60) for p in (slow, model.policy("lbfs"))]
+    bounds = [
+        dp.lower_bound(model, h, kind="statistical", policy=p, samples=60)
+        for p in (slow, model.policy("lbfs"))
+    ]
     assert bounds[0].value == bounds[1].value
     assert bounds[0].worst == bounds[1].worst
 
 
 def test_reports_are_plain_values():
     model = MODELS["four queues"]
-    for bound in (dp.lower_bound(model, sweeps=3), dp.lower_bound(model, kind="statistical", samples=50)):
+    for bound in (
+        dp.lower_bound(model, sweeps=3),
+        dp.lower_bound(model, kind="statistical", samples=50),
+    ):
         report = json.loads(json.dumps(bound.to_json(), allow_nan=False))
         assert report["kind"] == bound.kind
         assert report["worst"] == list(bound.worst)
@@ -317,7 +377,9 @@ def test_gaps():
     assert gap(-10.0, -11.0) == pytest.approx(0.1)
     assert gap(0.0, 0.0) == 0.0
     assert gap(0.0, -1.0) == math.inf
-    assert largest_gap(0.1, 1.0, -1.0) == pytest.approx(11.0)  # with a negative bound the lower end has the larger gap
+    assert largest_gap(0.1, 1.0, -1.0) == pytest.approx(
+        11.0
+    )  # with a negative bound the lower end has the larger gap
     assert largest_gap(9.0, 10.0, 8.0) == pytest.approx(0.2)
     assert largest_gap(-10.0, -9.0, -11.0) == pytest.approx(2 / 9)
     assert largest_gap(-1e-9, 1e-9, -1.0) == math.inf
@@ -332,7 +394,10 @@ def test_gaps():
         ({"potential": "bias"}, "a potential is"),
         ({"potential": dp.Discounted(0.9)}, "a potential is"),
         ({"potential": lambda x: x}, r"shape \(81, 4\) for 81 states"),
-        ({"potential": lambda x: np.where(x[:, 3] == 2, np.inf, 0.0)}, r"not finite at state \(0, 0, 0, 2\)"),
+        (
+            {"potential": lambda x: np.where(x[:, 3] == 2, np.inf, 0.0)},
+            r"not finite at state \(0, 0, 0, 2\)",
+        ),
         ({"criterion": "average"}, "criterion is"),
         ({"sweeps": -1}, "sweeps"),
         ({"sweeps": 1.5}, "sweeps"),
@@ -367,22 +432,38 @@ def test_laws_that_are_wrong_are_named():
         return 0.5 if x[0] < 40 else 0.4
 
     model = dp.EventModel(
-        lower=[0], upper=[None], actions=1, events=2, probability=leak,
-        move=lambda x, a, e: (max(x[0] - 1 + 2 * e, 0),), loss=lambda x, a: -float(x[0]), jumps=[(1,), (-1,), (0,)],
-    )  # fmt: skip
+        lower=[0],
+        upper=[None],
+        actions=1,
+        events=2,
+        probability=leak,
+        move=lambda x, a, e: (max(x[0] - 1 + 2 * e, 0),),
+        loss=lambda x, a: -float(x[0]),
+        jumps=[(1,), (-1,), (0,)],
+    )
     with pytest.raises(dp.ModelError, match=r"x=\(40\)"):
         dp.lower_bound(model, samples=20)
 
 
 def test_the_least_loss_bounds_models_of_any_size():
-    """Without a potential and with too many states to list: proved, from what the model declares."""
+    """Without a potential and with too many states to list: proved, from what the model
+    declares.
+    """
     endless = dp.load("four-queue", buffers=None)
     for criterion in (dp.Average(), dp.Discounted(0.9)):
         bound = dp.lower_bound(endless, None, criterion)
         assert (bound.kind, bound.value) == ("proved", 0.0)
     paid = dp.EventModel(
-        lower=[0], upper=[None], actions=["wait"], events=1, probability=lambda x, a, e: 1.0,
-        move=lambda x, a, e: (x[0],), loss=lambda x, a: 2.0, jumps=[(0,)], loss_bounds=(1.5, 2.0), name="paid",
-    )  # fmt: skip
+        lower=[0],
+        upper=[None],
+        actions=["wait"],
+        events=1,
+        probability=lambda x, a, e: 1.0,
+        move=lambda x, a, e: (x[0],),
+        loss=lambda x, a: 2.0,
+        jumps=[(0,)],
+        loss_bounds=(1.5, 2.0),
+        name="paid",
+    )
     assert dp.lower_bound(paid).value == 1.5
     assert dp.lower_bound(paid, None, dp.Discounted(0.9)).value == pytest.approx(15.0)

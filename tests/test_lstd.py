@@ -1,4 +1,6 @@
-"""Values of a policy by least squares: exact where its functions can say the bias, and what they save in simulation."""
+"""Values of a policy by least squares: exact where its functions can say the bias, and what they
+save in simulation.
+"""
 
 import numpy as np
 import pytest
@@ -13,14 +15,21 @@ from dualplan.search.contract import Candidate, Member, Search
 
 
 def test_the_bias_of_a_single_queue_is_quadratic():
-    """Λ x(x + 1)/(2(μ − λ)), Λ = λ + μ: found from any visits, since the equation holds in each of them."""
+    """Λ x(x + 1)/(2(μ − λ)), Λ = λ + μ: found from any visits, since the equation holds in each of
+    them.
+    """
     net = mm1(0.8)
-    found = primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50, seed=3)
+    found = primal.policy_values(
+        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50, seed=3
+    )
     assert found.weights[1:] == pytest.approx([4.5, 4.5], rel=1e-8)
 
 
 def test_with_a_function_for_each_state_it_is_the_bias():
-    """A randomised policy, so that several actions of a state count; states it never enters stay without a value."""
+    """A randomised policy, so that several actions of a state count.
+
+    States it never enters stay without a value.
+    """
     net = dp.load("four-queue", buffers=1)
     policy = soft_longer(net, (0.8, 0.6))
     exact = dp.evaluate_exact(net, policy)
@@ -35,7 +44,9 @@ def test_controls_for_each_policy_leave_nothing_to_chance():
     net = dp.load("four-queue", buffers=1)
     both = net.policy("c-mu"), net.policy("lbfs")  # which leave no action to chance
     exact = [dp.evaluate_exact(net, p).cost for p in both]
-    controls = tuple(primal.policy_values(net, p, primal.indicators(net), visits=4_000) for p in both)
+    controls = tuple(
+        primal.policy_values(net, p, primal.indicators(net), visits=4_000) for p in both
+    )
     found = dp.compare(net, *both, steps=20_000, control=controls)
     assert found.difference.half_width < 1e-6
     assert found.difference.value == pytest.approx(exact[0] - exact[1], abs=1e-6)
@@ -44,7 +55,10 @@ def test_controls_for_each_policy_leave_nothing_to_chance():
 
 
 def test_a_fit_with_the_seed_of_the_evaluation_leaves_its_interval_honest():
-    """With functions for all states and few visits; of 80 intervals at 95% fewer than this many cover with p = .001."""
+    """With functions for all states and few visits.
+
+    Of 80 intervals at 95% fewer than this many cover with p = .001.
+    """
     net = dp.load("four-queue", buffers=3)
     policy, basis = net.policy("c-mu"), primal.indicators(net)
     exact, hits = dp.evaluate_exact(net, policy).cost, 0
@@ -56,9 +70,13 @@ def test_a_fit_with_the_seed_of_the_evaluation_leaves_its_interval_honest():
 
 
 def test_measures_of_a_controlled_run_are_judged_by_themselves():
-    """M/M/1 at load .99 with its bias as control: the cost is known at once, queue lengths and losses are not."""
+    """M/M/1 at load .99 with its bias as control: the cost is known at once, queue lengths and
+    losses are not.
+    """
     net = mm1(0.99)
-    control = primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50)
+    control = primal.policy_values(
+        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50
+    )
     found = dp.evaluate(net, net.policy("longer"), steps=20_000, control=control)
     assert found.lower <= 99.0 <= found.upper
     assert found.half_width < 1e-6
@@ -76,7 +94,10 @@ def test_many_states_at_once():
 
 
 def test_index_rules_are_judged_with_fitted_controls_where_these_help():
-    """On a heavily loaded network the interval is several times narrower in the same time; a huge one is left alone."""
+    """On a heavily loaded network the interval is several times narrower in the same time.
+
+    a huge one is left alone.
+    """
     net = dp.load("four-queue", buffers=None)
     search = Search(net, dp.Average(), (), 0)
     candidate = Candidate(net.policy("c-mu"), "test")
@@ -84,7 +105,9 @@ def test_index_rules_are_judged_with_fitted_controls_where_these_help():
     member = duels.controlled(search, Member(candidate, plain))
     shaped = dp.evaluate(net, candidate.policy, steps=400_000, seed=1, control=member.control)
     assert shaped.half_width < plain.half_width / 3
-    assert duels.controlled(search, Member(candidate, plain)).control is member.control  # fitted once
+    assert (
+        duels.controlled(search, Member(candidate, plain)).control is member.control
+    )  # fitted once
     line = dp.load("tandem", queues=100)
     many = Candidate(line.policy("lbfs"), "test")
     assert duels.controlled(Search(line, dp.Average(), (), 0), Member(many, plain)).control is None

@@ -23,7 +23,9 @@ CRITERIA = [dp.Average(), dp.Discounted(0.2)]
 
 
 def tiny(criterion, **more):
-    """Two states, two actions, two policies: small enough for the theory's own numbers of steps and draws."""
+    """Two states, two actions, two policies: small enough for the theory's own numbers of steps and
+    draws.
+    """
     model = dp.TabularModel(
         [np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.2, 0.8], [0.9, 0.1]])],
         np.array([[0.0, 0.05], [0.1, 0.02]]),
@@ -48,7 +50,7 @@ def small_problems():
         yield tiny(criterion), 0.02
 
 
-# -- grids ------------------------------------------------------------------------------------------------------------
+# -- grids -----------------------------------------------------------------------------------------
 
 
 def test_grids_begin_where_the_terms_balance_and_end_where_the_second_is_small():
@@ -67,7 +69,11 @@ def test_grids_begin_where_the_terms_balance_and_end_where_the_second_is_small()
 
 def test_the_papers_grid_is_not_logarithmic():
     """β = 1, V_max = 15, ε = .1: 3,000 points; a tenth of ε a hundred times as many."""
-    assert len(paper_grid(1.0, 15.0, 0.1)) == grid_size(1.0, 15.0, 0.1) == pytest.approx(3000, rel=0.03)
+    assert (
+        len(paper_grid(1.0, 15.0, 0.1))
+        == grid_size(1.0, 15.0, 0.1)
+        == pytest.approx(3000, rel=0.03)
+    )
     assert grid_size(1.0, 15.0, 0.01) == pytest.approx(300_000, rel=0.03)
     assert len(geometric_grid(1.0, 15.0, 0.01)) == 11
     with pytest.raises(InputError, match="take grid 'geometric'"):
@@ -75,7 +81,10 @@ def test_the_papers_grid_is_not_logarithmic():
 
 
 def test_neighbours_bound_the_curve_between_them():
-    """F(H_k) <= F(H) + (ρ−1)β/H on computed curves, and c non-decreasing and concave; the paper's cells hold ε."""
+    """F(H_k) <= F(H) + (ρ−1)β/H on computed curves, and c non-decreasing and concave.
+
+    The paper's cells hold ε.
+    """
     for problem, beta in small_problems():
         scheme = make_scheme(problem, epsilon=beta / 5, beta=beta, ratio=2.0)
         for h in scheme.penalties[:5]:
@@ -98,7 +107,7 @@ def test_the_papers_cells_vary_by_at_most_their_step():
         assert np.ptp(values) <= epsilon
 
 
-# -- the rule ---------------------------------------------------------------------------------------------------------
+# -- the rule --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=["average", "discounted"])
@@ -107,9 +116,18 @@ def test_with_the_theorys_own_numbers_the_chosen_point_minimises_f(criterion, ru
     """The paper's grid, T and n, for ε and δ; the truth by linear programs over all constraints."""
     problem, beta, epsilon, delta = tiny(criterion), 0.02, 0.15, 0.1
     found = solve_meta(
-        problem, epsilon=epsilon, delta=delta, beta=beta, grid="paper", choice="rule", violations=rule,
-        solver="theory", budget=20_000_000, draws=10_000_000, seed=3,
-    )  # fmt: skip
+        problem,
+        epsilon=epsilon,
+        delta=delta,
+        beta=beta,
+        grid="paper",
+        choice="rule",
+        violations=rule,
+        solver="theory",
+        budget=20_000_000,
+        draws=10_000_000,
+        seed=3,
+    )
     scheme, count = found.scheme, len(found.points)
     last = found.points[-1]
     asked = theorems.requirements(problem, last.weight, epsilon=epsilon, delta=delta, points=count)
@@ -117,27 +135,43 @@ def test_with_the_theorys_own_numbers_the_chosen_point_minimises_f(criterion, ru
     rows = problem.enumerate()
     for point in found.points[:: max(1, count // 10)]:  # what the rule rests on
         truth = problem.value(point.solution.theta, point.weight, rows)
-        assert point.weight * abs(point.violations.total.value - truth.negative - truth.flow) <= epsilon / 4
+        assert (
+            point.weight * abs(point.violations.total.value - truth.negative - truth.flow)
+            <= epsilon / 4
+        )
         assert truth.total <= minimum(problem, point.weight, rows).parts.total + epsilon / 4
     curve_of_f = curve(
-        problem, np.geomspace(scheme.penalties[0] / 10, 10 * scheme.penalties[-1], 80), beta, scheme.offset
+        problem,
+        np.geomspace(scheme.penalties[0] / 10, 10 * scheme.penalties[-1], 80),
+        beta,
+        scheme.offset,
     )
     chosen = found.points[found.chosen]
-    reached = problem.value(chosen.solution.theta, chosen.weight, rows).total + beta / chosen.penalty
+    reached = (
+        problem.value(chosen.solution.theta, chosen.weight, rows).total + beta / chosen.penalty
+    )
     assert reached <= curve_of_f.min() + epsilon
-    assert found.points[0].estimate.value > curve_of_f.min() + epsilon  # a choice that could have failed
+    assert (
+        found.points[0].estimate.value > curve_of_f.min() + epsilon
+    )  # a choice that could have failed
 
 
 def test_beta_has_a_default_and_says_how_it_is_known(net):
     discounted = tiny(dp.Discounted(0.2))
     kappa = 0.1 / 0.8
-    assert meta.default_beta(discounted) == (pytest.approx(kappa * theorems.spread(discounted)), "proved")
+    assert meta.default_beta(discounted) == (
+        pytest.approx(kappa * theorems.spread(discounted)),
+        "proved",
+    )
     average = tiny(dp.Average())
     beta, known = meta.default_beta(average)
     span = dp.evaluate_exact(average.model, random_policy(average.model)).span
     assert known == "measured"
     assert beta == pytest.approx((0.1 + span) * theorems.spread(average))
-    assert meta.default_beta(average, span=2.0) == (pytest.approx(2.1 * theorems.spread(average)), "assumed")
+    assert meta.default_beta(average, span=2.0) == (
+        pytest.approx(2.1 * theorems.spread(average)),
+        "assumed",
+    )
     endless = dp.load("four-queue", buffers=None)
     with pytest.raises(InputError, match="give beta"):
         meta.default_beta(dp.DualALP(endless, dp.features.bands(endless, [(1, 2)])))
@@ -151,17 +185,25 @@ def test_given_penalties_and_bad_words(net):
     scheme = make_scheme(problem, epsilon=0.1, beta=1.0, grid=[3.0, 1.0])
     assert scheme.penalties == (1.0, 3.0)
     for more, words in (
-        ({"grid": "square"}, "grid"), ({"grid": [0.0]}, "positive penalties"), ({"ratio": 1.0}, "exceed 1"),
-        ({"beta": -1.0}, "beta must be"), ({"epsilon": 0.0}, "epsilon must be"), ({"delta": 1.0}, "delta"),
-    ):  # fmt: skip
+        ({"grid": "square"}, "grid"),
+        ({"grid": [0.0]}, "positive penalties"),
+        ({"ratio": 1.0}, "exceed 1"),
+        ({"beta": -1.0}, "beta must be"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"delta": 1.0}, "delta"),
+    ):
         with pytest.raises(InputError, match=words):
             make_scheme(problem, **{"epsilon": 0.1, "beta": 1.0, **more})
-    for more, words in (({"choice": "luck"}, "choice"), ({"violations": "guess"}, "rule"), ({"solver": "x"}, "solver")):
+    for more, words in (
+        ({"choice": "luck"}, "choice"),
+        ({"violations": "guess"}, "rule"),
+        ({"solver": "x"}, "solver"),
+    ):
         with pytest.raises(InputError, match=words):
             solve_meta(problem, epsilon=0.1, **more)
 
 
-# -- along the grid ---------------------------------------------------------------------------------------------------
+# -- along the grid --------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -172,10 +214,14 @@ def test_workers_do_not_change_what_is_found(net):
     settings = {"solver": "adaptive", "budget": 4_000, "seed": 5}
     alone = solve_along(problem, penalties, **settings)
     told = []
-    together = solve_along(problem, penalties, jobs=2, done=lambda k, s: told.append((k, s.problem)), **settings)
+    together = solve_along(
+        problem, penalties, jobs=2, done=lambda k, s: told.append((k, s.problem)), **settings
+    )
     some = {k: alone[k] for k in (0, 1, 4)}
     seen = []
-    resumed = solve_along(problem, penalties, known=some, done=lambda k, _: seen.append(k), **settings)
+    resumed = solve_along(
+        problem, penalties, known=some, done=lambda k, _: seen.append(k), **settings
+    )
     with joblib.parallel_config(n_jobs=2):
         configured = solve_along(problem, penalties, known=some, **settings)
     for others in (together, resumed, configured):
@@ -187,7 +233,10 @@ def test_workers_do_not_change_what_is_found(net):
 
 @pytest.mark.slow
 def test_strands_go_down_from_their_largest_penalty(net):
-    """The second largest is what `solve` finds from the largest; the first of the next strand starts afresh."""
+    """The second largest is what `solve` finds from the largest.
+
+    The first of the next strand starts afresh.
+    """
     problem = dp.DualALP(net, mixed_features(net))
     penalties = [2.0 * 1.5**k for k in range(meta.STRAND + 1)]
     found = solve_along(problem, penalties, solver="adaptive", budget=4_000)
@@ -197,17 +246,23 @@ def test_strands_go_down_from_their_largest_penalty(net):
     assert (found[0].theta == cold.theta).all()
 
 
-# -- by their policies ------------------------------------------------------------------------------------------------
+# -- by their policies -----------------------------------------------------------------------------
 
 
 def test_the_cheapest_policy_is_chosen_exactly(net):
     problem = dp.DualALP(net, mixed_features(net))
     found = solve_meta(
-        problem, epsilon=1.0, beta=50.0, grid=[1.0, 20.0, 400.0], solver="listed-lp", violations="listed",
+        problem,
+        epsilon=1.0,
+        beta=50.0,
+        grid=[1.0, 20.0, 400.0],
+        solver="listed-lp",
+        violations="listed",
         fallback=net.policy("lbfs"),
-    )  # fmt: skip
+    )
     costs = [
-        dp.evaluate_exact(net, solve_listed(problem, h).policy(net.policy("lbfs"))).cost for h in (1.0, 20.0, 400.0)
+        dp.evaluate_exact(net, solve_listed(problem, h).policy(net.policy("lbfs"))).cost
+        for h in (1.0, 20.0, 400.0)
     ]
     assert found.chosen == int(np.argmin(costs))
     assert found.best.cost == pytest.approx(min(costs), rel=1e-9)
@@ -215,7 +270,9 @@ def test_the_cheapest_policy_is_chosen_exactly(net):
     written = json.loads(json.dumps(found.to_json()))
     assert [row["cost"] for row in written["points"]] == pytest.approx(costs, rel=1e-9)
     for point in found.points:  # over all constraints F̂ is F
-        assert point.estimate.value == pytest.approx(point.solution.parts.total + 50.0 / point.penalty, rel=1e-9)
+        assert point.estimate.value == pytest.approx(
+            point.solution.parts.total + 50.0 / point.penalty, rel=1e-9
+        )
 
 
 def test_a_simulated_choice_is_paired_with_the_runner_up(net):
@@ -235,8 +292,13 @@ def test_a_simulated_choice_is_paired_with_the_runner_up(net):
 
 def test_a_curve_is_drawn(net, tmp_path):
     problem = dp.DualALP(net, mixed_features(net))
-    found = solve_meta(problem, epsilon=1.0, beta=5.0, grid=[1.0, 10.0], solver="listed-lp", violations="listed")
-    figures.save(figures.curve(found.to_json()["points"], "four queues", {"optimum": 2.0}), tmp_path / "curve.svg")
+    found = solve_meta(
+        problem, epsilon=1.0, beta=5.0, grid=[1.0, 10.0], solver="listed-lp", violations="listed"
+    )
+    figures.save(
+        figures.curve(found.to_json()["points"], "four queues", {"optimum": 2.0}),
+        tmp_path / "curve.svg",
+    )
     drawn = (tmp_path / "curve.svg").read_text()
     assert drawn.count('<g id="axes_') == 3
     with pytest.raises(InputError, match="must end in"):

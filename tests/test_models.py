@@ -1,4 +1,6 @@
-"""Tables, event models, simulators and the named instances, against each other and against closed forms."""
+"""Tables, event models, simulators and the named instances, against each other and against closed
+forms.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from bank import admission_events, average_cost, discounted_cost, matrix
 from dualplan.models.check import check_model
 from dualplan.models.instances import INSTANCES
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(0, 10**6))
@@ -39,7 +41,8 @@ def test_garnet_and_forest_are_tables_of_known_value():
     wait = dp.policies.TablePolicy(forest, np.zeros(3, int))
     assert -average_cost(forest, wait) == pytest.approx(3.24, abs=1e-9)
     values = [
-        -discounted_cost(dp.TabularModel(forest.matrix, forest.losses, start=x), wait, 0.9) for x in range(3)
+        -discounted_cost(dp.TabularModel(forest.matrix, forest.losses, start=x), wait, 0.9)
+        for x in range(3)
     ]  # start matters
     assert values == pytest.approx([26.244, 29.484, 33.484], abs=1e-9)
     garnet = dp.load("garnet", states=20, actions=3, branching=4, seed=5)
@@ -64,7 +67,7 @@ def test_wrong_tables(transitions, loss, words):
         dp.TabularModel(transitions, loss)
 
 
-# -- event models ------------------------------------------------------------------------------------------------------
+# -- event models ----------------------------------------------------------------------------------
 
 
 def test_event_model_queue_and_table_are_one_process():
@@ -89,9 +92,15 @@ def test_jumps_given_and_derived_agree(room):
     given_jumps = admission_events(room)
     f = given_jumps.functions
     derived = dp.EventModel(
-        lower=[0], upper=[room], actions=2, events=3, probability=f["probability"], move=f["move"], loss=f["loss"],
+        lower=[0],
+        upper=[room],
+        actions=2,
+        events=3,
+        probability=f["probability"],
+        move=f["move"],
+        loss=f["loss"],
         jumps="derive",
-    )  # fmt: skip
+    )
     assert derived.jumps.tolist() == [[-1], [0], [1]]
     assert not derived.jumps_are_sampled
     for y in range(room + 1):
@@ -119,9 +128,15 @@ def test_candidates_of_the_user_are_confirmed_by_the_forward_law():
             yield (x, 7)
 
     model = dp.EventModel(
-        lower=[0], upper=[4], actions=1, events=2, probability=probability, move=move, loss=loss,
+        lower=[0],
+        upper=[4],
+        actions=1,
+        events=2,
+        probability=probability,
+        move=move,
+        loss=loss,
         predecessors=predecessors,
-    )  # fmt: skip
+    )
     assert model.predecessors([0]).probabilities.tolist() == [0.25] * 5
     assert model.predecessors([4]).states.ravel().tolist() == [3, 4]
     assert check_model(model).ok
@@ -129,14 +144,28 @@ def test_candidates_of_the_user_are_confirmed_by_the_forward_law():
 
 def broken(**changes):
     gate = admission_events()
-    parts = {**gate.functions, "lower": [0], "upper": [6], "actions": 2, "events": 3, "name": "gate", **changes}
+    parts = {
+        **gate.functions,
+        "lower": [0],
+        "upper": [6],
+        "actions": 2,
+        "events": 3,
+        "name": "gate",
+        **changes,
+    }
     return dp.EventModel(**parts)
 
 
 def test_mistakes_at_the_start_are_found_at_once():
     cases = {
-        "probability": (lambda x, a, e: 1.1, r"`probability` at x=\(0\), a=0, event 0 is 1.1, not in \[0, 1\]"),
-        "move": (lambda x, a, e: (x[0], 0), r"`move` at x=\(0\), a=0, event 0 gives 2 coordinates; a state has 1"),
+        "probability": (
+            lambda x, a, e: 1.1,
+            r"`probability` at x=\(0\), a=0, event 0 is 1.1, not in \[0, 1\]",
+        ),
+        "move": (
+            lambda x, a, e: (x[0], 0),
+            r"`move` at x=\(0\), a=0, event 0 gives 2 coordinates; a state has 1",
+        ),
         "loss": (lambda x, a: float("nan"), r"`loss` at x=\(0\), a=0 is nan, not a finite number"),
         "allowed": (lambda x, a: False, r"`allowed` leaves no action in state x=\(0\)"),
     }
@@ -144,7 +173,9 @@ def test_mistakes_at_the_start_are_found_at_once():
         with pytest.raises(dp.ModelError, match=words) as caught:
             broken(**{name: function})
         assert "\n" not in str(caught.value)
-    with pytest.raises(dp.ModelError, match=r"`move` at x=\(0\), a=0, event 0 leaves the box: x'=\(-1\)"):
+    with pytest.raises(
+        dp.ModelError, match=r"`move` at x=\(0\), a=0, event 0 leaves the box: x'=\(-1\)"
+    ):
         broken(move=lambda x, a, e: (x[0] - 1,))
     with pytest.raises(dp.ModelError, match=r"`loss` at x=\(0\), a=0 raised ZeroDivisionError"):
         broken(loss=lambda x, a: 1 / int(x[0]))
@@ -162,10 +193,15 @@ def test_mistakes_further_out_are_found_by_check_and_by_simulation():
         return 0.5 + (0.6 if x[0] > 2 else 0.0) if e == 0 else 0.5
 
     for changes, words in (
-        ({"move": out_of_the_box, "probability": lambda x, a, e: 0.5}, r"`move` at x=\(6\).*leaves the box: x'=\(7\)"),
-        ({"move": lambda x, a, e: (min(x[0] + 1, 6),), "probability": improbable},
-         r"`probability` at x=\(\d\), a=\d, event 0 is 1.1"),
-    ):  # fmt: skip
+        (
+            {"move": out_of_the_box, "probability": lambda x, a, e: 0.5},
+            r"`move` at x=\(6\).*leaves the box: x'=\(7\)",
+        ),
+        (
+            {"move": lambda x, a, e: (min(x[0] + 1, 6),), "probability": improbable},
+            r"`probability` at x=\(\d\), a=\d, event 0 is 1.1",
+        ),
+    ):
         model = broken(events=2, **changes)
         report = check_model(model)
         assert not report.ok
@@ -187,22 +223,32 @@ def test_what_cannot_be_compiled_is_named():
         mixed.forward([0], 0)
 
 
-# -- checks find what is wrong -----------------------------------------------------------------------------------------
+# -- checks find what is wrong ---------------------------------------------------------------------
 
 
 def test_check_finds_predecessors_that_are_not_the_transpose():
     f = admission_events().functions
     model = dp.EventModel(
-        lower=[0], upper=[6], actions=2, events=3, probability=f["probability"], move=f["move"], loss=f["loss"],
-        jumps=[(1,), (0,)], name="gate",
-    )  # fmt: skip
-    assert "leads to x'=(0) with probability 0.3 by the forward law but 0 by the predecessors" in str(
-        check_model(model).problem
+        lower=[0],
+        upper=[6],
+        actions=2,
+        events=3,
+        probability=f["probability"],
+        move=f["move"],
+        loss=f["loss"],
+        jumps=[(1,), (0,)],
+        name="gate",
+    )
+    assert (
+        "leads to x'=(0) with probability 0.3 by the forward law but 0 by the predecessors"
+        in str(check_model(model).problem)
     )
 
 
 def test_check_finds_a_simulator_that_draws_from_another_law():
-    """Swap the tables of the simulator and the forward law: the chi-square test must see it (p < 1e-6)."""
+    """Swap the tables of the simulator and the forward law: the chi-square test must see it (p <
+    1e-6).
+    """
     one = dp.TabularModel([np.array([[0.5, 0.5], [0.5, 0.5]])], [0, 1])
     other = dp.TabularModel([np.array([[0.7, 0.3], [0.3, 0.7]])], [0, 1])
 
@@ -221,7 +267,7 @@ def test_check_finds_a_simulator_that_draws_from_another_law():
     assert "does not draw from the forward law" in str(report.problem)
 
 
-# -- simulators --------------------------------------------------------------------------------------------------------
+# -- simulators ------------------------------------------------------------------------------------
 
 
 def walk(x, a, rng):
@@ -240,13 +286,17 @@ def test_simulator_model_checks_and_reports_mistakes():
         (lambda x, a, rng: ((1, 2), 0.0), "a state has 1 integer coordinates"),
         (lambda x, a, rng: (x, float("inf")), "not a finite number"),
     ):
-        problem = check_model(dp.SimulatorModel(lower=[0], upper=[10], actions=2, step=step)).problem
+        problem = check_model(
+            dp.SimulatorModel(lower=[0], upper=[10], actions=2, step=step)
+        ).problem
         with pytest.raises(dp.ModelError, match=words):
             raise dp.ModelError(problem)
 
 
 def test_gymnasium_environment_gives_the_same_law_as_its_table():
-    """FrozenLake's own table against episodes of the environment: expected discounted cost from the start."""
+    """FrozenLake's own table against episodes of the environment: expected discounted cost from the
+    start.
+    """
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("FrozenLake-v1", is_slippery=True)
     table = env.unwrapped.P
@@ -261,7 +311,12 @@ def test_gymnasium_environment_gives_the_same_law_as_its_table():
     exact = discounted_cost(tabular, tabular.policy("random"), 0.95)
     model = dp.SimulatorModel.from_gymnasium("FrozenLake-v1", is_slippery=True)
     result = dp.evaluate(
-        model, model.policy("random"), dp.Discounted(0.95), steps=60_000, confidence=0.999, method="stopped"
+        model,
+        model.policy("random"),
+        dp.Discounted(0.95),
+        steps=60_000,
+        confidence=0.999,
+        method="stopped",
     )
     assert result.lower <= exact <= result.upper
     assert result.half_width < 0.02
@@ -269,7 +324,7 @@ def test_gymnasium_environment_gives_the_same_law_as_its_table():
         dp.SimulatorModel.from_gymnasium("CartPole-v1")
 
 
-# -- instances ---------------------------------------------------------------------------------------------------------
+# -- instances -------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -295,8 +350,13 @@ def test_lost_sales_predecessors_everywhere():
 def test_six_class_routes():
     net = dp.load("six-class")
     assert {c.name: dict(c.route) for c in net.classes} == {
-        "1": {"4": 1.0}, "4": {"2": 1.0}, "2": {"5": 1.0}, "5": {}, "3": {"6": 1.0}, "6": {},
-    }  # fmt: skip
+        "1": {"4": 1.0},
+        "4": {"2": 1.0},
+        "2": {"5": 1.0},
+        "5": {},
+        "3": {"6": 1.0},
+        "6": {},
+    }
     four = dp.load("six-class", stations=4)
     assert four.classes[9].route == {"2": 1.0}
     assert len(four.classes) == 12

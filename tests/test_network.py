@@ -1,4 +1,6 @@
-"""Networks in every dynamics against a second, plain implementation, and the laws that tie their parts together."""
+"""Networks in every dynamics against a second, plain implementation, and the laws that tie their
+parts together.
+"""
 
 import itertools
 from collections import defaultdict
@@ -12,7 +14,7 @@ import dualplan as dp
 from bank import average_cost, chain, networks
 from dualplan.models.check import _check_transpose, check_model
 
-# -- a second implementation, from the words of models/queueing.py, in dictionaries and recursion ----------------------
+# -- a second implementation, from the words of models/queueing.py, in dictionaries and recursion --
 
 
 def clip(value, buffer):
@@ -64,10 +66,19 @@ def plain_law(net, x, a):
         return law
     order = downstream_first(routes)
     sources = [c for c, k in enumerate(classes) if k.arrival]
-    options = [[(None, 1 - classes[c].service), *((d, classes[c].service * p) for d, p in routes[c])] if c is not None
-               else [(None, 1.0)] for c in served]  # fmt: skip
+    options = [
+        [(None, 1 - classes[c].service), *((d, classes[c].service * p) for d, p in routes[c])]
+        if c is not None
+        else [(None, 1.0)]
+        for c in served
+    ]
     for bits in itertools.product([0, 1], repeat=len(sources)):
-        p0 = np.prod([classes[c].arrival if b else 1 - classes[c].arrival for c, b in zip(sources, bits, strict=True)])
+        p0 = np.prod(
+            [
+                classes[c].arrival if b else 1 - classes[c].arrival
+                for c, b in zip(sources, bits, strict=True)
+            ]
+        )
         for picks in itertools.product(*(range(len(q)) for q in options)):
             p = p0 * np.prod([q[i][1] for q, i in zip(options, picks, strict=True)])
             moves = [(c, q[i][0]) for c, q, i in zip(served, options, picks, strict=True) if i > 0]
@@ -79,7 +90,11 @@ def plain_law(net, x, a):
 def downstream_first(routes):
     left, order = list(range(len(routes))), []
     while left:
-        ready = [i for i in left if all(d is None or p <= 0 or d == i or d not in left for d, p in routes[i])]
+        ready = [
+            i
+            for i in left
+            if all(d is None or p <= 0 or d == i or d not in left for d, p in routes[i])
+        ]
         order.append(ready[0] if ready else left[-1])
         left.remove(order[-1])
     return order
@@ -90,14 +105,18 @@ def test_forward_is_the_plain_law(net):
     for i in range(net.box.count):
         x = net.box.state(i)
         for a in range(len(net.actions)):
-            expected = {y: p for y, p in plain_law(net, tuple(int(v) for v in x), a).items() if p > 1e-13}
+            expected = {
+                y: p for y, p in plain_law(net, tuple(int(v) for v in x), a).items() if p > 1e-13
+            }
             row = net.forward(x, a)
-            found = {tuple(y): p for y, p in zip(row.states.tolist(), row.probabilities, strict=True)}
+            found = {
+                tuple(y): p for y, p in zip(row.states.tolist(), row.probabilities, strict=True)
+            }
             assert found.keys() == expected.keys()
             assert all(abs(found[y] - p) < 1e-12 for y, p in expected.items())
 
 
-# -- laws that tie forward, predecessors and simulator together --------------------------------------------------------
+# -- laws that tie forward, predecessors and simulator together ------------------------------------
 
 
 @given(networks(), st.integers(0, 2**32 - 1))
@@ -118,7 +137,9 @@ def test_all_predecessors_together_are_all_rows(net):
     """Σ_y over the lists of predecessors = Σ over the rows: nothing is missed on small boxes."""
     if net.box.count * len(net.actions) > 600:
         return
-    backward = sum(net.predecessors(net.box.state(i)).probabilities.sum() for i in range(net.box.count))
+    backward = sum(
+        net.predecessors(net.box.state(i)).probabilities.sum() for i in range(net.box.count)
+    )
     allowed = sum(int(net.allowed(net.box.state(i)).sum()) for i in range(net.box.count))
     assert backward == pytest.approx(allowed, abs=1e-9)
 
@@ -133,8 +154,16 @@ def test_simulator_draws_from_the_forward_law(net, seed):
 
 
 @settings(max_examples=30)
-@given(networks(dynamics="uniformized", decisions="joint", discipline="preemptive", phantom=False, max_classes=3),
-       st.floats(0.2, 1.0))  # fmt: skip
+@given(
+    networks(
+        dynamics="uniformized",
+        decisions="joint",
+        discipline="preemptive",
+        phantom=False,
+        max_classes=3,
+    ),
+    st.floats(0.2, 1.0),
+)
 def test_joint_and_per_server_decisions_are_one_process(net, p):
     """The chain of queue lengths under the same rule per server has the same law in both forms."""
     split = dp.QueueingNetwork(net.classes, **{**net.options, "decisions": "per-server"})
@@ -162,7 +191,7 @@ def test_nonpreemptive_joint_and_per_server_have_one_cost():
     assert costs[0] == pytest.approx(costs[1], abs=1e-9)
 
 
-# -- closed forms ------------------------------------------------------------------------------------------------------
+# -- closed forms ----------------------------------------------------------------------------------
 
 
 def test_continuous_time_penalties_are_per_unit_of_time():
@@ -176,20 +205,26 @@ def test_continuous_time_penalties_are_per_unit_of_time():
 
 
 def test_convex_holding_costs():
-    net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.3, holding=2.0, quadratic=3.0, excess=5.0, level=2.0)])
+    net = dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", 0.5, 0.3, holding=2.0, quadratic=3.0, excess=5.0, level=2.0)]
+    )
     assert [net.loss([x], 0) for x in (0, 1, 2, 4)] == [0.0, 5.0, 16.0, 2 * 4 + 3 * 16 + 5 * 2]
 
 
 def test_bernoulli_penalty_is_the_expected_number_lost():
     """Full queue, arrival .3, service .5: an arrival is lost unless the departure makes room."""
-    net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.3, 2, penalty=10.0)], dynamics="bernoulli")
+    net = dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", 0.5, 0.3, 2, penalty=10.0)], dynamics="bernoulli"
+    )
     assert net.loss([2], 0) == pytest.approx(2 + 10 * 0.3 * 0.5)
     assert net.loss([1], 0) == pytest.approx(1)
 
 
 def test_loads_solve_the_traffic_equations():
     loads = dp.load("four-queue").loads
-    assert loads == pytest.approx({"S1": 0.08 / 0.12 + 0.08 / 0.28, "S2": 0.08 / 0.12 + 0.08 / 0.28})
+    assert loads == pytest.approx(
+        {"S1": 0.08 / 0.12 + 0.08 / 0.28, "S2": 0.08 / 0.12 + 0.08 / 0.28}
+    )
     assert all(v == pytest.approx(0.9) for v in dp.load("six-class", stations=4).loads.values())
     feedback = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.2, route={"1": 0.5})])
     assert feedback.loads["S"] == pytest.approx(0.8)
@@ -202,7 +237,7 @@ def test_the_papers_text_makes_customers_out_of_nothing():
     assert into_two == pytest.approx(0.12 * 0.88)
 
 
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 def one(**changes):
@@ -216,17 +251,38 @@ def one(**changes):
         (lambda: one(service=0), "class '1': service must be a positive, finite rate, got 0"),
         (lambda: one(arrival=-1), "arrival must be a finite number that is not negative"),
         (lambda: one(route={"2": 0.7, "3": 0.5}), "routes lie in .0, 1. and sum to at most 1"),
-        (lambda: dp.QueueingNetwork([one(route={"2": 1.0})]), "class '1' is routed to a class that is missing"),
-        (lambda: dp.QueueingNetwork([one(route={"1": 1.0})]), "customers of class '1' can never leave"),
+        (
+            lambda: dp.QueueingNetwork([one(route={"2": 1.0})]),
+            "class '1' is routed to a class that is missing",
+        ),
+        (
+            lambda: dp.QueueingNetwork([one(route={"1": 1.0})]),
+            "customers of class '1' can never leave",
+        ),
         (lambda: dp.QueueingNetwork([one(arrival=0)]), "nobody ever arrives"),
         (lambda: dp.QueueingNetwork([one(), one()]), "two classes share the name '1'"),
         (lambda: dp.QueueingNetwork([]), "at least one class"),
-        (lambda: dp.QueueingNetwork([one(arrival=0.6)]), "sum to at most 1, got 1.1; use time='continuous'"),
+        (
+            lambda: dp.QueueingNetwork([one(arrival=0.6)]),
+            "sum to at most 1, got 1.1; use time='continuous'",
+        ),
         (lambda: dp.QueueingNetwork([one()], dynamics="bernouli"), "did you mean 'bernoulli'"),
-        (lambda: dp.QueueingNetwork([one()], dynamics="bernoulli", decisions="per-server"), "one event a step"),
-        (lambda: dp.QueueingNetwork([one()], dynamics="bernoulli", time="continuous"), "use dynamics='uniformized'"),
-        (lambda: dp.QueueingNetwork([one()], discipline="nonpreemptive", phantom=True), "never does"),
-        (lambda: dp.load("tandem", queues=60, servers=30, decisions="joint"), "use decisions='per-server'"),
+        (
+            lambda: dp.QueueingNetwork([one()], dynamics="bernoulli", decisions="per-server"),
+            "one event a step",
+        ),
+        (
+            lambda: dp.QueueingNetwork([one()], dynamics="bernoulli", time="continuous"),
+            "use dynamics='uniformized'",
+        ),
+        (
+            lambda: dp.QueueingNetwork([one()], discipline="nonpreemptive", phantom=True),
+            "never does",
+        ),
+        (
+            lambda: dp.load("tandem", queues=60, servers=30, decisions="joint"),
+            "use decisions='per-server'",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(make, words):

@@ -28,7 +28,9 @@ def test_resuming_with_another_model_or_policy_is_refused(tmp_path):
     for i, (first, second, a, b) in enumerate(cases):
         folder = str(tmp_path / str(i))
         one = first.policy(a) if isinstance(a, str) else policies.FunctionPolicy(first, a, name="t")
-        two = second.policy(b) if isinstance(b, str) else policies.FunctionPolicy(second, b, name="t")
+        two = (
+            second.policy(b) if isinstance(b, str) else policies.FunctionPolicy(second, b, name="t")
+        )
         dp.evaluate(first, one, steps=20_000, folder=folder)
         with pytest.raises(dp.RunError, match=r"another '(model|policies)'"):
             dp.evaluate(second, two, steps=40_000, folder=folder, resume=True)
@@ -50,9 +52,18 @@ def test_functions_that_change_the_state_are_refused():
         x[0] = e
         return x
 
-    with pytest.raises(dp.ModelError, match=r"`move` at x=.* raised ValueError: assignment destination is read-only"):
+    with pytest.raises(
+        dp.ModelError,
+        match=r"`move` at x=.* raised ValueError: assignment destination is read-only",
+    ):
         dp.EventModel(
-            lower=[0], upper=[1], actions=2, events=2, probability=lambda x, a, e: 0.5, move=move, loss=lambda x, a: 0.0
+            lower=[0],
+            upper=[1],
+            actions=2,
+            events=2,
+            probability=lambda x, a, e: 0.5,
+            move=move,
+            loss=lambda x, a: 0.0,
         )
 
     def sneaky(x, a, e):
@@ -61,7 +72,13 @@ def test_functions_that_change_the_state_are_refused():
         return (e,)
 
     model = dp.EventModel(
-        lower=[0], upper=[1], actions=2, events=2, probability=lambda x, a, e: 0.5, move=sneaky, loss=lambda x, a: 0.0
+        lower=[0],
+        upper=[1],
+        actions=2,
+        events=2,
+        probability=lambda x, a, e: 0.5,
+        move=sneaky,
+        loss=lambda x, a: 0.0,
     )
     with pytest.raises(dp.ModelError, match="`move`"):
         dp.evaluate(model, model.policy("random"), steps=1_000)
@@ -76,14 +93,18 @@ def test_functions_that_change_the_state_are_refused():
 
 
 def test_rare_events_that_have_not_happened_are_not_ruled_out():
-    """Two states that swap once in 10^7 steps: the average is 1/2, the simulation sees nothing but 0."""
+    """Two states that swap once in 10^7 steps: the average is 1/2, the simulation sees nothing but
+    0.
+    """
     model = dp.TabularModel([[[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]]], [0, 1])
     policy = policies.TablePolicy(model, np.zeros(2, int))
     for method in ("batch-means", "regenerative"):
         result = dp.evaluate(model, policy, half_width=0.01, steps=100_000, method=method)
         assert result.status in (dp.Status.TOO_SHORT, dp.Status.FEW_CYCLES)
     for method in ("truncated", "stopped"):
-        result = dp.evaluate(model, policy, dp.Discounted(0.9), half_width=0.01, steps=100_000, method=method)
+        result = dp.evaluate(
+            model, policy, dp.Discounted(0.9), half_width=0.01, steps=100_000, method=method
+        )
         assert result.status is dp.Status.TOO_SHORT
     constant = dp.TabularModel([np.eye(2)], [3, 3])
     policy = policies.TablePolicy(constant, np.zeros(2, int))
@@ -109,14 +130,20 @@ def test_buffers_are_whole_numbers_of_customers(buffer):
 
 def test_a_float_buffer_beside_an_unbounded_one():
     net = dp.QueueingNetwork(
-        [dp.QueueClass("1", "A", 0.4, 0.2, None, route={"2": 1.0}), dp.QueueClass("2", "B", 0.3, 0.0, 5.0)]
+        [
+            dp.QueueClass("1", "A", 0.4, 0.2, None, route={"2": 1.0}),
+            dp.QueueClass("2", "B", 0.3, 0.0, 5.0),
+        ]
     )
     assert net.forward([0, 0], 0).states.tolist() == [[0, 0], [1, 0]]
     assert net.describe()["classes"][1]["buffer"] == 5
 
 
 def test_an_interruption_between_two_policies_leaves_a_whole_state(monkeypatch, tmp_path):
-    """The interrupt comes while results are put together; the resumed run ends at the same numbers."""
+    """The interrupt comes while results are put together.
+
+    The resumed run ends at the same numbers.
+    """
     net = dp.load("four-queue", buffers=4)
     a, b = net.policy("lbfs"), net.policy("longer")
     whole = dp.compare(net, a, b, steps=600_000)
@@ -158,9 +185,15 @@ def test_sessions_with_hidden_state():
 def test_an_ended_episode_costs_nothing_more():
     """One step of loss 1 and then nothing: exactly 1, though the losses lie in [1, 2]."""
     model = dp.SimulatorModel(
-        lower=[0], upper=[0], actions=1, step=lambda x, a, rng: ([0], 1.0, True), loss_bounds=(1.0, 2.0)
+        lower=[0],
+        upper=[0],
+        actions=1,
+        step=lambda x, a, rng: ([0], 1.0, True),
+        loss_bounds=(1.0, 2.0),
     )
-    result = dp.evaluate(model, model.policy("random"), dp.Discounted(0.9), steps=2_000, method="truncated")
+    result = dp.evaluate(
+        model, model.policy("random"), dp.Discounted(0.9), steps=2_000, method="truncated"
+    )
     assert result.lower <= 1.0 <= result.upper
 
 
@@ -172,7 +205,9 @@ def test_probabilities_that_are_not_numbers():
 
 
 def test_differences_from_an_unstable_policy_are_unknown():
-    net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.3, 0.2), dp.QueueClass("2", "S", 0.3, 0.05)], idling=True)
+    net = dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", 0.3, 0.2), dp.QueueClass("2", "S", 0.3, 0.05)], idling=True
+    )
     only_two = policies.FunctionPolicy(net, lambda x: 1, name="only two")
     result = dp.compare(net, only_two, net.policy("longer"), steps=2_000_000)
     assert result.status is dp.Status.UNSTABLE
@@ -189,10 +224,16 @@ def test_budgets_of_discounted_runs_are_kept_or_refused():
 
 def test_questions_about_forbidden_pairs_and_far_states():
     net = dp.QueueingNetwork(
-        [dp.QueueClass("1", "A", 0.2, 0.1), dp.QueueClass("2", "A", 0.2, 0.1), dp.QueueClass("3", "B", 0.2, 0.1)],
+        [
+            dp.QueueClass("1", "A", 0.2, 0.1),
+            dp.QueueClass("2", "A", 0.2, 0.1),
+            dp.QueueClass("3", "B", 0.2, 0.1),
+        ],
         decisions="per-server",
     )
-    with pytest.raises(dp.InputError, match=r"action 1 \(choice 2\) is not allowed in state \(1, 1, 1, 2\)"):
+    with pytest.raises(
+        dp.InputError, match=r"action 1 \(choice 2\) is not allowed in state \(1, 1, 1, 2\)"
+    ):
         net.forward([1, 1, 1, 2], 1)
     with pytest.raises(dp.InputError, match=r"actions 0 to 1, got 0\.9"):
         net.loss([1, 1, 1, 1], 0.9)

@@ -1,4 +1,6 @@
-"""Bounds for networks without end, against closed forms, programs written out, exact optima and states far out."""
+"""Bounds for networks without end, against closed forms, programs written out, exact optima and
+states far out.
+"""
 
 import itertools
 import math
@@ -59,17 +61,29 @@ def random_network(rng, buffers=None, **options):
         size = None if buffers is None else int(rng.integers(1, buffers + 1))
         costs = {"holding": float(rng.integers(1, 4)), "penalty": float(rng.integers(0, 3))}
         classes.append(
-            dp.QueueClass(names[i], "ST"[i % 2], 1.5 + float(rng.random()), arrival, size, route=onward, **costs)
+            dp.QueueClass(
+                names[i],
+                "ST"[i % 2],
+                1.5 + float(rng.random()),
+                arrival,
+                size,
+                route=onward,
+                **costs,
+            )
         )
     return dp.QueueingNetwork(classes, time="continuous", name="random", **options)
 
 
-# -- polynomials on spans ----------------------------------------------------------------------------------------------
+# -- polynomials on spans --------------------------------------------------------------------------
 
 
 def test_coefficients_make_up_the_function():
     factor = (primal.power(0, 2, shift=0.5, scale=3.0), primal.capped(0, 7))
-    for span, d in ((on_cells.Span(8, None), 2), (on_cells.Span(1, 6), 3), (on_cells.Span(8, 40), 2)):
+    for span, d in (
+        (on_cells.Span(8, None), 2),
+        (on_cells.Span(1, 6), 3),
+        (on_cells.Span(8, 40), 2),
+    ):
         for shift in (-1, 0, 1):
             found = on_cells.coefficients(factor, span, shift, d)
             high = span.low + 30 if span.high is None else span.high
@@ -80,7 +94,10 @@ def test_coefficients_make_up_the_function():
                 else:  # up to one positive factor
                     common = math.lcm(*(math.comb(d, j) for j in range(d + 1)))
                     made = sum(
-                        c * Fraction(math.comb(z, k) * math.comb(m - z, d - k), math.comb(m, d) * common)
+                        c
+                        * Fraction(
+                            math.comb(z, k) * math.comb(m - z, d - k), math.comb(m, d) * common
+                        )
                         for k, c in enumerate(found)
                     )
                 assert made == (Fraction(v + shift) - Fraction(1, 2)) ** 2 * min(v + shift, 7)
@@ -107,7 +124,7 @@ def test_fewest_cuts(piece, cuts):
             on_cells.cuts_of(model.box, 1, [[(), (piece,)]], lowest - 1, ["1"])
 
 
-# -- the program -------------------------------------------------------------------------------------------------------
+# -- the program -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.9])
@@ -121,18 +138,30 @@ def test_single_queue_in_closed_form(load):
 
 
 def test_quadratic_costs_in_closed_form():
-    """E x² of M/M/1 is ρ(1 + ρ)/(1 − ρ)²; cubes are needed, and squares of the cost are finite with it."""
-    model = dp.QueueingNetwork([dp.QueueClass("1", "S", 1.0, 0.5, holding=0.0, quadratic=1.0)], time="continuous")
+    """E x² of M/M/1 is ρ(1 + ρ)/(1 − ρ)².
+
+    Cubes are needed, and squares of the cost are finite with it.
+    """
+    model = dp.QueueingNetwork(
+        [dp.QueueClass("1", "S", 1.0, 0.5, holding=0.0, quadratic=1.0)], time="continuous"
+    )
     bound = orthant_bound(model, primal.monomials(model, 3)).lower_bound
     assert bound.value == pytest.approx(3.0, rel=1e-6)
     assert bound.assumed == ""
 
 
 @pytest.mark.parametrize(
-    "make", [line, lambda: dp.load("criss-cross", load="medium"), lambda: dp.load("four-queue", buffers=None)]
+    "make",
+    [
+        line,
+        lambda: dp.load("criss-cross", load="medium"),
+        lambda: dp.load("four-queue", buffers=None),
+    ],
 )
 def test_affine_drift_loses_nothing(make):
-    """The program over all states is that over the corners of the cells, as far out as slopes show."""
+    """The program over all states is that over the corners of the cells, as far out as slopes
+    show.
+    """
     model = make()
     basis = primal.monomials(model, 2, scale=1.0)
     corners = np.array(list(itertools.product([0, 1, 2, 10**5], repeat=model.box.dim)))
@@ -142,21 +171,28 @@ def test_affine_drift_loses_nothing(make):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"full": "lose"}, {"phantom": True}, {"phantom": True, "full": "lose"}, {"idling": True}]
+    "options",
+    [{}, {"full": "lose"}, {"phantom": True}, {"phantom": True, "full": "lose"}, {"idling": True}],
 )
 def test_few_states_are_cells_of_their_own(options):
-    """Where every state is a cell the program is that over all states, whatever the network does when full."""
+    """Where every state is a cell the program is that over all states, whatever the network does
+    when full.
+    """
     rng = np.random.default_rng(5)
     for _ in range(3):
         model = random_network(rng, buffers=3, **options)
         basis = primal.concat(primal.monomials(model, 2), primal.boundaries(model, 1))
         wanted = primal.average_bound(model, basis).lower_bound.value
-        assert orthant_bound(model, basis, cells=4).lower_bound.value == pytest.approx(wanted, abs=2e-6 * (1 + wanted))
+        assert orthant_bound(model, basis, cells=4).lower_bound.value == pytest.approx(
+            wanted, abs=2e-6 * (1 + wanted)
+        )
 
 
 @pytest.mark.parametrize("cells", [1, 2, [[3, 9]] * 3])
 def test_long_spans_of_bounded_queues(cells):
-    """On spans with two ends as well the bound stays below what all states allow, and certified states agree."""
+    """On spans with two ends as well the bound stays below what all states allow, and certified
+    states agree.
+    """
     model = line(12)
     basis = primal.monomials(model, 2)
     all_states = primal.average_bound(model, basis).lower_bound.value
@@ -196,7 +232,10 @@ def test_more_functions_and_more_cells_help():
 
 
 def test_cubes_that_no_policy_allows_are_left_out():
-    """Opposite choices force cubic terms to vanish; the bound is then that of squares, and needs no more moments."""
+    """Opposite choices force cubic terms to vanish.
+
+    The bound is then that of squares, and needs no more moments.
+    """
     model = dp.load("criss-cross")
     squares, cubes = (orthant_bound(model, primal.monomials(model, d)) for d in (2, 3))
     assert cubes.lower_bound.value == pytest.approx(squares.lower_bound.value, rel=1e-6)
@@ -222,7 +261,7 @@ def test_discounted_bounds():
     assert values[2] > 0.8 * truth
 
 
-# -- what is proved ----------------------------------------------------------------------------------------------------
+# -- what is proved --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -231,18 +270,27 @@ def test_certificates_hold_far_out(seed):
     rng = np.random.default_rng(seed)
     model = random_network(rng, full=["block", "lose"][seed % 2], idling=bool(seed % 3 == 0))
     n = model.box.dim
-    corrections = [[primal.capped(i, 3)] * 2 + [primal.capped(j, 3)] for i in range(n) for j in range(n)]
-    basis = primal.concat(primal.monomials(model, 2), primal.boundaries(model, 1), primal.products(model, corrections))
+    corrections = [
+        [primal.capped(i, 3)] * 2 + [primal.capped(j, 3)] for i in range(n) for j in range(n)
+    ]
+    basis = primal.concat(
+        primal.monomials(model, 2), primal.boundaries(model, 1), primal.products(model, corrections)
+    )
     solution = orthant_bound(model, basis)
     assert solution.lower_bound.value > 0
-    far = np.floor(10.0 ** (6 * rng.random((5000, n)) * rng.integers(0, 2, (5000, n))) - 1).astype(np.int64)
+    far = np.floor(10.0 ** (6 * rng.random((5000, n)) * rng.integers(0, 2, (5000, n))) - 1).astype(
+        np.int64
+    )
     states = np.vstack([far, rng.integers(0, 8, (5000, n))])
     values, sizes = drift(model, basis, solution.weights, states)
     assert (values >= solution.lower_bound.value - 1e-13 * sizes - 1e-9).all()
 
 
 def exact_level(basis, weights, model, states):
-    """min D in rational arithmetic, for monomials with scale 1; probabilities and losses as the floats they are."""
+    """min D in rational arithmetic, for monomials with scale 1.
+
+    Probabilities and losses as the floats they are.
+    """
     least = None
     exponents = [{p.coordinate: int(p.p) for p in product} for product in basis.products]
 
@@ -256,14 +304,19 @@ def exact_level(basis, weights, model, states):
         for a in range(len(model.actions)):
             law = model.forward(x, a)
             here = h(x)
-            moved = sum(Fraction(float(p)) * (h(y) - here) for y, p in zip(law.states, law.probabilities, strict=True))
+            moved = sum(
+                Fraction(float(p)) * (h(y) - here)
+                for y, p in zip(law.states, law.probabilities, strict=True)
+            )
             value = Fraction(model.loss(x, a)) + moved
             least = value if least is None else min(least, value)
     return least
 
 
 def test_the_last_digit_counts():
-    """Scaled up by a hair, weights fail far out: either they are refused, or what they prove holds in exact numbers."""
+    """Scaled up by a hair, weights fail far out: either they are refused, or what they prove holds
+    in exact numbers.
+    """
     model = dp.load("criss-cross")
     basis = primal.monomials(model, 2, scale=1.0)
     found = orthant_bound(model, basis)
@@ -277,7 +330,9 @@ def test_the_last_digit_counts():
             if bound is None:
                 refused += 1
             else:
-                assert exact_level(basis, weights, model, far) >= Fraction(bound.value) - Fraction(1, 10**6)
+                assert exact_level(basis, weights, model, far) >= Fraction(bound.value) - Fraction(
+                    1, 10**6
+                )
     assert refused >= 5
     assert exact_level(basis, found.weights, model, far) >= Fraction(found.lower_bound.value)
 
@@ -307,27 +362,67 @@ def test_rounds_that_run_out_still_prove():
     assert whole.policy()([3, 0, 2, 1]).sum() == 1
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("model", "basis", "options", "words"),
     [
-        (lambda: dp.load("criss-cross"), lambda m: primal.boundaries(m, 0), {"cells": 1}, "cells=2 or more"),
-        (lambda: dp.load("criss-cross"), lambda m: primal.monomials(m, 2), {"cells": 0}, "at least 1"),
-        (lambda: dp.load("criss-cross"), lambda m: primal.monomials(m, 2), {"cells": [1, 2]}, "each of 3 queues"),
-        (lambda: dp.load("criss-cross"), lambda m: primal.monomials(m, 2), {"cells": [[0.5]] * 3}, "whole numbers"),
-        (lambda: dp.load("criss-cross"), lambda m: primal.functions(m, lambda x: x[:, 0] ** 0.5, "root"), {}, "'root'"),
+        (
+            lambda: dp.load("criss-cross"),
+            lambda m: primal.boundaries(m, 0),
+            {"cells": 1},
+            "cells=2 or more",
+        ),
+        (
+            lambda: dp.load("criss-cross"),
+            lambda m: primal.monomials(m, 2),
+            {"cells": 0},
+            "at least 1",
+        ),
+        (
+            lambda: dp.load("criss-cross"),
+            lambda m: primal.monomials(m, 2),
+            {"cells": [1, 2]},
+            "each of 3 queues",
+        ),
+        (
+            lambda: dp.load("criss-cross"),
+            lambda m: primal.monomials(m, 2),
+            {"cells": [[0.5]] * 3},
+            "whole numbers",
+        ),
+        (
+            lambda: dp.load("criss-cross"),
+            lambda m: primal.functions(m, lambda x: x[:, 0] ** 0.5, "root"),
+            {},
+            "'root'",
+        ),
         (
             lambda: dp.load("criss-cross", discipline="nonpreemptive"),
             lambda m: primal.monomials(m, 2),
             {},
             "preemptive",
         ),
-        (lambda: dp.load("four-queue", dynamics="bernoulli"), lambda m: primal.monomials(m, 2), {}, "one event a step"),
-        (lambda: dp.load("criss-cross", decisions="per-server"), lambda m: primal.monomials(m, 2), {}, "pending event"),
+        (
+            lambda: dp.load("four-queue", dynamics="bernoulli"),
+            lambda m: primal.monomials(m, 2),
+            {},
+            "one event a step",
+        ),
+        (
+            lambda: dp.load("criss-cross", decisions="per-server"),
+            lambda m: primal.monomials(m, 2),
+            {},
+            "pending event",
+        ),
         (lambda: dp.load("criss-cross"), lambda m: primal.monomials(m, 2), {"tol": 0.0}, "tol"),
-        (lambda: dp.load("eight-queue"), lambda m: primal.monomials(m, 2), {"cells": 9}, "too many"),
+        (
+            lambda: dp.load("eight-queue"),
+            lambda m: primal.monomials(m, 2),
+            {"cells": 9},
+            "too many",
+        ),
     ],
 )
 def test_refusals(model, basis, options, words):
@@ -337,7 +432,9 @@ def test_refusals(model, basis, options, words):
 
 
 def test_queues_that_cost_nothing_need_a_stationary_law():
-    """A free queue may grow for ever: the bound is for policies with a stationary law, and says so."""
+    """A free queue may grow for ever: the bound is for policies with a stationary law, and
+    says so.
+    """
     model = dp.QueueingNetwork(
         [
             dp.QueueClass("A", "s1", 0.3, arrival=0.2, holding=0.0, route={"B": 1.0}),

@@ -56,7 +56,9 @@ def functions():
 
     own = families.user_defined(model, row, draw, 4, widest=1)
     parts = families.concat(
-        own, families.mixtures(own, [[0.5, 0.5, 0, 0]]), families.boxes(model, [[(0, 1), (2, 2)]] * 4)
+        own,
+        families.mixtures(own, [[0.5, 0.5, 0, 0]]),
+        families.boxes(model, [[(0, 1), (2, 2)]] * 4),
     )
     return dp.DualALP(model, parts, radius=20.0, sampling="row-norms")
 
@@ -64,7 +66,9 @@ def functions():
 def tables():
     """Garnet, states in groups."""
     model = dp.load("garnet", states=40)
-    return dp.DualALP(model, families.boxes(model, [[(k, k + 4) for k in range(0, 40, 5)]]), radius=10.0)
+    return dp.DualALP(
+        model, families.boxes(model, [[(k, k + 4) for k in range(0, 40, 5)]]), radius=10.0
+    )
 
 
 SOLVERS = (
@@ -76,7 +80,9 @@ SOLVERS = (
 
 
 def tasks():
-    return [(problem, *solver) for problem in (network(), functions(), tables()) for solver in SOLVERS]
+    return [
+        (problem, *solver) for problem in (network(), functions(), tables()) for solver in SOLVERS
+    ]
 
 
 def solved(task):
@@ -85,11 +91,20 @@ def solved(task):
 
 
 def along_a_grid():
-    """Six penalties in two strands, with starts from neighbours and V̂ of each: the whole of the meta-algorithm."""
+    """Six penalties in two strands, with starts from neighbours and V̂ of each: the whole of the
+    meta-algorithm.
+    """
     found = dp.solve_meta(
-        tables(), epsilon=2.0, beta=5.0, grid=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0], choice="rule", solver="adaptive",
-        budget=2_000, draws=2_000, seed=3,
-    )  # fmt: skip
+        tables(),
+        epsilon=2.0,
+        beta=5.0,
+        grid=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+        choice="rule",
+        solver="adaptive",
+        budget=2_000,
+        draws=2_000,
+        seed=3,
+    )
     return [found.chosen, *(point.solution.theta.tobytes().hex() for point in found.points)]
 
 
@@ -128,7 +143,12 @@ def test_a_dask_cluster_finds_the_same_bytes(here, tmp_path):
 def on_a_cluster(folder):
     from distributed import Client, LocalCluster
 
-    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {
+        "processes": True,
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": None,
+    }
     with (
         LocalCluster(local_directory=folder, **options) as cluster,
         Client(cluster, timeout=60),
@@ -158,7 +178,9 @@ def test_kernels_of_modules_travel_by_name_and_others_are_made_once():
     assert len(pickle.dumps(net.code.step)) < 100
     rule = FunctionPolicy(net, lambda x: 0 if x[0] > x[3] else 1).code.act
     parts = families.boxes(gate, [[(0, 1), (2, 2)]] * 4)
-    uniform = dp.solve(dp.DualALP(gate, parts, radius=20.0), 20.0, solver="listed-lp").policy().code.act
+    uniform = (
+        dp.solve(dp.DualALP(gate, parts, radius=20.0), 20.0, solver="listed-lp").policy().code.act
+    )
     for kernel in (gate.code.step, gate.code.predecessors, rule, uniform):
         assert pickle.loads(pickle.dumps(kernel)) is kernel
 

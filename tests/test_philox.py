@@ -1,4 +1,6 @@
-"""The random numbers: the same as NumPy's Philox, at the place that (seed, stream, replica, step) names."""
+"""The random numbers: the same as NumPy's Philox, at the place that (seed, stream, replica, step)
+names.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +36,9 @@ def test_uniform_is_numpys_double():
 
 
 def test_first_draws_of_steps_are_uniform_and_uncorrelated():
-    """Kolmogorov–Smirnov and lag-1 correlation over 100,000 steps, each at p > 0.001 for this seed."""
+    """Kolmogorov–Smirnov and lag-1 correlation over 100,000 steps, each at p > 0.001 for this
+    seed.
+    """
     rng, draws = philox.generator(7, 1, 0), np.empty(100_000)
     for step in range(draws.size):
         philox.seek(rng, step)

@@ -23,13 +23,25 @@ def net():
 
 @pytest.fixture(scope="module")
 def maps(net):
-    return [dp.policy_map(net, net.policy(name), "1", "4", {"2": 1, "3": 1}) for name in ("longer", "lbfs")]
+    return [
+        dp.policy_map(net, net.policy(name), "1", "4", {"2": 1, "3": 1})
+        for name in ("longer", "lbfs")
+    ]
 
 
 def attempt(step, cost, gain, accepted, seconds):
     interval = None if gain is None else dict(zip(("value", "lower", "upper"), gain, strict=True))
-    return {"step": step, "size": 0, "candidates": 1, "policy": step, "cost": cost, "gain": interval,
-            "accepted": accepted, "seconds": seconds, "note": ""}  # fmt: skip
+    return {
+        "step": step,
+        "size": 0,
+        "candidates": 1,
+        "policy": step,
+        "cost": cost,
+        "gain": interval,
+        "accepted": accepted,
+        "seconds": seconds,
+        "note": "",
+    }
 
 
 def begun(policy, cost, low, high, status="completed"):
@@ -37,9 +49,18 @@ def begun(policy, cost, low, high, status="completed"):
 
 
 RESULT = {
-    "task": "improve", "model": "toy", "criterion": "average", "source": "search", "cost": 8.0, "cost_lower": 7.9,
-    "cost_upper": 8.2, "cost_status": "completed", "evaluation": "batch-means", "lower_bound": 7.0,
-    "lower_bound_kind": "proved", "seconds": 30.0,
+    "task": "improve",
+    "model": "toy",
+    "criterion": "average",
+    "source": "search",
+    "cost": 8.0,
+    "cost_lower": 7.9,
+    "cost_upper": 8.2,
+    "cost_status": "completed",
+    "evaluation": "batch-means",
+    "lower_bound": 7.0,
+    "lower_bound_kind": "proved",
+    "seconds": 30.0,
     "start": [begun("lbfs", 9.0, 8.8, 9.2), begun("fbfs", None, None, None, "unstable")],
     "attempts": [
         attempt("lattice", 8.5, (0.5, 0.3, 0.6), True, 10.0),
@@ -47,7 +68,7 @@ RESULT = {
         attempt("rollout", None, None, False, 3.0),
         attempt("search", 8.1, (0.4, 0.1, 0.7), True, 5.0),
     ],
-}  # fmt: skip
+}
 
 
 def bars(panel):
@@ -68,7 +89,9 @@ def test_maps_show_the_actions(maps):
         assert (np.asarray(image.get_alpha())[found.chance < 1] < 1).all()
         for action in np.unique(found.actions):  # the colour of an action is that of its legend
             colour = image.cmap(image.norm(action))
-            patch = next(p for p in figure.legends[0].legend_handles if p.get_label() == found.labels[action])
+            patch = next(
+                p for p in figure.legends[0].legend_handles if p.get_label() == found.labels[action]
+            )
             assert patch.get_facecolor() == pytest.approx(colour)
 
 
@@ -87,7 +110,10 @@ def test_lines_are_where_the_action_changes(maps):
 
 
 def test_svg_for_pages(maps):
-    """The same drawing, the same text; light and dark share no id; nothing in it reaches the rest of a page."""
+    """The same drawing, the same text; light and dark share no id.
+
+    Nothing in it reaches the rest of a page.
+    """
     texts = {}
     for name in ("light", "dark"):
         with figures.theme(name) as theme:
@@ -102,7 +128,9 @@ def test_svg_for_pages(maps):
         assert len(ids) == len(set(ids))
         for used in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", texts[name]):
             assert set(used) & set(ids)
-    assert not set(re.findall(r'\bid="([^"]+)"', texts["light"])) & set(re.findall(r'\bid="([^"]+)"', texts["dark"]))
+    assert not set(re.findall(r'\bid="([^"]+)"', texts["light"])) & set(
+        re.findall(r'\bid="([^"]+)"', texts["dark"])
+    )
 
 
 def test_themes_end_with_their_block(maps):
@@ -164,9 +192,18 @@ def test_a_plan_from_its_folder(tmp_path):
 
 def test_words_are_no_formulas_and_powers_are():
     """A `$` in a title is a `$`; powers of ten along a logarithmic axis stay formulas."""
-    row = {"objective": 1.0, "surrogate": 2.0, "violation_negative": 0.1, "violation_flow": 0.2, "cost": 3.0,
-           "cost_lower": 2.9, "cost_upper": 3.1}  # fmt: skip
-    figure = figures.curve([{**row, "penalty": h} for h in (1.0, 1e4)], "$_$ and $x^2$", {"$^$": 2.0})
+    row = {
+        "objective": 1.0,
+        "surrogate": 2.0,
+        "violation_negative": 0.1,
+        "violation_flow": 0.2,
+        "cost": 3.0,
+        "cost_lower": 2.9,
+        "cost_upper": 3.1,
+    }
+    figure = figures.curve(
+        [{**row, "penalty": h} for h in (1.0, 1e4)], "$_$ and $x^2$", {"$^$": 2.0}
+    )
     text = figures.as_svg(figure)
     assert ">$_$ and $x^2$</text>" in text
     assert ">$^$ 2</text>" in text
@@ -189,7 +226,10 @@ def test_laws_over_each_other(net):
         for line, m in zip(panel.lines, (laws[k], laws[4 + k]), strict=True):
             assert line.get_ydata()[:-1].tolist() == m.probabilities.tolist()
             assert line.get_xdata()[:-1].tolist() == (m.values - 0.5).tolist()
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["longer (computed)", "lbfs (computed)"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
+        "longer (computed)",
+        "lbfs (computed)",
+    ]
     measured = dp.marginals(net, policies[:1], coordinates=["2"], exact=False, steps=100_000)
     band = figures.marginals(measured, log=True).axes[0].collections[0].get_paths()[0].vertices
     assert set(np.round(measured[0].upper, 12)) <= set(np.round(band[:, 1], 12))
@@ -199,9 +239,14 @@ def test_laws_over_each_other(net):
 
 def test_costs_under_other_rates():
     unbounded = dp.QueueingNetwork([dp.QueueClass("q", "s", 0.32, 0.3)])
-    found = dp.sensitivity(unbounded, unbounded.policy("longer"), factors=(0.8, 1.0, 1.1), steps=100_000)
+    found = dp.sensitivity(
+        unbounded, unbounded.policy("longer"), factors=(0.8, 1.0, 1.1), steps=100_000
+    )
     figure = figures.sensitivity(found)
-    assert [panel.get_title() for panel in figure.axes[:2]] == ["arrival q", "service q"]  # the unstable one first
+    assert [panel.get_title() for panel in figure.axes[:2]] == [
+        "arrival q",
+        "service q",
+    ]  # the unstable one first
     line = figure.axes[0].lines[0]
     assert line.get_xdata().tolist() == [0.8, 1.0, 1.1]
     assert line.get_ydata()[:2].tolist() == [p.cost for p in found[0].points[:2]]
@@ -213,19 +258,31 @@ def test_costs_under_other_rates():
 
 
 NETWORKS = {
-    "four-queue": {}, "criss-cross": {}, "six-class": {}, "eight-queue": {}, "reentrant": {},
+    "four-queue": {},
+    "criss-cross": {},
+    "six-class": {},
+    "eight-queue": {},
+    "reentrant": {},
     "tandem": {"queues": 30, "servers": 30},
-}  # fmt: skip
+}
 
 
 def networks():
     repair = dp.load(str(ROOT / "examples" / "repair_shop.toml"))
-    loops = dp.QueueingNetwork([
-        dp.QueueClass("rather a long name", "first", 0.3, 0.05,
-                      route={"rather a long name": 0.25, "b": 0.25, "c": 0.25}),
-        dp.QueueClass("b", "second", 0.2, 0.05, route={"c": 0.5, "rather a long name": 0.1}),
-        dp.QueueClass("c", "third", 0.2, 0.0),
-    ], name="loops")  # fmt: skip
+    loops = dp.QueueingNetwork(
+        [
+            dp.QueueClass(
+                "rather a long name",
+                "first",
+                0.3,
+                0.05,
+                route={"rather a long name": 0.25, "b": 0.25, "c": 0.25},
+            ),
+            dp.QueueClass("b", "second", 0.2, 0.05, route={"c": 0.5, "rather a long name": 0.1}),
+            dp.QueueClass("c", "third", 0.2, 0.0),
+        ],
+        name="loops",
+    )
     return [*(dp.load(name, **more) for name, more in NETWORKS.items()), repair, loops]
 
 
@@ -235,14 +292,21 @@ def overlap(a, b):
 
 @pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
 def test_diagrams(network):
-    """Every class, server, arrival, route and exit is there; boxes are apart; no line crosses a server or another."""
+    """Every class, server, arrival, route and exit is there; boxes are apart.
+
+    No line crosses a server or another.
+    """
     panel = figures.diagram(network).axes[0]
     patches = {patch.get_gid(): patch for patch in panel.patches if patch.get_gid()}
     expected = {f"class-{i}" for i in range(len(network.classes))} | {
         f"server-{s}" for s in range(len(network.servers))
     }
     expected |= {f"route-arrival-{i}" for i, c in enumerate(network.classes) if c.arrival > 0}
-    expected |= {f"route-{i}-{'out' if d < 0 else d}" for i, routes in enumerate(network.routes) for d, _ in routes}
+    expected |= {
+        f"route-{i}-{'out' if d < 0 else d}"
+        for i, routes in enumerate(network.routes)
+        for d, _ in routes
+    }
     assert set(patches) == expected
     texts = [text.get_text() for text in panel.texts]
     for i, c in enumerate(network.classes):
@@ -252,8 +316,11 @@ def test_diagrams(network):
         assert c.arrival == 0 or f"{c.arrival:.3g}" in texts
         for d, p in network.routes[i]:
             assert p == 1 or (f"{p:.3g}" if d >= 0 else f"out {p:.3g}") in texts
-    boxes = {gid: patch.get_path().get_extents(patch.get_patch_transform()) for gid, patch in patches.items()
-             if not gid.startswith("route")}  # fmt: skip
+    boxes = {
+        gid: patch.get_path().get_extents(patch.get_patch_transform())
+        for gid, patch in patches.items()
+        if not gid.startswith("route")
+    }
     queues = [box for gid, box in boxes.items() if gid.startswith("class")]
     servers = [box for gid, box in boxes.items() if gid.startswith("server")]
     for group in (queues, servers):
@@ -270,7 +337,9 @@ def test_diagrams(network):
 
 @pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
 def test_routes_of_diagrams(network):
-    """Lines run between the sides of their own servers, pass no server, and none runs along another."""
+    """Lines run between the sides of their own servers, pass no server, and none runs along
+    another.
+    """
     places = arrange(network)
     segments = []
     for route in places.routes:
@@ -280,14 +349,22 @@ def test_routes_of_diagrams(network):
         if route.source >= 0:
             assert route.corners[0][0] == places.classes[route.source][0] + BOX
             assert abs(route.corners[0][1] - places.classes[route.source][1]) < ROW / 2
-        segments += [(a, b) for a, b in zip(route.corners, route.corners[1:], strict=False) if a != b]
+        segments += [
+            (a, b) for a, b in zip(route.corners, route.corners[1:], strict=False) if a != b
+        ]
         assert all(0 <= x <= places.width and 0 <= y <= places.height for x, y in route.corners)
     for a, b in segments:
         for (x, y), height in zip(places.servers, places.heights, strict=True):
             crosses = max(a[0], b[0]) > x + 1e-9 and min(a[0], b[0]) < x + BOX - 1e-9
-            assert not (crosses and max(a[1], b[1]) > y + 1e-9 and min(a[1], b[1]) < y + height - 1e-9)
+            assert not (
+                crosses and max(a[1], b[1]) > y + 1e-9 and min(a[1], b[1]) < y + height - 1e-9
+            )
     for along, across in ((0, 1), (1, 0)):
-        straight = [(a[across], *sorted((a[along], b[along]))) for a, b in segments if a[across] == b[across]]
+        straight = [
+            (a[across], *sorted((a[along], b[along])))
+            for a, b in segments
+            if a[across] == b[across]
+        ]
         for k, (place, low, high) in enumerate(straight):
             for other, first, last in straight[:k]:
                 assert abs(place - other) > 1e-9 or high <= first + 1e-9 or last <= low + 1e-9
@@ -305,8 +382,14 @@ def test_every_figure_is_an_element_of_its_own(net, maps):
     seen = set()
     for name in ("light", "dark"):
         with figures.theme(name):
-            drawn = [figures.diagram(net), figures.policy_maps(maps), figures.convergence(RESULT),
-                     figures.costs(RESULT), figures.marginals(laws), figures.sensitivity(rates)]  # fmt: skip
+            drawn = [
+                figures.diagram(net),
+                figures.policy_maps(maps),
+                figures.convergence(RESULT),
+                figures.costs(RESULT),
+                figures.marginals(laws),
+                figures.sensitivity(rates),
+            ]
         for figure in drawn:
             text = figures.as_svg(figure)
             assert ElementTree.fromstring(text).tag.endswith("svg")

@@ -54,7 +54,9 @@ def written(tmp_path, solver="listed-lp", more=""):
 def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     """Every field of the issue; violations and cost against the problem put together by hand."""
     status, out, err = run(
-        "solve", written(tmp_path, solver, "" if solver == "listed-lp" else "budget = 20000"), "--json"
+        "solve",
+        written(tmp_path, solver, "" if solver == "listed-lp" else "budget = 20000"),
+        "--json",
     )
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -77,7 +79,10 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
-        assert abs(row["violation_negative"] - exact.negative) <= 5 * row["violation_negative_error"] + 1e-9
+        assert (
+            abs(row["violation_negative"] - exact.negative)
+            <= 5 * row["violation_negative_error"] + 1e-9
+        )
         assert abs(row["violation_flow"] - exact.flow) <= 5 * row["violation_flow_error"] + 1e-9
         assert row["samples"] == 0 if solver == "listed-lp" else 20_000
         cost = dp.evaluate_exact(net, MixturePolicy(features, again.theta), criterion)
@@ -105,14 +110,27 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
     }
     assert run("solve", plan, "--out", str(folder))[0] == 2
     status, out, _ = run(
-        "evaluate", "four-queue", "--set", "buffers=2", "-p", str(folder / "policy.npz"), "--criterion",
-        "discounted", "--gamma", "0.9", "--method", "exact", "--json",
-    )  # fmt: skip
+        "evaluate",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "-p",
+        str(folder / "policy.npz"),
+        "--criterion",
+        "discounted",
+        "--gamma",
+        "0.9",
+        "--method",
+        "exact",
+        "--json",
+    )
     assert json.loads(out)["cost"] == pytest.approx(first["cost"], rel=1e-12)
 
 
 def test_the_standard_plan_beats_every_heuristic():
-    """Four-queue, buffers 4: the policy found costs less than the best heuristic, and no less than the optimum."""
+    """Four-queue, buffers 4: the policy found costs less than the best heuristic, and no less than
+    the optimum.
+    """
     result = run_plan(Plan("four-queue", {"buffers": 4}))
     net = result.problem.model
     heuristics = [dp.evaluate_exact(net, net.policy(name)).cost for name in net.policies]
@@ -123,15 +141,33 @@ def test_the_standard_plan_beats_every_heuristic():
 
 def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
     status, out, _ = run(
-        "solve", written(tmp_path), "--set", "buffers=2", "-H", "7", "--solver", "sampled-lp", "--budget",
-        "3000", "--seed", "5", "--sampling", "uniform", "--evaluation", "simulation", "--steps", "20000", "--fallback",
-        "lbfs", "--json",
-    )  # fmt: skip
+        "solve",
+        written(tmp_path),
+        "--set",
+        "buffers=2",
+        "-H",
+        "7",
+        "--solver",
+        "sampled-lp",
+        "--budget",
+        "3000",
+        "--seed",
+        "5",
+        "--sampling",
+        "uniform",
+        "--evaluation",
+        "simulation",
+        "--steps",
+        "20000",
+        "--fallback",
+        "lbfs",
+        "--json",
+    )
     found = json.loads(out)
     assert status == 0
-    assert [found[key] for key in ("solver", "penalty", "samples", "seed", "sampling", "evaluation")] == [
-        "sampled-lp", 7.0, 3000, 5, "uniform", "truncated",
-    ]  # fmt: skip
+    assert [
+        found[key] for key in ("solver", "penalty", "samples", "seed", "sampling", "evaluation")
+    ] == ["sampled-lp", 7.0, 3000, 5, "uniform", "truncated"]
     assert found["constants_known"] == "computed"
     assert found["cost_lower"] < found["cost"] < found["cost_upper"]
 
@@ -164,32 +200,50 @@ BAD = {
     'model = "four-queue"\nset = {buffers = 2}\nbudget = -4': "budget must be a positive integer",
     'model = "four-queue"\nset = {buffers = 2}\nevaluation = "exakt"': "did you mean 'exact'?",
     'model = "four-queue"\nset = {buffers = 2}\nfallback = "lbsf"': "did you mean 'lbfs'?",
-    'model = "four-queue"\nset = {buffers = 2}\nlimits = ["lenght 1 <= 3"]': "did you mean 'length 1'?",
+    'model = "four-queue"\nset = {buffers = 2}\nlimits = ["lenght 1 <= 3"]': (
+        "did you mean 'length 1'?"
+    ),
     "model = 3": "model must be a name",
     'model = "four-queue"\nset = [1]': "set must be a table",
     'model = "four-queue"\nlimits = "length 1 <= 3"': "limits must be a list of texts",
     'model = "four-queue"\nseed = 1180591620717411303424': "seed must be an integer from 0",
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
-    'model = "four-queue"\nsolver = "paper"\noptions = {batch = 0}': "'batch' is a positive integer",
-    'model = "four-queue"\nsolver = "paper"\noptions = {step_size = -1.0}': "'step_size' is a positive number",
-    'model = "four-queue"\nsolver = "paper"\nbudget = 10\noptions = {batch = 11}': "exceeds the budget",
+    'model = "four-queue"\nsolver = "paper"\noptions = {batch = 0}': (
+        "'batch' is a positive integer"
+    ),
+    'model = "four-queue"\nsolver = "paper"\noptions = {step_size = -1.0}': (
+        "'step_size' is a positive number"
+    ),
+    'model = "four-queue"\nsolver = "paper"\nbudget = 10\noptions = {batch = 11}': (
+        "exceeds the budget"
+    ),
     'model = "four-queue"\nsolver = "listed-lp"\nbudget = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
-    'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nstart = [[[0, 0, 0, 0], "a"]]': "a start is a state",
-    'model = "four-queue"\nfeatures = [{family = "bands", intervals = [[3]]}]': "a list of intervals",
-    'model = "four-queue"\nfeatures = [{family = "occupancies", policies = "lbfs"}]': "a list of names",
-    'model = "four-queue"\nfeatures = [{family = "tiles", policy = "lbfs", cuts = [[[0, 2]]]}]': "4 coordinates, got 1",
+    'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nstart = [[[0, 0, 0, 0], "a"]]': (
+        "a start is a state"
+    ),
+    'model = "four-queue"\nfeatures = [{family = "bands", intervals = [[3]]}]': (
+        "a list of intervals"
+    ),
+    'model = "four-queue"\nfeatures = [{family = "occupancies", policies = "lbfs"}]': (
+        "a list of names"
+    ),
+    'model = "four-queue"\nfeatures = [{family = "tiles", policy = "lbfs", cuts = [[[0, 2]]]}]': (
+        "4 coordinates, got 1"
+    ),
     'model = "four-queue"\n[[features]]\nfamily = "boxs"': "did you mean 'boxes'?",
     'model = "four-queue"\n[[features]]\nfamily = "boxes"\ncut = 3': "did you mean 'cuts'?",
     'model = "four-queue"\n[[features]]\nfamily = "tiles"\npolicy = "lbfs"': "lack 'cuts'",
     'model = "four-queue"\nset = {buffers = 2}\n[options]\nbach = 3\n': "takes no options",
-    'model = "four-queue"\nset = {buffers = 2}\nsolver = "adaptive"\n[options]\nbach = 3\n': "did you mean 'batch'?",
+    'model = "four-queue"\nset = {buffers = 2}\nsolver = "adaptive"\n[options]\nbach = 3\n': (
+        "did you mean 'batch'?"
+    ),
     PAPER + "epsilon = 0.1\ndelta = 2.0": "delta between",
     PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the budget",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nset = {buffers = 2}\n'
     "start = [[[0, 0, 0, 0], 0.4]]": "sums to 0.4, not 1",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -216,25 +270,48 @@ def test_models_without_end_need_features_of_their_own():
 
 
 def test_a_plan_on_states_beyond_count():
-    """10³⁰ states, decisions per server: trees fitted to two heuristics, times their choices; a policy and its cost."""
+    """10³⁰ states, decisions per server: trees fitted to two heuristics, times their choices.
+
+    a policy and its cost.
+    """
     trees = {"family": "trees", "policies": ["longer", "lbfs"], "visits": 300}
-    plan = Plan("reentrant", {"buffers": 9}, features=[trees], penalty=[100.0], solver="sampled-lp", budget=300,
-                steps=30_000, fallback="lbfs")  # fmt: skip
+    plan = Plan(
+        "reentrant",
+        {"buffers": 9},
+        features=[trees],
+        penalty=[100.0],
+        solver="sampled-lp",
+        budget=300,
+        steps=30_000,
+        fallback="lbfs",
+    )
     result = run_plan(plan)
     assert dp.load("reentrant", buffers=9).box.count > 10**30
     assert len(result.problem.features) == 4
     assert result.best.solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
     assert result.best.lower < result.best.cost < result.best.upper
     assert 0 < result.best.cost < 270
-    with pytest.raises(dp.InputError, match="visits of features 'trees' must be a positive integer"):
+    with pytest.raises(
+        dp.InputError, match="visits of features 'trees' must be a positive integer"
+    ):
         make_features(dp.load("reentrant"), [{**trees, "visits": 0}])
 
 
 def test_a_plan_without_end_of_states_has_a_proved_bound():
-    """Tandem queues: the bound lies below the cost of a policy, and is that of quadratic functions on cells."""
+    """Tandem queues: the bound lies below the cost of a policy, and is that of quadratic functions
+    on cells.
+    """
     laws = [{"family": "products", "ratios": [[0.6, 0.6], [0.8, 0.8]]}]
     given = {"queues": 2, "servers": 1, "decisions": "joint"}
-    plan = Plan("tandem", given, features=laws, penalty=20.0, solver="sampled-lp", budget=2_000, steps=200_000)
+    plan = Plan(
+        "tandem",
+        given,
+        features=laws,
+        penalty=20.0,
+        solver="sampled-lp",
+        budget=2_000,
+        steps=200_000,
+    )
     result = run_plan(plan)
     model = dp.load("tandem", **given)
     same = primal.orthant_bound(model, primal.monomials(model, 2)).lower_bound.value
@@ -243,9 +320,13 @@ def test_a_plan_without_end_of_states_has_a_proved_bound():
     assert result.bound.value < dp.evaluate(model, model.policy("lbfs"), steps=400_000).upper
 
 
-@pytest.mark.parametrize(("model", "parameters"), [("garnet", {}), ("forest", {}), ("six-class", {"buffers": 1})])
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("garnet", {}), ("forest", {}), ("six-class", {"buffers": 1})]
+)
 def test_the_standard_plan_of_other_models(model, parameters):
-    """One heuristic alone, or some that come to rest in several classes: the plan is as good as the best at least."""
+    """One heuristic alone, or some that come to rest in several classes: the plan is as good as the
+    best at least.
+    """
     result = run_plan(Plan(model, parameters, penalty=1e4))
     net = result.problem.model
     costs = []
@@ -258,15 +339,25 @@ def test_the_standard_plan_of_other_models(model, parameters):
 
 
 def test_limits_are_looked_at_under_the_policy():
-    """Of several penalties one whose policy keeps the limit is the best; if none does, that is said."""
+    """Of several penalties one whose policy keeps the limit is the best.
+
+    If none does, that is said.
+    """
     net = dp.load("four-queue", buffers=2)
     kept = dp.evaluate_exact(net, net.policy("longer")).measures["lost fraction"]
-    plan = Plan("four-queue", {"buffers": 2}, features="standard", limits=(f"lost fraction <= {kept + 0.01}",))
+    plan = Plan(
+        "four-queue",
+        {"buffers": 2},
+        features="standard",
+        limits=(f"lost fraction <= {kept + 0.01}",),
+    )
     rows = run_plan(plan).to_json()
     assert rows["limits"][0]["kept"] == (rows["limits"][0]["value"] <= kept + 0.01)
     fine = [row["cost"] for row in rows["tried"] if row["limits"][0]["kept"]]
     assert rows["cost"] == min(fine)
-    impossible = run_plan(Plan("four-queue", {"buffers": 2}, penalty=50.0, limits=("length 1 <= 0.001",))).to_json()
+    impossible = run_plan(
+        Plan("four-queue", {"buffers": 2}, penalty=50.0, limits=("length 1 <= 0.001",))
+    ).to_json()
     assert not impossible["limits"][0]["kept"]
 
 
@@ -286,9 +377,13 @@ def test_small_budgets_are_kept_and_have_honest_errors():
 def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
     """Other random numbers for what is reported, and intervals for its measures and limits."""
     plan = Plan(
-        "four-queue", {"buffers": 2}, penalty=[5.0, 60.0], evaluation="simulation", steps=40_000,
+        "four-queue",
+        {"buffers": 2},
+        penalty=[5.0, 60.0],
+        evaluation="simulation",
+        steps=40_000,
         limits=("length 1 <= 1.9",),
-    )  # fmt: skip
+    )
     result = run_plan(plan)
     tried, best = result.outcomes[result.choice.chosen], result.best
     assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
@@ -304,10 +399,24 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
 def test_a_plan_has_a_certificate_a_lower_bound_and_a_gap(tmp_path, run):
     """Against the exact optimum and cost; `show` prints the same, and draws the curve."""
     folder, net = tmp_path / "run", dp.load("four-queue", buffers=2)
-    for criterion, words in ((dp.Average(), []), (dp.Discounted(0.9), ["--criterion", "discounted", "--gamma", "0.9"])):
+    for criterion, words in (
+        (dp.Average(), []),
+        (dp.Discounted(0.9), ["--criterion", "discounted", "--gamma", "0.9"]),
+    ):
         target = folder / type(criterion).__name__
         status, out, _ = run(
-            "solve", "four-queue", "--set", "buffers=2", "-H", 3, "-H", 30, *words, "--out", target, "--json"
+            "solve",
+            "four-queue",
+            "--set",
+            "buffers=2",
+            "-H",
+            3,
+            "-H",
+            30,
+            *words,
+            "--out",
+            target,
+            "--json",
         )
         assert status == 0
         found, optimum = json.loads(out), dp.solve_exact(net, criterion, tol=1e-8)
@@ -317,22 +426,47 @@ def test_a_plan_has_a_certificate_a_lower_bound_and_a_gap(tmp_path, run):
         assert found["lower_bound_kind"] == "proved"
         assert found["lower_bound"] <= optimum.upper
         assert found["lower_bound"] == pytest.approx(optimum.value, rel=1e-3)
-        assert found["gap"] == pytest.approx((found["cost_upper"] - found["lower_bound"]) / found["cost_upper"])
+        assert found["gap"] == pytest.approx(
+            (found["cost_upper"] - found["lower_bound"]) / found["cost_upper"]
+        )
         fewer = json.loads(
-            run("solve", "four-queue", "--set", "buffers=2", "-H", 3, *words, "--sweeps", 3, "--json")[1]
+            run(
+                "solve",
+                "four-queue",
+                "--set",
+                "buffers=2",
+                "-H",
+                3,
+                *words,
+                "--sweeps",
+                3,
+                "--json",
+            )[1]
         )
         assert fewer["lower_bound"] < found["lower_bound"] - 1e-3
         status, out, _ = run("show", target, "--json", "--figure", tmp_path / "curve.png")
         assert json.loads(out) == found
         assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
         status, out, _ = run("show", target)
-        assert f"no policy costs less than {found['lower_bound']:.6g} (proved, by 1,000 sweeps" in out
+        assert (
+            f"no policy costs less than {found['lower_bound']:.6g} (proved, by 1,000 sweeps" in out
+        )
         assert f"the gap is at most {found['gap']:.2%}" in out
 
 
 def test_a_plan_by_theory(tmp_path, run):
     """A grid from β and ε, the choice by rule, and F beside the costs; the plan from a file too."""
-    given = ["solve", "four-queue", "--set", "buffers=2", "--features", "paper-366", "--grid", "geometric", "--json"]
+    given = [
+        "solve",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "--features",
+        "paper-366",
+        "--grid",
+        "geometric",
+        "--json",
+    ]
     plan = tmp_path / "plan.toml"
     plan.write_text(
         'model = "four-queue"\nset = {buffers = 2}\n'
@@ -350,9 +484,10 @@ def test_a_plan_by_theory(tmp_path, run):
     assert 100 / rows[-1]["penalty"] <= 10.0
     assert found["beta"] == 100.0
     for words, sentence in (
-        (["--epsilon", 1, "-H", 3], "either a grid or penalties"), ([], "needs epsilon"),
+        (["--epsilon", 1, "-H", 3], "either a grid or penalties"),
+        ([], "needs epsilon"),
         (["--epsilon", 1, "--choice", "luck"], "choice"),
-    ):  # fmt: skip
+    ):
         status, _, err = run(*given, *words)
         assert status == 2
         assert sentence in err
@@ -367,7 +502,18 @@ def test_only_saved_runs_are_shown(tmp_path, run):
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "settings.json").write_text("{}")
     assert "has no result yet" in run("show", tmp_path / "half")[2]
-    run("evaluate", "four-queue", "--set", "buffers=2", "-p", "lbfs", "--steps", 10_000, "--out", tmp_path / "e")
+    run(
+        "evaluate",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "-p",
+        "lbfs",
+        "--steps",
+        10_000,
+        "--out",
+        tmp_path / "e",
+    )
     status, out, _ = run("show", tmp_path / "e")
     assert status == 0
     assert "lbfs" in out
@@ -405,7 +551,8 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
     here, there = (
-        run("solve", f"{path}:queue", "-H", "1", "-H", "10", "--json", *more) for more in ((), ("--jobs", "2"))
+        run("solve", f"{path}:queue", "-H", "1", "-H", "10", "--json", *more)
+        for more in ((), ("--jobs", "2"))
     )
     assert here[0] == there[0] == 0
     assert json.loads(here[1])["cost"] == json.loads(there[1])["cost"]
@@ -416,11 +563,16 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     [
         (["forest", "-H", "1", "--jobs", "0"], "jobs is a number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
-        (["four-queue", "--grid", "paper", "--epsilon", "1"], "the theorems are about the surrogate without potential"),
+        (
+            ["four-queue", "--grid", "paper", "--epsilon", "1"],
+            "the theorems are about the surrogate without potential",
+        ),
     ],
 )
 def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arguments, words):
-    monkeypatch.setattr("dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun")
+    )
     status, _, err = run("solve", *arguments)
     assert status == 2
     assert words in err
@@ -429,14 +581,22 @@ def test_what_theory_and_workers_cannot_do_is_said_at_once(run, monkeypatch, arg
 def test_declared_losses_are_looked_at_before_the_work(tmp_path, run, monkeypatch):
     path = tmp_path / "own.py"
     path.write_text(MODEL_FILE)
-    monkeypatch.setattr("dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "dualplan.search.plans.run.make_problem", lambda *_: pytest.fail("work was begun")
+    )
     status, _, err = run("solve", f"{path}:wrong", "--features", "standard")
     assert status == 2
     assert "correct its loss_bounds" in err
 
 
 def test_figures_of_negative_and_of_unknown_costs():
-    row = {"penalty": 1.0, "objective": -2.0, "surrogate": -2.0, "violation_negative": 0.0, "violation_flow": 0.1}
+    row = {
+        "penalty": 1.0,
+        "objective": -2.0,
+        "surrogate": -2.0,
+        "violation_negative": 0.0,
+        "violation_flow": 0.1,
+    }
     known = {"cost": -3.0, "cost_lower": -3.1, "cost_upper": -2.9}
     unknown = {"cost": None, "cost_lower": 4.0, "cost_upper": None}
     infinite = {"cost": float("inf"), "cost_lower": 4.0, "cost_upper": float("inf")}
@@ -451,7 +611,15 @@ def test_runs_of_earlier_versions_are_shown(tmp_path, run):
     folder = tmp_path / "old"
     assert run("solve", "forest", "-H", "1", "--out", str(folder))[0] == 0
     result = json.loads((folder / "result.json").read_text())
-    new = ["advantage", "lower_bound", "lower_bound_kind", "lower_bound_sweeps", "gap", "certificate", "theory"]
+    new = [
+        "advantage",
+        "lower_bound",
+        "lower_bound_kind",
+        "lower_bound_sweeps",
+        "gap",
+        "certificate",
+        "theory",
+    ]
     for key in (*new, "chosen"):
         del result[key]
     (folder / "result.json").write_text(json.dumps(result))
@@ -461,10 +629,14 @@ def test_runs_of_earlier_versions_are_shown(tmp_path, run):
 
 
 def test_reference_figures_of_programs_on_values():
-    """The 10⁴-state network: greedy policies 8.80 and 8.209 (± .005), bounds at least 6.44 and 7.36."""
+    """The 10⁴-state network: greedy policies 8.80 and 8.209 (± .005), bounds at least 6.44 and
+    7.36.
+    """
     model, gamma = dp.load("four-queue", buffers=9), dp.Discounted(0.99)
     for degree, figure in ((2, 8.80), (3, 8.209)):
-        found = primal.alp(model, primal.monomials(model, degree), gamma, relevance=primal.geometric(model, 0.9))
+        found = primal.alp(
+            model, primal.monomials(model, degree), gamma, relevance=primal.geometric(model, 0.9)
+        )
         assert dp.evaluate_exact(model, found.policy()).cost == pytest.approx(figure, abs=0.005)
     for degree, figure in ((3, 6.44), (4, 7.36)):
         bound = primal.average_bound(model, primal.monomials(model, degree)).lower_bound

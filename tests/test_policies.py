@@ -58,15 +58,22 @@ def test_max_weight_and_max_pressure(x):
         return
     w = np.array([0.12, 0.12, 0.28, 0.28]) * x
     if w[0] != w[3] and w[1] != w[2]:
-        assert np.array_equal(policies.max_weight(FOUR)(x), product(float(w[0] > w[3]), float(w[1] > w[2])))
+        assert np.array_equal(
+            policies.max_weight(FOUR)(x), product(float(w[0] > w[3]), float(w[1] > w[2]))
+        )
     v = np.array([0.12 * (x[0] - x[1]), 0.12 * x[1], 0.28 * (x[2] - x[3]), 0.28 * x[3]])
     if abs(v[0] - v[3]) > 1e-9 and abs(v[1] - v[2]) > 1e-9:
-        assert np.array_equal(policies.max_pressure(FOUR)(x), product(float(v[0] > v[3]), float(v[1] > v[2])))
+        assert np.array_equal(
+            policies.max_pressure(FOUR)(x), product(float(v[0] > v[3]), float(v[1] > v[2]))
+        )
 
 
 @given(LENGTHS, st.floats(0, 1), st.floats(0, 1))
 def test_soft_longer_of_the_four_queue_network(x, p, q):
-    """With probability p the longer queue, ties counting 1 and 2 as the longer; else the other, empty or not."""
+    """With probability p the longer queue, ties counting 1 and 2 as the longer.
+
+    Else the other, empty or not.
+    """
     first = p if x[0] >= x[3] else 1 - p
     second = q if x[1] >= x[2] else 1 - q
     found = policies.soft_longer(FOUR, [p, q])(x)
@@ -118,7 +125,9 @@ def test_random_policy_is_uniform_over_what_is_allowed():
 
 def test_admission_to_free_servers_only_is_erlangs_loss():
     """Rejections of M/M/c/c: cost = λ·r·B(c, a) + holding·a·(1 − B)."""
-    gate = dp.load("admission", servers=3, room=6, arrivals=(1.0, 1.5), rejection=(4.0, 4.0), service=1.0)
+    gate = dp.load(
+        "admission", servers=3, room=6, arrivals=(1.0, 1.5), rejection=(4.0, 4.0), service=1.0
+    )
     a = 2.5
     blocking = (a**3 / 6) / (1 + a + a**2 / 2 + a**3 / 6)
     expected = a * 4.0 * blocking + a * (1 - blocking)
@@ -145,10 +154,13 @@ def test_myopic_minimises_the_cost_of_the_arrival_period():
                 left = max(max(x[0] - d1, 0) + x[1] - d2, 0)
                 stock[left] += p1 * p2
         costs = [
-            sum(q * (pmf * (np.maximum(i + z - demand, 0) + 4 * np.maximum(demand - i - z, 0))).sum()
-                for i, q in enumerate(stock))
+            sum(
+                q
+                * (pmf * (np.maximum(i + z - demand, 0) + 4 * np.maximum(demand - i - z, 0))).sum()
+                for i, q in enumerate(stock)
+            )
             for z in range(min(6, 8 - sum(x)) + 1)
-        ]  # fmt: skip
+        ]
         assert int(np.argmax(policies.myopic(model)(x))) == int(np.argmin(costs))
 
 
@@ -157,7 +169,10 @@ def test_policies_from_tables_and_functions_agree():
     table = policies.TablePolicy(model, np.zeros(6, int))
     function = policies.FunctionPolicy(model, lambda x: 0)
     python = policies.FunctionPolicy(model, lambda x: int(str(0)))  # cannot be compiled
-    assert (function.code.ints.size, function.code.floats.size) == (0, 0)  # compiled, with no data of its own
+    assert (function.code.ints.size, function.code.floats.size) == (
+        0,
+        0,
+    )  # compiled, with no data of its own
     assert python.code is None
     for x in range(6):
         assert table([x]).tolist() == function([x]).tolist() == python([x]).tolist() == [1.0]
@@ -166,12 +181,24 @@ def test_policies_from_tables_and_functions_agree():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda m: policies.TablePolicy(m, np.full((256, 4), 0.2)), r"at state \(0, 0, 0, 0\).*sum to 0.8"),
-        (lambda m: policies.TablePolicy(m, np.zeros(3, int)), r"shape \(3,\); expected \(256, 4\) or \(256,\)"),
+        (
+            lambda m: policies.TablePolicy(m, np.full((256, 4), 0.2)),
+            r"at state \(0, 0, 0, 0\).*sum to 0.8",
+        ),
+        (
+            lambda m: policies.TablePolicy(m, np.zeros(3, int)),
+            r"shape \(3,\); expected \(256, 4\) or \(256,\)",
+        ),
         (lambda m: policies.TablePolicy(m, np.full(256, 9)), "integers from 0 to 3"),
         (lambda m: policies.FunctionPolicy(m, lambda x: 7), "actions are numbered 0 to 3"),
-        (lambda m: policies.FunctionPolicy(m, lambda x: [0.5, 0.5]), "gives 2 numbers for 4 actions"),
-        (lambda m: policies.FunctionPolicy(m, lambda x: [0.5, 0.5, 0.5, 0.0])([0, 0, 0, 0]), "sum to 1.5, not 1"),
+        (
+            lambda m: policies.FunctionPolicy(m, lambda x: [0.5, 0.5]),
+            "gives 2 numbers for 4 actions",
+        ),
+        (
+            lambda m: policies.FunctionPolicy(m, lambda x: [0.5, 0.5, 0.5, 0.0])([0, 0, 0, 0]),
+            "sum to 1.5, not 1",
+        ),
         (lambda m: policies.priority(m, ["9"]), "unknown class '9'"),
         (lambda m: policies.soft_longer(m, 1.5), r"must lie in \[0, 1\], got 1.5"),
         (lambda m: policies.soft_longer(m, [0.5] * 3), "one number or 2 of them, got 3"),
@@ -186,9 +213,13 @@ def test_mistakes(make, words):
 
 def test_a_policy_that_chooses_what_is_not_allowed():
     gate = dp.load("admission")
-    with pytest.raises(dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"):
+    with pytest.raises(
+        dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
+    ):
         policies.FunctionPolicy(gate, lambda x: 1)([0, 0])
     with pytest.raises(dp.PolicyError, match="not allowed there"):
         dp.evaluate(gate, policies.FunctionPolicy(gate, lambda x: 1), steps=10_000)
     with pytest.raises(dp.PolicyError, match=r"sum to 1\.5, not 1"):
-        dp.evaluate(gate, policies.FunctionPolicy(gate, lambda x: np.array([1.0, 0.5])), steps=10_000)
+        dp.evaluate(
+            gate, policies.FunctionPolicy(gate, lambda x: np.array([1.0, 0.5])), steps=10_000
+        )

@@ -44,7 +44,10 @@ def test_each_cell_is_what_the_policy_does(options, across, up):
     for name in ("longer", "lbfs", "max-pressure"):
         policy = net.policy(name)
         found = dp.policy_map(net, policy, across, up)
-        assert found.actions.shape == (net.classes[int(up) - 1].buffer + 1, net.classes[int(across) - 1].buffer + 1)
+        assert found.actions.shape == (
+            net.classes[int(up) - 1].buffer + 1,
+            net.classes[int(across) - 1].buffer + 1,
+        )
         shown = 0
         for x, place in cells(found):
             if not is_state(net, x):
@@ -63,7 +66,9 @@ def test_each_cell_is_what_the_policy_does(options, across, up):
 
 @pytest.mark.parametrize("options", NETWORKS.values(), ids=NETWORKS)
 def test_classes_served_by_each_server(options):
-    """Sums over the joint actions, written out from their labels (or the choices of the server, per server)."""
+    """Sums over the joint actions, written out from their labels (or the choices of the server, per
+    server).
+    """
     net = dp.load("four-queue", buffers=(5, 4, 3, 6), **options)
     policy = net.policy("longer")
     for found in dp.by_server(dp.policy_map(net, policy, "1", "4")):
@@ -92,7 +97,9 @@ def test_classes_served_by_each_server(options):
 
 
 def test_last_buffer_first_gives_way_only_when_it_is_empty():
-    """LBFS at server S1 serves class 4 wherever somebody is in it, else class 1: one switching line."""
+    """LBFS at server S1 serves class 4 wherever somebody is in it, else class 1: one switching
+    line.
+    """
     net = dp.load("four-queue", buffers=(6, 6, 6, 6))
     first, second = dp.by_server(dp.policy_map(net, net.policy("lbfs"), "1", "4", {"2": 0, "3": 0}))
     assert (first.actions[1:] == net.class_names.index("4")).all()
@@ -102,7 +109,9 @@ def test_last_buffer_first_gives_way_only_when_it_is_empty():
 
 
 def test_levels_are_the_medians_of_visited_states():
-    """An M/M/1 queue of load .8 has the law .2·.8^n, with median 3 (1 − .8^3 = .488, 1 − .8^4 = .59)."""
+    """An M/M/1 queue of load .8 has the law .2·.8^n, with median 3 (1 − .8^3 = .488, 1 − .8^4 =
+    .59).
+    """
     classes = [
         dp.QueueClass("a", "s", 0.5, 0.4),
         dp.QueueClass("b", "t", 0.06, 0.01),

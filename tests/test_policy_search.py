@@ -18,11 +18,15 @@ from dualplan.search.policy_search import Searched, _Strategy, cost_gradient, se
 
 
 def one_server(buffers: int | None = 12) -> QueueingNetwork:
-    """Two classes, one server, holding costs 1 and 3: the cμ rule (class 2 first) is optimal without losses."""
-    return QueueingNetwork([
-        QueueClass("1", "S", 0.35, 0.08, buffers, holding=1.0),
-        QueueClass("2", "S", 0.35, 0.08, buffers, holding=3.0),
-    ])  # fmt: skip
+    """Two classes, one server, holding costs 1 and 3: the cμ rule (class 2 first) is optimal
+    without losses.
+    """
+    return QueueingNetwork(
+        [
+            QueueClass("1", "S", 0.35, 0.08, buffers, holding=1.0),
+            QueueClass("2", "S", 0.35, 0.08, buffers, holding=3.0),
+        ]
+    )
 
 
 def states_of(network: QueueingNetwork, count: int, seed: int) -> np.ndarray:
@@ -32,7 +36,9 @@ def states_of(network: QueueingNetwork, count: int, seed: int) -> np.ndarray:
     )
 
 
-def chances(network: QueueingNetwork, policy: LinearIndexPolicy, x: np.ndarray, s: int) -> dict[int, float]:
+def chances(
+    network: QueueingNetwork, policy: LinearIndexPolicy, x: np.ndarray, s: int
+) -> dict[int, float]:
     """The probabilities of the classes of one server, written out."""
     n = len(network.classes)
     mine = [c for c in range(n) if network.server_of[c] == s]
@@ -51,12 +57,18 @@ def chances(network: QueueingNetwork, policy: LinearIndexPolicy, x: np.ndarray, 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize(
-    "options", [{}, {"decisions": "per-server"}, {"discipline": "nonpreemptive"}], ids=["joint", "own", "nonpreemptive"]
+    "options",
+    [{}, {"decisions": "per-server"}, {"discipline": "nonpreemptive"}],
+    ids=["joint", "own", "nonpreemptive"],
 )
-def test_linear_indices_are_what_their_formula_says(options: dict[str, str], temperature: float) -> None:
+def test_linear_indices_are_what_their_formula_says(
+    options: dict[str, str], temperature: float
+) -> None:
     network = zoo.six_class(stations=2, **options)
     rng = np.random.default_rng(5)
-    policy = LinearIndexPolicy(network, "p", rng.normal(size=6), rng.normal(size=(6, 6)), temperature=temperature)
+    policy = LinearIndexPolicy(
+        network, "p", rng.normal(size=6), rng.normal(size=(6, 6)), temperature=temperature
+    )
     for x in states_of(network, 60, 3):
         found = policy(x)
         if network.per_server:
@@ -89,8 +101,11 @@ def test_max_pressure_as_a_linear_index_differs_in_ties_only() -> None:
     rule, same = network.policy("max-pressure"), linear_index(network.policy("max-pressure"))
     compared = 0
     for x in states_of(network, 300, 4):
-        indices = [same.alpha[c] + same.slopes[c] @ x[:8] for c in range(8)
-                   if network.server_of[c] == x[-1] - 1 and x[c] > 0]  # fmt: skip
+        indices = [
+            same.alpha[c] + same.slopes[c] @ x[:8]
+            for c in range(8)
+            if network.server_of[c] == x[-1] - 1 and x[c] > 0
+        ]
         if len(indices) > 1 and np.diff(np.sort(indices))[-1] > 1e-9:
             np.testing.assert_array_equal(rule(x), same(x))
             compared += 1
@@ -103,9 +118,14 @@ def test_quadratic_indices_are_one_look_ahead() -> None:
     half = rng.normal(size=(6, 6)) + 3 * np.eye(6)
     linear, matrix = rng.normal(size=6), half + half.T
     basis = monomials(network, 2, scale=1.0, coordinates=range(6))
-    products = [tuple(int(p.coordinate) for p in pieces for _ in range(int(p.p))) for pieces in basis.products]
-    weights = [0.0 if not k else linear[k[0]] if len(k) == 1 else matrix[k] / (2 if k[0] == k[1] else 1)
-               for k in products]  # fmt: skip
+    products = [
+        tuple(int(p.coordinate) for p in pieces for _ in range(int(p.p)))
+        for pieces in basis.products
+    ]
+    weights = [
+        0.0 if not k else linear[k[0]] if len(k) == 1 else matrix[k] / (2 if k[0] == k[1] else 1)
+        for k in products
+    ]
     ahead = GreedyPolicy(network, LinearValues(basis, np.array(weights)))
     rule = families.quadratic_index(network, linear, matrix)
     compared = 0
@@ -113,7 +133,9 @@ def test_quadratic_indices_are_one_look_ahead() -> None:
         if x[-1] == 0:
             continue
         mine = [c for c in range(6) if network.server_of[c] == x[-1] - 1 and x[c] > 0]
-        if mine and max(rule.alpha[c] + rule.slopes[c] @ x[:6] for c in mine) > 1e-6:  # else looking ahead idles
+        if (
+            mine and max(rule.alpha[c] + rule.slopes[c] @ x[:6] for c in mine) > 1e-6
+        ):  # else looking ahead idles
             np.testing.assert_array_equal(ahead(x), rule(x))
             compared += 1
     assert compared > 50
@@ -136,7 +158,9 @@ def test_trials_are_the_same_process() -> None:
     family = families.indices(network.policy("max-pressure"))
     theta = family.start + family.scales * np.random.default_rng(0).normal(size=family.start.size)
     made, tried = family.make(theta), family.tried(theta)
-    assert dp.evaluate_exact(network, made).cost == pytest.approx(dp.evaluate_exact(tried.model, tried).cost, rel=1e-6)
+    assert dp.evaluate_exact(network, made).cost == pytest.approx(
+        dp.evaluate_exact(tried.model, tried).cost, rel=1e-6
+    )
 
 
 def test_the_strategy_finds_the_minimum_of_a_turned_quadratic() -> None:
@@ -152,7 +176,9 @@ def test_the_strategy_finds_the_minimum_of_a_turned_quadratic() -> None:
 
 def test_the_gradient_is_that_of_the_exact_cost() -> None:
     network = zoo.four_queue(buffers=3)
-    family = families.mixing([network.policy(n) for n in ("longer", "lbfs", "c-mu")], [0.3, 0.3, 0.4])
+    family = families.mixing(
+        [network.policy(n) for n in ("longer", "lbfs", "c-mu")], [0.3, 0.3, 0.4]
+    )
 
     def exact(theta: np.ndarray) -> float:
         return dp.evaluate_exact(network, family.make(theta)).cost
@@ -184,7 +210,9 @@ def test_search_finds_the_optimum_where_the_family_holds_it() -> None:
 
 def test_search_depends_on_the_seed_alone() -> None:
     family = families.indices(zoo.criss_cross(load="medium").policy("longer-first"))
-    first, again, other = (search(family, steps=1_500_000, seed=s, threads=t) for s, t in ((4, 1), (4, 2), (5, 2)))
+    first, again, other = (
+        search(family, steps=1_500_000, seed=s, threads=t) for s, t in ((4, 1), (4, 2), (5, 2))
+    )
     np.testing.assert_array_equal(first.theta, again.theta)
     np.testing.assert_array_equal(first.trace, again.trace)
     assert first.comparison.difference == again.comparison.difference
@@ -223,7 +251,9 @@ def test_search_of_mixtures_under_discounting() -> None:
 
 def test_the_dual_answer_is_finished_on_the_true_cost() -> None:
     network = zoo.four_queue(buffers=3)
-    features = dp.features.occupancies(network, [network.policy(n) for n in ("longer", "lbfs", "c-mu")])
+    features = dp.features.occupancies(
+        network, [network.policy(n) for n in ("longer", "lbfs", "c-mu")]
+    )
     start = MixturePolicy(features, np.full(len(features), 1 / len(features)))
     family = families.dual(start)
     assert family.make(family.start).digest == start.digest
@@ -255,7 +285,10 @@ def test_errors_are_sentences() -> None:
         (lambda: families.indices(network.policy("lbfs"), "far"), "reach"),
         (lambda: families.mixing([network.policy("lbfs")]), "at least two policies"),
         (lambda: families.quadratic_indices(network, [1.0]), "3 linear weights"),
-        (lambda: families.Family("f", lambda _: network.policy("lbfs"), np.ones(2), np.zeros(2)), "positive"),
+        (
+            lambda: families.Family("f", lambda _: network.policy("lbfs"), np.ones(2), np.zeros(2)),
+            "positive",
+        ),
         (lambda: cost_gradient(family, at=np.zeros(1)), "parameters, got 1"),
     ):
         with pytest.raises(InputError, match=wrong):
@@ -264,7 +297,9 @@ def test_errors_are_sentences() -> None:
         LinearIndexPolicy(network, "p", 0.0, np.eye(2))
     with pytest.raises(PolicyError, match="temperature"):
         LinearIndexPolicy(network, "p", 0.0, np.eye(3), temperature=-1.0)
-    asked = dp.policies.FunctionPolicy(network, lambda x: np.eye(len(network.actions))[0], name="mine")
+    asked = dp.policies.FunctionPolicy(
+        network, lambda x: np.eye(len(network.actions))[0], name="mine"
+    )
     if asked.code is None:
         with pytest.raises(MissingError, match="not compiled"):
             search(families.Family("f", lambda _: asked, np.ones(1), np.ones(1)), steps=1_000_000)

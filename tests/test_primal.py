@@ -1,4 +1,6 @@
-"""Approximate linear programs on values, against exact answers and the same programs written out densely."""
+"""Approximate linear programs on values, against exact answers and the same programs written out
+densely.
+"""
 
 import itertools
 
@@ -45,7 +47,9 @@ def dense_alp(model, basis, gamma, c):
     """max cᵀΨw, written out."""
     states, rows, losses = pairs(model)
     psi = basis(all_states(model))
-    done = scipy.optimize.linprog(-(c @ psi), psi[states] - gamma * rows @ psi, losses, bounds=(None, None))
+    done = scipy.optimize.linprog(
+        -(c @ psi), psi[states] - gamma * rows @ psi, losses, bounds=(None, None)
+    )
     assert done.status == 0
     return -done.fun
 
@@ -54,7 +58,9 @@ def optimal_values(model, gamma=GAMMA):
     states, rows, losses = pairs(model)
     values = np.zeros(model.box.count)
     for _ in range(int(np.log(1e-13) / np.log(gamma))):
-        values = np.minimum.reduceat(losses + gamma * rows @ values, np.flatnonzero(np.diff(states, prepend=-1)))
+        values = np.minimum.reduceat(
+            losses + gamma * rows @ values, np.flatnonzero(np.diff(states, prepend=-1))
+        )
     return values
 
 
@@ -63,11 +69,17 @@ def look_ahead(model, values, gamma, x):
     costs = {}
     for a in np.flatnonzero(model.allowed(x)):
         law = model.forward(x, int(a))
-        costs[int(a)] = model.loss(x, int(a)) + gamma * float(law.probabilities @ values(law.states))
-    return min(a for a, q in costs.items() if q <= min(costs.values()) + 1e-11 * (1 + abs(min(costs.values()))))
+        costs[int(a)] = model.loss(x, int(a)) + gamma * float(
+            law.probabilities @ values(law.states)
+        )
+    return min(
+        a
+        for a, q in costs.items()
+        if q <= min(costs.values()) + 1e-11 * (1 + abs(min(costs.values())))
+    )
 
 
-# -- functions ---------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def test_pieces_and_products():
@@ -82,14 +94,19 @@ def test_pieces_and_products():
     )
     states = np.random.default_rng(0).integers(0, [5, 4, 30, 3], (200, 4))
     v = states.T.astype(float)
-    expected = np.stack([
-        np.ones(200),
-        ((v[0] - 1) / 2) ** 3 * ((v[1] >= 1) & (v[1] <= 2)),
-        np.maximum(v[2] - 5, 0) / 4 * np.minimum(v[2], 7),
-    ], axis=1)  # fmt: skip
+    expected = np.stack(
+        [
+            np.ones(200),
+            ((v[0] - 1) / 2) ** 3 * ((v[1] >= 1) & (v[1] <= 2)),
+            np.maximum(v[2] - 5, 0) / 4 * np.minimum(v[2], 7),
+        ],
+        axis=1,
+    )
     assert basis(states) == pytest.approx(expected, abs=1e-12)
     weights = np.array([1.0, -2.0, 0.5])
-    assert primal.LinearValues(basis, weights)(states) == pytest.approx(expected @ weights, abs=1e-12)
+    assert primal.LinearValues(basis, weights)(states) == pytest.approx(
+        expected @ weights, abs=1e-12
+    )
 
 
 def test_families():
@@ -99,7 +116,9 @@ def test_families():
     assert len(cubic) == 35
     assert len(set(cubic.names)) == 35
     scaled = states / np.array([4.0, 3.0, 10.0, 2.0])
-    every = [np.prod(scaled**e, axis=1) for e in itertools.product(range(4), repeat=4) if sum(e) <= 3]
+    every = [
+        np.prod(scaled**e, axis=1) for e in itertools.product(range(4), repeat=4) if sum(e) <= 3
+    ]
     assert np.sort(cubic(states).sum(axis=1)) == pytest.approx(np.sort(np.sum(every, axis=0)))
     ends = primal.boundaries(model)
     assert len(ends) == 7  # queue 3 is never full
@@ -144,7 +163,7 @@ def test_user_functions(net):
         assert python(x)[a] == 1
 
 
-# -- greedy policies ---------------------------------------------------------------------------------------------------
+# -- greedy policies -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gamma", [GAMMA, 1.0])
@@ -178,10 +197,15 @@ def test_ties_go_to_the_lowest_action(net):
 
 def test_greedy_policies_work_like_others(net):
     basis = primal.monomials(net, 2)
-    one, two = (primal.GreedyPolicy(net, primal.LinearValues(basis, np.full(15, w)), 1.0) for w in (1.0, 2.0))
+    one, two = (
+        primal.GreedyPolicy(net, primal.LinearValues(basis, np.full(15, w)), 1.0)
+        for w in (1.0, 2.0)
+    )
     assert one.digest != two.digest
     assert one.digest == primal.GreedyPolicy(net, primal.LinearValues(basis, np.ones(15))).digest
-    assert one.digest != primal.GreedyPolicy(net, primal.LinearValues(basis, np.ones(15)), 0.9).digest
+    assert (
+        one.digest != primal.GreedyPolicy(net, primal.LinearValues(basis, np.ones(15)), 0.9).digest
+    )
     assert one.code.act is two.code.act
     exact, run = dp.evaluate_exact(net, one), dp.evaluate(net, one, steps=400_000, confidence=0.999)
     assert run.lower <= exact.cost <= run.upper
@@ -195,7 +219,7 @@ def test_greedy_without_a_table():
     assert np.isfinite(run.cost)
 
 
-# -- relevance ---------------------------------------------------------------------------------------------------------
+# -- relevance -------------------------------------------------------------------------------------
 
 
 def test_moments_of_geometric_weights(net):
@@ -209,24 +233,30 @@ def test_moments_of_geometric_weights(net):
     listed = primal.weighted(net, states, c)
     assert listed.moments(basis) == pytest.approx(law.moments(basis))
     draws = law.draw(40_000, seed=2)
-    assert np.abs(basis(draws).mean(axis=0) - law.moments(basis)).max() < 0.02  # more than 4 standard errors
+    assert (
+        np.abs(basis(draws).mean(axis=0) - law.moments(basis)).max() < 0.02
+    )  # more than 4 standard errors
 
 
 def test_moments_on_a_huge_model():
     model = dp.load("tandem", queues=100, servers=50)
     law, basis = primal.geometric(model, 0.5), primal.monomials(model, 1)
-    assert law.moments(basis)[1:101] == pytest.approx(np.full(100, 1.0 / 10))  # mean 1, scaled by 10
+    assert law.moments(basis)[1:101] == pytest.approx(
+        np.full(100, 1.0 / 10)
+    )  # mean 1, scaled by 10
 
 
 @pytest.mark.parametrize("criterion", [DISCOUNTED, dp.Average()])
 def test_occupancies_exact_and_simulated(net, criterion):
     basis, policy = primal.monomials(net, 2), net.policy("lbfs")
     exact = primal.occupancy(net, policy, criterion).moments(basis)
-    simulated = primal.occupancy(net, policy, criterion, samples=400_000, exact=False).moments(basis)
+    simulated = primal.occupancy(net, policy, criterion, samples=400_000, exact=False).moments(
+        basis
+    )
     assert simulated == pytest.approx(exact, abs=0.02)
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def test_identity_gives_the_optimum_discounted(small):
@@ -235,14 +265,18 @@ def test_identity_gives_the_optimum_discounted(small):
     assert solution.weights == pytest.approx(values, abs=1e-5)
     assert solution.objective == pytest.approx(values.mean(), abs=1e-6)
     exact = dp.solve_exact(small, DISCOUNTED, tol=1e-7)
-    assert dp.evaluate_exact(small, solution.policy(), DISCOUNTED).cost == pytest.approx(exact.value, abs=1e-5)
+    assert dp.evaluate_exact(small, solution.policy(), DISCOUNTED).cost == pytest.approx(
+        exact.value, abs=1e-5
+    )
     assert solution.lower_bound.value == pytest.approx(exact.value, abs=1e-4)
     assert solution.lower_bound.value <= exact.upper
 
 
 def test_identity_gives_the_optimum_average(small):
     exact = dp.solve_exact(small, tol=1e-7)
-    solution = primal.average_alp(small, primal.indicators(small), relevance=primal.uniform(small), slack=0.0)
+    solution = primal.average_alp(
+        small, primal.indicators(small), relevance=primal.uniform(small), slack=0.0
+    )
     assert solution.level == pytest.approx(exact.value, abs=1e-5)
     assert solution.lower_bound.kind == "proved"
     assert exact.upper >= solution.lower_bound.value >= exact.lower - 1e-5
@@ -270,7 +304,9 @@ def test_average_program_equals_the_dense_one(small):
     states, rows, losses = pairs(small)
     psi = basis(all_states(small))
     wide = np.hstack([psi[states] - rows @ psi, np.ones((losses.size, 1))])
-    dense = scipy.optimize.linprog(np.append(np.zeros(len(basis)), -1.0), wide, losses, bounds=(None, None))
+    dense = scipy.optimize.linprog(
+        np.append(np.zeros(len(basis)), -1.0), wide, losses, bounds=(None, None)
+    )
     for way in ("all", "generated"):
         first = primal.average_bound(small, basis, constraints=way)
         assert first.level == pytest.approx(-dense.fun, abs=1e-5)
@@ -280,7 +316,10 @@ def test_average_program_equals_the_dense_one(small):
     anchored, level = psi - psi[start], first.level - 0.05
     c = 0.9 ** (all_states(small) - small.box.lower).sum(axis=1)
     second = scipy.optimize.linprog(
-        -(c / c.sum()) @ anchored, anchored[states] - rows @ anchored, losses - level, bounds=(None, None)
+        -(c / c.sum()) @ anchored,
+        anchored[states] - rows @ anchored,
+        losses - level,
+        bounds=(None, None),
     )
     both = primal.average_alp(small, basis, level=level)
     assert both.objective == pytest.approx(-second.fun, abs=1e-4)
@@ -294,9 +333,11 @@ def test_published_error_bound(small):
         psi = basis(states)
         ones = np.ones((len(psi), 1))
         best = scipy.optimize.linprog(
-            np.append(np.zeros(psi.shape[1]), 1.0), np.vstack([np.hstack([psi, -ones]), np.hstack([-psi, -ones])]),
-            np.append(values, -values), bounds=[(None, None)] * psi.shape[1] + [(0, None)],
-        )  # fmt: skip
+            np.append(np.zeros(psi.shape[1]), 1.0),
+            np.vstack([np.hstack([psi, -ones]), np.hstack([-psi, -ones])]),
+            np.append(values, -values),
+            bounds=[(None, None)] * psi.shape[1] + [(0, None)],
+        )
         c = ratio ** (states - small.box.lower).sum(axis=1).astype(float)
         solution = primal.alp(small, basis, DISCOUNTED, relevance=primal.geometric(small, ratio))
         gap = values - psi @ solution.weights
@@ -313,11 +354,14 @@ def test_published_bound_on_the_greedy_policy(small):
         policy = solution.policy()
         run = dp.evaluate_exact(small, policy, DISCOUNTED)
         gap = values[run.reached] - solution.values(small.box.states(run.reached))
-        assert run.cost - values[start] <= run.occupancy @ np.abs(gap) + 1e-6  # occupancy sums to 1/(1−γ)
+        assert (
+            run.cost - values[start] <= run.occupancy @ np.abs(gap) + 1e-6
+        )  # occupancy sums to 1/(1−γ)
 
 
 def test_published_bound_on_the_greedy_policy_of_the_average_program(small):
-    """λ_π − λ* <= ‖h* − Ψw‖_{1,μ} for Ψw <= h*, μ the policy's stationary law (de Farias & Van Roy, NIPS 2002).
+    """λ_π − λ* <= ‖h* − Ψw‖_{1,μ} for Ψw <= h*, μ the policy's stationary law (de Farias & Van Roy,
+    NIPS 2002).
 
     h* is moved by a constant so that it lies above Ψw, and touches it.
     """
@@ -342,12 +386,20 @@ def test_many_constraints_are_taken_in_parts():
     costs = rng.normal(size=8)
     names = tuple("abcdefgh")
     dense = scipy.optimize.linprog(-costs, matrix, right, bounds=(None, None))
-    assert costs @ maximise_in_parts(costs, matrix, right, None, names) == pytest.approx(-dense.fun, abs=1e-8)
-    assert costs @ maximise(costs, matrix, right, None, names) == pytest.approx(-dense.fun, abs=1e-7)
+    assert costs @ maximise_in_parts(costs, matrix, right, None, names) == pytest.approx(
+        -dense.fun, abs=1e-8
+    )
+    assert costs @ maximise(costs, matrix, right, None, names) == pytest.approx(
+        -dense.fun, abs=1e-7
+    )
     tight = 0.5 * np.abs(dense.x).max()
     dense = scipy.optimize.linprog(-costs, matrix, right, bounds=(-tight, tight))
-    assert costs @ maximise_in_parts(costs, matrix, right, tight, names) == pytest.approx(-dense.fun, abs=1e-8)
-    assert costs @ maximise(costs, matrix, right, tight, names) == pytest.approx(-dense.fun, abs=1e-7)
+    assert costs @ maximise_in_parts(costs, matrix, right, tight, names) == pytest.approx(
+        -dense.fun, abs=1e-8
+    )
+    assert costs @ maximise(costs, matrix, right, tight, names) == pytest.approx(
+        -dense.fun, abs=1e-7
+    )
     assert costs @ maximise(costs, matrix[:5], right[:5], tight, names) >= -dense.fun
 
 
@@ -359,7 +411,9 @@ def test_programs_grow_from_their_last_basis():
     for columns in (slice(0, 10), slice(10, 30)):
         growing.add(costs[columns], matrix[:, columns])
         found = growing.solve()
-    dense = scipy.optimize.linprog(np.append(np.full(4, 50.0), costs), A_eq=np.hstack([np.eye(4), matrix]), b_eq=right)
+    dense = scipy.optimize.linprog(
+        np.append(np.full(4, 50.0), costs), A_eq=np.hstack([np.eye(4), matrix]), b_eq=right
+    )
     assert found.y @ right == pytest.approx(dense.fun)
     assert found.x @ np.append(np.full(4, 50.0), costs) == pytest.approx(dense.fun)
     never = highs.Growing(-right)
@@ -368,11 +422,15 @@ def test_programs_grow_from_their_last_basis():
 
 
 def test_reference_figures():
-    """The rows of the ten-thousand-state network: costs to ±.005, lower bounds at least as printed."""
+    """The rows of the ten-thousand-state network: costs to ±.005, lower bounds at least as
+    printed.
+    """
     model = dp.load("four-queue", buffers=9)
     law, optimum = primal.geometric(model, 0.9), 8.1054
     for degree, cost in ((2, 8.80), (3, 8.209)):
-        solution = primal.alp(model, primal.monomials(model, degree), dp.Discounted(0.99), relevance=law)
+        solution = primal.alp(
+            model, primal.monomials(model, degree), dp.Discounted(0.99), relevance=law
+        )
         assert dp.evaluate_exact(model, solution.policy()).cost == pytest.approx(cost, abs=0.005)
     for basis, bound in (
         (primal.monomials(model, 3), 6.44),
@@ -389,7 +447,9 @@ def test_sampled_constraints_tend_to_all(net):
     whole = primal.alp(net, basis, DISCOUNTED, relevance=law, constraints="all")
     gaps = []
     for samples in (40, 80, 5_000):
-        drawn = primal.alp(net, basis, DISCOUNTED, relevance=law, sample=law, samples=samples, weight_bound=1e4)
+        drawn = primal.alp(
+            net, basis, DISCOUNTED, relevance=law, sample=law, samples=samples, weight_bound=1e4
+        )
         assert drawn.status is dp.Status.SAMPLED
         assert drawn.violation is None
         gaps.append(drawn.objective - whole.objective)
@@ -397,7 +457,13 @@ def test_sampled_constraints_tend_to_all(net):
     assert min(gaps) >= -1e-5  # fewer constraints cannot lower a maximum
     assert gaps[2] == pytest.approx(0.0, abs=1e-5)  # 81 states are all drawn
     visits = primal.alp(
-        net, basis, DISCOUNTED, relevance=law, sample=net.policy("lbfs"), samples=20_000, weight_bound=1e4
+        net,
+        basis,
+        DISCOUNTED,
+        relevance=law,
+        sample=net.policy("lbfs"),
+        samples=20_000,
+        weight_bound=1e4,
     )
     assert visits.objective >= whole.objective - 1e-5
 
@@ -406,14 +472,24 @@ def test_sampled_program_without_a_list_of_states():
     model = dp.load("four-queue", buffers=None)
     policy = model.policy("lbfs")
     solution = primal.alp(
-        model, primal.monomials(model, 2), dp.Discounted(0.95), sample=policy, samples=4_000, weight_bound=1e6
+        model,
+        primal.monomials(model, 2),
+        dp.Discounted(0.95),
+        sample=policy,
+        samples=4_000,
+        weight_bound=1e6,
     )
     rule = solution.policy()
     for x in ([0, 0, 0, 0], [3, 0, 2, 1], [40, 7, 0, 12]):
         assert rule(x)[look_ahead(model, solution.values, 0.95, np.array(x))] == 1
     assert solution.lower_bound.kind == "statistical"
     again = primal.alp(
-        model, primal.monomials(model, 2), dp.Discounted(0.95), sample=policy, samples=4_000, weight_bound=1e6
+        model,
+        primal.monomials(model, 2),
+        dp.Discounted(0.95),
+        sample=policy,
+        samples=4_000,
+        weight_bound=1e6,
     )
     assert np.array_equal(solution.weights, again.weights)
 
@@ -421,11 +497,16 @@ def test_sampled_program_without_a_list_of_states():
 def test_sample_size():
     n = primal.sample_size(35, 0.1, 0.05)
     assert n == int(np.ceil(40 * (35 * np.log(120) + np.log(40))))
-    assert primal.sample_size_for_error(35, 4, 0.9, 1.0, 0.5, 0.05) == primal.sample_size(35, 0.1 * 0.5 / 16, 0.05)
+    assert primal.sample_size_for_error(35, 4, 0.9, 1.0, 0.5, 0.05) == primal.sample_size(
+        35, 0.1 * 0.5 / 16, 0.05
+    )
 
 
 def test_sample_size_rule_holds(net):
-    """With n by the rule, drawn constraints leave at most ε of the measure violated; δ = 1% in each of 5 runs."""
+    """With n by the rule, drawn constraints leave at most ε of the measure violated.
+
+    Δ = 1% in each of 5 runs.
+    """
     basis, law, epsilon = primal.monomials(net, 1), primal.uniform(net), 0.3
     n = primal.sample_size(len(basis), epsilon, 0.01)
     states, rows, losses = pairs(net)
@@ -451,26 +532,33 @@ def test_iterated_keeps_the_best(net):
 
 
 def test_a_better_basis_gives_a_better_bound(net):
-    bounds = [primal.average_bound(net, primal.monomials(net, d)).lower_bound.value for d in (1, 2, 3, 4)]
+    bounds = [
+        primal.average_bound(net, primal.monomials(net, d)).lower_bound.value for d in (1, 2, 3, 4)
+    ]
     assert bounds == sorted(bounds)
 
 
 def test_policies_travel_to_workers(net):
     policy = primal.alp(net, primal.monomials(net, 2), DISCOUNTED).policy()
     here = dp.evaluate_exact(net, policy).cost
-    assert joblib.Parallel(n_jobs=2)(joblib.delayed(_cost)(policy) for _ in range(2)) == [here, here]
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(_cost)(policy) for _ in range(2)) == [
+        here,
+        here,
+    ]
 
 
 def _cost(policy):
     return dp.evaluate_exact(policy.model, policy).cost
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 def test_stopping_early_is_said():
     model = dp.load("four-queue", buffers=4)
-    stopped = primal.alp(model, primal.monomials(model, 2), dp.Discounted(0.99), constraints="generated", rounds=1)
+    stopped = primal.alp(
+        model, primal.monomials(model, 2), dp.Discounted(0.99), constraints="generated", rounds=1
+    )
     assert stopped.status is dp.Status.VIOLATED
     assert stopped.violation > 1e-6
     with pytest.raises(dp.InputError, match="stopped early"):
@@ -501,13 +589,19 @@ def test_unbounded_and_infeasible_programs():
     level = primal.average_bound(model, primal.monomials(model, 2)).level
     for way in ("all", "generated"):
         with pytest.raises(dp.InputError, match="lower the level"):
-            primal.average_alp(model, primal.monomials(model, 2), level=level + 0.1, constraints=way)
+            primal.average_alp(
+                model, primal.monomials(model, 2), level=level + 0.1, constraints=way
+            )
     with pytest.raises(dp.InputError, match="do not bound"):
         primal.average_bound(model, primal.monomials(model, 2), sample=one, samples=5)
-    bound = primal.alp(model, primal.monomials(model, 2), DISCOUNTED, sample=one, samples=5, weight_bound=100.0)
+    bound = primal.alp(
+        model, primal.monomials(model, 2), DISCOUNTED, sample=one, samples=5, weight_bound=100.0
+    )
     assert np.abs(bound.weights).max() <= 100 + 1e-6
     with pytest.raises(dp.InputError, match="no constraint sees"):
-        Program(primal.indicators(model), 0.5, np.ones(30)).over((model.start[None, :], np.zeros(1, int)))
+        Program(primal.indicators(model), 0.5, np.ones(30)).over(
+            (model.start[None, :], np.zeros(1, int))
+        )
 
 
 @pytest.mark.parametrize(
@@ -523,14 +617,31 @@ def test_unbounded_and_infeasible_programs():
         (lambda m: primal.geometric(m, 1.5), "ratios"),
         (lambda m: primal.uniform(dp.load("four-queue", buffers=None)), "infinitely many"),
         (lambda m: primal.alp(m, primal.constant(m), dp.Average()), "average_alp"),
-        (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, constraints="some"), "unknown way"),
+        (
+            lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, constraints="some"),
+            "unknown way",
+        ),
         (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, constraints="sampled"), "sample="),
         (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, tol=0), "tol"),
-        (lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, sampels=3), "did you mean 'samples'"),
+        (
+            lambda m: primal.alp(m, primal.constant(m), DISCOUNTED, sampels=3),
+            "did you mean 'samples'",
+        ),
         (lambda m: primal.average_alp(m, primal.constant(m), slack=-1.0), "slack"),
-        (lambda m: primal.iterated_alp(m, primal.constant(m), DISCOUNTED, iterations=0), "iterations"),
-        (lambda m: primal.alp(dp.load("four-queue", buffers=3), primal.constant(m), DISCOUNTED), "belongs to"),
-        (lambda m: primal.alp(*(lambda u: (u, primal.constant(u)))(dp.load("tandem")), DISCOUNTED), "too many states"),
+        (
+            lambda m: primal.iterated_alp(m, primal.constant(m), DISCOUNTED, iterations=0),
+            "iterations",
+        ),
+        (
+            lambda m: primal.alp(dp.load("four-queue", buffers=3), primal.constant(m), DISCOUNTED),
+            "belongs to",
+        ),
+        (
+            lambda m: primal.alp(
+                *(lambda u: (u, primal.constant(u)))(dp.load("tandem")), DISCOUNTED
+            ),
+            "too many states",
+        ),
         (lambda m: primal.LinearValues(primal.constant(m), np.zeros(2)), "as many finite weights"),
         (lambda m: primal.GreedyPolicy(m, np.zeros(81)), "use `greedy`"),
         (lambda m: primal.sample_size(3, 0.0, 0.1), "between 0 and 1"),

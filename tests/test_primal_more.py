@@ -1,4 +1,6 @@
-"""Mixtures of constraints, and restarts, against exact answers and the same programs written out densely."""
+"""Mixtures of constraints, and restarts, against exact answers and the same programs written out
+densely.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def dense(costs, matrix, right, bounds=(None, None)):
     return done
 
 
-# -- mixtures of constraints -------------------------------------------------------------------------------------------
+# -- mixtures of constraints -----------------------------------------------------------------------
 
 
 def by_action(model):
@@ -50,7 +52,11 @@ def test_no_mixing_is_the_program_itself(small):
     basis = some_basis(small)
     whole = primal.alp(small, basis, DISCOUNTED, constraints="all")
     count = len(by_action(small))
-    for weights in (sp.eye_array(count), 3.0 * sp.eye_array(count, format="csc"), primal.indicators(small)):
+    for weights in (
+        sp.eye_array(count),
+        3.0 * sp.eye_array(count, format="csc"),
+        primal.indicators(small),
+    ):
         found = primal.aggregated_alp(small, basis, DISCOUNTED, weights=weights)
         assert found.objective == pytest.approx(whole.objective, abs=1e-6)
         assert found.status is dp.Status.SOLVED
@@ -60,10 +66,14 @@ def test_no_mixing_is_the_program_itself(small):
 
 def test_identity_gives_the_optimum_discounted(small):
     basis, values = primal.indicators(small), optimal_values(small)
-    found = primal.aggregated_alp(small, basis, DISCOUNTED, weights=basis, relevance=primal.uniform(small))
+    found = primal.aggregated_alp(
+        small, basis, DISCOUNTED, weights=basis, relevance=primal.uniform(small)
+    )
     assert found.weights == pytest.approx(values, abs=1e-5)
     exact = dp.solve_exact(small, DISCOUNTED, tol=1e-7)
-    assert dp.evaluate_exact(small, found.policy(), DISCOUNTED).cost == pytest.approx(exact.value, abs=1e-5)
+    assert dp.evaluate_exact(small, found.policy(), DISCOUNTED).cost == pytest.approx(
+        exact.value, abs=1e-5
+    )
 
 
 def test_mixed_program_equals_the_dense_one(small):
@@ -73,7 +83,9 @@ def test_mixed_program_equals_the_dense_one(small):
     whole, exact = dense(costs, matrix, losses), optimal_values(small)
     given = sp.random_array((losses.size, 80), density=0.04, rng=rng, format="csr")
     states = pairs(small)[0]
-    halves = primal.functions(small, lambda x: np.stack([x[:, 0] % 2 == 0, x[:, 0] % 2 == 1], axis=1), ["even", "odd"])
+    halves = primal.functions(
+        small, lambda x: np.stack([x[:, 0] % 2 == 0, x[:, 0] % 2 == 1], axis=1), ["even", "odd"]
+    )
     cells = primal.tensor(halves, primal.monomials(small, 2))  # nonnegative functions
     spread = np.zeros((losses.size, len(small.actions) * len(cells)))
     for row, (x, a) in enumerate(zip(all_states(small)[states], by_action(small), strict=True)):
@@ -87,7 +99,9 @@ def test_mixed_program_equals_the_dense_one(small):
         scale = np.where(table.sum(axis=0) > 0, table.sum(axis=0), 1.0)
         same = dense(costs, (table / scale).T @ matrix, (table / scale).T @ losses, (-bound, bound))
         assert found.objective == pytest.approx(-same.fun, rel=1e-6, abs=1e-6)
-        assert found.violation == pytest.approx((matrix @ found.weights - losses).max(), rel=1e-6, abs=1e-6)
+        assert found.violation == pytest.approx(
+            (matrix @ found.weights - losses).max(), rel=1e-6, abs=1e-6
+        )
         assert found.status is dp.Status.RELAXED
         if bound > np.abs(whole.x).max():
             assert found.objective >= -whole.fun - 1e-6  # a relaxation
@@ -112,8 +126,12 @@ def test_random_mixtures(net):
     whole = primal.alp(net, basis, DISCOUNTED, relevance=law)
     values = []
     for mixed in (primal.Mixtures(20_000), primal.Mixtures(400, 2), primal.Mixtures(400, 5)):
-        found = primal.aggregated_alp(net, basis, DISCOUNTED, weights=mixed, relevance=law, weight_bound=1e4)
-        again = primal.aggregated_alp(net, basis, DISCOUNTED, weights=mixed, relevance=law, weight_bound=1e4)
+        found = primal.aggregated_alp(
+            net, basis, DISCOUNTED, weights=mixed, relevance=law, weight_bound=1e4
+        )
+        again = primal.aggregated_alp(
+            net, basis, DISCOUNTED, weights=mixed, relevance=law, weight_bound=1e4
+        )
         assert np.array_equal(found.weights, again.weights)
         assert found.constraints == mixed.columns
         values.append(found.objective - whole.objective)
@@ -130,7 +148,13 @@ def test_mixtures_without_a_list_of_states():
     cells = primal.boxes(model, [[(0, 0), (1, 3), (4, 1e6)]] * 4)
     for weights in (primal.Mixtures(500, 3), cells):
         found = primal.aggregated_alp(
-            model, basis, DISCOUNTED, weights=weights, sample=policy, samples=2_000, weight_bound=1e5
+            model,
+            basis,
+            DISCOUNTED,
+            weights=weights,
+            sample=policy,
+            samples=2_000,
+            weight_bound=1e5,
         )
         assert found.status is dp.Status.SAMPLED
         assert found.violation is None
@@ -138,7 +162,7 @@ def test_mixtures_without_a_list_of_states():
         assert found.policy()(x)[look_ahead(model, found.values, GAMMA, x)] == 1
 
 
-# -- restarts ----------------------------------------------------------------------------------------------------------
+# -- restarts --------------------------------------------------------------------------------------
 
 
 def perturbed(model, c, gamma):
@@ -151,7 +175,9 @@ def optimal_average(states, rows, losses, tol=1e-11):
     """The optimal average cost and differential costs, by relative value iteration."""
     first, h = np.flatnonzero(np.diff(states, prepend=-1)), np.zeros(rows.shape[1])
     for _ in range(200_000):
-        new = (np.minimum.reduceat(losses + rows @ h, first) + h) / 2  # a lazy step, against periods
+        new = (
+            np.minimum.reduceat(losses + rows @ h, first) + h
+        ) / 2  # a lazy step, against periods
         step = new - h
         if np.ptp(step) < tol:
             return 2 * step.mean(), h
@@ -172,9 +198,14 @@ def test_identity_gives_the_perturbed_optimum(small):
     assert found.shift == 0
     policy = found.policy()
     chosen = (
-        np.array([policy(x) for x in all_states(small)])[np.array([small.allowed(x) for x in all_states(small)])] > 0
+        np.array([policy(x) for x in all_states(small)])[
+            np.array([small.allowed(x) for x in all_states(small)])
+        ]
+        > 0
     )
-    assert optimal_average(states[chosen], rows[chosen], losses[chosen])[0] == pytest.approx(optimum, abs=1e-6)
+    assert optimal_average(states[chosen], rows[chosen], losses[chosen])[0] == pytest.approx(
+        optimum, abs=1e-6
+    )
     assert found.lower_bound.value <= dp.solve_exact(small, tol=1e-6).upper
 
 
@@ -185,7 +216,11 @@ def test_perturbed_cost_is_near_the_true_one(small):
     for gamma in (0.5, 0.9, 0.99, 0.999):
         found = primal.perturbed_alp(small, primal.indicators(small), gamma=gamma)
         gaps.append(found.level - true)
-        assert -(1 - gamma) * (h.max() - c @ h) - 1e-6 <= gaps[-1] <= (1 - gamma) * (c @ h - h.min()) + 1e-6
+        assert (
+            -(1 - gamma) * (h.max() - c @ h) - 1e-6
+            <= gaps[-1]
+            <= (1 - gamma) * (c @ h - h.min()) + 1e-6
+        )
     assert abs(gaps[-1]) <= abs(gaps[0]) + 1e-6
 
 
@@ -214,23 +249,37 @@ def test_shaped_program_equals_the_dense_one(small):
     optimum, h = optimal_average(states, rows, losses)
     first = np.flatnonzero(np.diff(states, prepend=-1))
     costs = losses + rows @ h
-    best = [int(a) + int(np.argmin(costs[a:b])) for a, b in zip(first, [*first[1:], costs.size], strict=True)]
+    best = [
+        int(a) + int(np.argmin(costs[a:b]))
+        for a, b in zip(first, [*first[1:], costs.size], strict=True)
+    ]
     chain = np.vstack([(rows[best] - np.eye(size.size)).T, np.ones(size.size)])
-    mean = np.linalg.lstsq(chain, np.append(np.zeros(size.size), 1.0))[0] @ size  # of ψ, under an optimal policy
+    mean = (
+        np.linalg.lstsq(chain, np.append(np.zeros(size.size), 1.0))[0] @ size
+    )  # of ψ, under an optimal policy
     plain = primal.perturbed_alp(small, basis, gamma=STAY)
     wide = np.hstack([psi[states] - rows @ psi, -size[states][:, None], np.ones((losses.size, 1))])
     free = [(None, None)] * len(basis)
     for budget in (mean, 2 * mean, 1e3):
-        same = dense(np.append(np.zeros(len(basis)), [-budget, 1.0]), wide, losses, [*free, (0, None), (None, None)])
+        same = dense(
+            np.append(np.zeros(len(basis)), [-budget, 1.0]),
+            wide,
+            losses,
+            [*free, (0, None), (None, None)],
+        )
         for way in ("all", "generated"):
-            found = primal.perturbed_alp(small, basis, gamma=STAY, shaping=shape, budget=budget, constraints=way)
+            found = primal.perturbed_alp(
+                small, basis, gamma=STAY, shaping=shape, budget=budget, constraints=way
+            )
             assert found.objective == pytest.approx(-same.fun, abs=1e-5)
             assert found.objective == pytest.approx(found.level - budget * found.shift, abs=1e-6)
             assert found.shift >= -1e-9
             assert found.status is dp.Status.SOLVED
             assert plain.level - 1e-5 <= found.objective <= optimum + 1e-5
     assert found.shift == pytest.approx(0.0, abs=1e-7)  # at a budget beyond any mean
-    exactly = primal.perturbed_alp(small, primal.indicators(small), gamma=STAY, shaping=shape, budget=mean + 1e-6)
+    exactly = primal.perturbed_alp(
+        small, primal.indicators(small), gamma=STAY, shaping=shape, budget=mean + 1e-6
+    )
     assert exactly.objective == pytest.approx(optimum, abs=1e-5)
 
 
@@ -240,9 +289,16 @@ def test_shaping_that_binds(net):
     states, rows, losses = perturbed(net, geometric_law(net), STAY)
     psi = basis(all_states(net))
     wide = np.hstack([psi[states] - rows @ psi, -full[states][:, None], np.ones((losses.size, 1))])
-    same = dense(np.append(np.zeros(5), [-0.35, 1.0]), wide, losses, [*[(None, None)] * 5, (0, None), (None, None)])
+    same = dense(
+        np.append(np.zeros(5), [-0.35, 1.0]),
+        wide,
+        losses,
+        [*[(None, None)] * 5, (0, None), (None, None)],
+    )
     for way in ("all", "generated"):
-        found = primal.perturbed_alp(net, basis, gamma=STAY, shaping=shape, budget=0.35, constraints=way)
+        found = primal.perturbed_alp(
+            net, basis, gamma=STAY, shaping=shape, budget=0.35, constraints=way
+        )
         assert found.objective == pytest.approx(-same.fun, abs=1e-6)
         assert found.shift > 0.1
         assert found.objective > primal.perturbed_alp(net, basis, gamma=STAY).objective + 1e-3
@@ -251,18 +307,24 @@ def test_shaping_that_binds(net):
 def test_restarts_without_a_list_of_states():
     model = dp.load("four-queue", buffers=None)
     found = primal.perturbed_alp(
-        model, primal.monomials(model, 2), sample=model.policy("lbfs"), samples=2_000, weight_bound=1e5
+        model,
+        primal.monomials(model, 2),
+        sample=model.policy("lbfs"),
+        samples=2_000,
+        weight_bound=1e5,
     )
     assert found.status is dp.Status.SAMPLED
     x = np.array([3, 0, 2, 1])
     assert found.policy()(x)[look_ahead(model, found.values, 0.99, x)] == 1
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 def mixed(model, weights, **options):
-    return primal.aggregated_alp(model, primal.monomials(model, 2), DISCOUNTED, weights=weights, **options)
+    return primal.aggregated_alp(
+        model, primal.monomials(model, 2), DISCOUNTED, weights=weights, **options
+    )
 
 
 def restarted(model, **options):
@@ -285,7 +347,9 @@ def restarted(model, **options):
         (lambda m: mixed(m, np.ones((2, 2)), sample=primal.uniform(m)), "rows for all pairs"),
         (lambda m: mixed(dp.load("tandem"), primal.Mixtures(9)), "too many states"),
         (
-            lambda m: primal.aggregated_alp(m, primal.constant(m), dp.Average(), weights=primal.Mixtures(9)),
+            lambda m: primal.aggregated_alp(
+                m, primal.constant(m), dp.Average(), weights=primal.Mixtures(9)
+            ),
             "Discounted",
         ),
         (lambda m: restarted(m, gamma=1.0), "between 0 and 1"),

@@ -1,4 +1,6 @@
-"""Linear programs, side constraints, occupancies: against closed forms, dense algebra and value iteration."""
+"""Linear programs, side constraints, occupancies: against closed forms, dense algebra and value
+iteration.
+"""
 
 import numpy as np
 import pytest
@@ -39,7 +41,10 @@ def policy_of(model, nu):
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(CRITERIA))
 def test_puterman_an_occupancy_is_that_of_its_policy(seed, count, criterion):
-    """thm:dual-lp-mdp (a): every feasible ν, here a mixture of occupancies, has ν_{π_ν} = ν; (b): αᵀJ = ℓᵀν."""
+    """thm:dual-lp-mdp (a): every feasible ν, here a mixture of occupancies, has ν_{π_ν} = ν.
+
+    (b): αᵀJ = ℓᵀν.
+    """
     rng = np.random.default_rng(seed)
     model = dp.load("garnet", states=9, actions=3, branching=9, seed=seed)  # all states communicate
     made_of = [policies.TablePolicy(model, rng.dirichlet(np.full(3, 0.4), 9)) for _ in range(count)]
@@ -53,7 +58,9 @@ def test_puterman_an_occupancy_is_that_of_its_policy(seed, count, criterion):
     policy = policy_of(model, nu)
     result = dp.evaluate_exact(model, policy, criterion)
     again = np.zeros((9, 3))
-    again[result.reached] = result.occupancy[:, None] * np.array([policy(x) for x in result.reached[:, None]])
+    again[result.reached] = result.occupancy[:, None] * np.array(
+        [policy(x) for x in result.reached[:, None]]
+    )
     assert again == pytest.approx(nu, abs=1e-9)
     assert result.cost == pytest.approx(float((losses * nu).sum()), abs=1e-9)
 
@@ -88,10 +95,12 @@ def test_linear_programs_have_the_optimum_of_value_iteration(model, criterion, f
 
 
 def threshold_queue(arrival, limit):
-    """M/M/1, unit service: the least mean number such that at most a fraction `limit` is turned away.
+    """M/M/1, unit service: the least mean number such that at most a fraction `limit` is turned
+    away.
 
-    Optimal is to admit below N, with probability p at N, never above (the occupancies are those of birth-and-death
-    chains, and turning away at n saves the more the larger n is); the fraction turned away falls in N + p.
+    Optimal is to admit below N, with probability p at N, never above (the occupancies are those of
+    birth-and-death chains, and turning away at n saves the more the larger n is); the fraction
+    turned away falls in N + p.
     """
 
     def law(level):
@@ -122,18 +131,24 @@ def test_a_blocking_limit_in_closed_form(limit, whole, monkeypatch):
     assert solution.limits[0].value == pytest.approx(limit, abs=1e-6)
     admits = np.array([solution.policy([n, 1])[1] for n in range(int(level) + 1)])
     assert admits[:-1] == pytest.approx(1.0, abs=1e-4)
-    assert admits[-1] == pytest.approx(level % 1, abs=1e-3)  # randomised in one state, with the right probability
+    assert admits[-1] == pytest.approx(
+        level % 1, abs=1e-3
+    )  # randomised in one state, with the right probability
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_limit_on_the_length_of_one_class(whole, monkeypatch):
-    """The four-queue network: the limit binds, the price is the slope of the optimum, and dense algebra agrees."""
+    """The four-queue network: the limit binds, the price is the slope of the optimum, and dense
+    algebra agrees.
+    """
     if not whole:
         monkeypatch.setattr(programs, "WHOLE", 0)
     net = dp.load("four-queue", buffers=2)
     free = dp.evaluate_exact(net, dp.solve_exact(net, tol=1e-8).policy).measures["length 1"]
     bound, h = free - 0.1, 1e-3
-    low, solution, high = (dp.solve_lp(net, limits=[dp.Limit("length 1", bound + d)], tol=1e-7) for d in (-h, 0.0, h))
+    low, solution, high = (
+        dp.solve_lp(net, limits=[dp.Limit("length 1", bound + d)], tol=1e-7) for d in (-h, 0.0, h)
+    )
     report = solution.limits[0]
     assert report.value == pytest.approx(bound, abs=1e-6)
     slope = [(low.value - solution.value) / h, (solution.value - high.value) / h]
@@ -149,7 +164,9 @@ def test_a_limit_on_the_length_of_one_class(whole, monkeypatch):
 def test_limits_under_the_discounted_criterion(monkeypatch):
     """The whole program and the decomposed one; the measure is a ratio of discounted sums."""
     net, criterion = dp.load("four-queue", buffers=2), dp.Discounted(0.95)
-    free = dp.evaluate_exact(net, dp.solve_exact(net, criterion, tol=1e-8).policy, criterion).measures["length 1"]
+    free = dp.evaluate_exact(
+        net, dp.solve_exact(net, criterion, tol=1e-8).policy, criterion
+    ).measures["length 1"]
     limits = [dp.Limit("length 1", free - 0.005), dp.Limit("lost fraction", 0.2)]
     whole = dp.solve_lp(net, criterion, limits=limits, tol=1e-6)
     monkeypatch.setattr(programs, "WHOLE", 0)
@@ -196,7 +213,9 @@ def test_a_denominator_may_vanish_but_not_be_negative():
     empty = dp.Limit(lambda x, a: [1.0, 0.0][a], 0.1, per=lambda x, a: [1.0, 0.0][a])
     assert dp.solve_lp(one_state(1.0, 0.0), limits=[empty]).value == pytest.approx(0.0, abs=1e-6)
     with pytest.raises(dp.InputError, match=r"denominator .* negative"):
-        dp.solve_lp(one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1.0, 0.1, per=lambda x, a: -1.0)])
+        dp.solve_lp(
+            one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1.0, 0.1, per=lambda x, a: -1.0)]
+        )
 
 
 def test_large_programs_without_limits_are_decomposed_too(monkeypatch):
@@ -217,10 +236,19 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
         monkeypatch.setattr(programs, "WHOLE", 0)
     model = dp.load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
     least = mm1k_law(0.8, 1.0, 6)[-1]  # admit everybody
-    with pytest.raises(dp.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"):
-        dp.solve_lp(model, limits=[dp.Limit("mean in system", 5.0), dp.Limit("rejected fraction", 0.01)])
-    with pytest.raises(dp.InputError, match=r"all of these limits together: mean in system <= 0.5, rejected fraction"):
-        dp.solve_lp(model, limits=[dp.Limit("mean in system", 0.5), dp.Limit("rejected fraction", 0.2)])
+    with pytest.raises(
+        dp.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"
+    ):
+        dp.solve_lp(
+            model, limits=[dp.Limit("mean in system", 5.0), dp.Limit("rejected fraction", 0.01)]
+        )
+    with pytest.raises(
+        dp.InputError,
+        match=r"all of these limits together: mean in system <= 0.5, rejected fraction",
+    ):
+        dp.solve_lp(
+            model, limits=[dp.Limit("mean in system", 0.5), dp.Limit("rejected fraction", 0.2)]
+        )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +259,10 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
         (lambda m: dp.solve_lp(m, limits=[dp.Limit("lenght 1", 1.0)]), "did you mean 'length 1'"),
         (lambda m: dp.Limit("length 1", float("nan")), "must be a finite number"),
         (lambda m: dp.Limit("length 1", 1.0, per=lambda x, a: 1.0), "has its own denominator"),
-        (lambda m: dp.solve_lp(m, limits=[dp.Limit(lambda x, a: float("inf"), 1.0)]), "no finite number"),
+        (
+            lambda m: dp.solve_lp(m, limits=[dp.Limit(lambda x, a: float("inf"), 1.0)]),
+            "no finite number",
+        ),
         (lambda m: dp.Limit.parse("length 1 < 3"), "reads 'MEASURE <= NUMBER'"),
         (lambda m: dp.Limit.parse("length 1 <= three"), "must be a number, got 'three'"),
     ],
@@ -244,7 +275,9 @@ def test_mistakes(call, words):
 
 def test_a_table_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(operators, "_memory", lambda: 2**20)
-    with pytest.raises(dp.MissingError, match=r"up to 5,184 pairs .* about 0.0 GiB of 0.0 GiB; use value iteration"):
+    with pytest.raises(
+        dp.MissingError, match=r"up to 5,184 pairs .* about 0.0 GiB of 0.0 GiB; use value iteration"
+    ):
         dp.solve_lp(dp.load("four-queue", buffers=5))
 
 
@@ -261,7 +294,10 @@ def test_measures_of_a_queue_in_closed_form():
 @settings(max_examples=15)
 @given(networks(max_classes=3), st.integers(0, 10**6))
 def test_expected_counts_are_the_mean_of_what_steps_count(net, seed):
-    """A pair's expected counters against 4,000 draws of the step; |z| <= 6 in each counter (p < 1e-8 each)."""
+    """A pair's expected counters against 4,000 draws of the step.
+
+    |z| <= 6 in each counter (p < 1e-8 each).
+    """
     rng = np.random.default_rng(seed)
     code = net.code
     x = rng.integers(net.box.lower, net.box.upper + 1)

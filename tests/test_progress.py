@@ -25,14 +25,20 @@ from dualplan.search import duels, loop
 from dualplan.search.plans import Plan, run_plan
 from dualplan.search.plans import run as runs_of_plans
 
-# -- bars and lines ---------------------------------------------------------------------------------------------------
+# -- bars and lines --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("pace", "words"),
-    [(0, "0 steps/s"), (2.5, "2.5 steps/s"), (1_500, "1.5k steps/s"), (2.5e6, "2.5M steps/s"),
-     (0.25, "0.25 steps/s"), (7e12, "7e+03G steps/s")],
-)  # fmt: skip
+    [
+        (0, "0 steps/s"),
+        (2.5, "2.5 steps/s"),
+        (1_500, "1.5k steps/s"),
+        (2.5e6, "2.5M steps/s"),
+        (0.25, "0.25 steps/s"),
+        (7e12, "7e+03G steps/s"),
+    ],
+)
 def test_rates(pace, words):
     assert output.rate(pace, "steps") == words
 
@@ -76,8 +82,12 @@ def test_a_terminal_shows_what_is_known_and_nothing_stays(screen, clock):
     assert "\x1b[2K" in shown  # erased in the end
 
 
-@pytest.mark.parametrize(("loudness", "lines"), [(output.QUIET, 0), (output.NORMAL, 0), (output.VERBOSE, 2)])
-def test_without_a_terminal_there_are_lines_only_if_asked(monkeypatch, capsys, clock, loudness, lines):
+@pytest.mark.parametrize(
+    ("loudness", "lines"), [(output.QUIET, 0), (output.NORMAL, 0), (output.VERBOSE, 2)]
+)
+def test_without_a_terminal_there_are_lines_only_if_asked(
+    monkeypatch, capsys, clock, loudness, lines
+):
     monkeypatch.setattr(output, "err", Console(stderr=True))
     monkeypatch.setattr(output, "PROGRESS_AFTER", -1.0)
     monkeypatch.setattr(output, "loudness", loudness)
@@ -115,7 +125,17 @@ def test_every_command_knows_quiet_and_verbose(run):
 
 
 def test_the_lines_of_a_simulation_end_in_its_result(run):
-    call = ["evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=3", "--steps", 300_000, "--json"]
+    call = [
+        "evaluate",
+        "four-queue",
+        "-p",
+        "lbfs",
+        "--set",
+        "buffers=3",
+        "--steps",
+        300_000,
+        "--json",
+    ]
     _, plain, nothing = run(*call, "-q")
     status, out, err = run(*call, "--verbose")
     result = json.loads(out)
@@ -143,7 +163,9 @@ def test_how_many_steps_a_half_width_takes():
 def test_how_many_sweeps_geometric_bounds_take(monkeypatch):
     """Widths 0.9^k reach 0.9^100 at k = 100; lines come when the number of sweeps has doubled."""
     told = []
-    looks = exact._Looks(lambda done, total, words, event: told.append((done, total, event)), 0.9**100, 10**6)
+    looks = exact._Looks(
+        lambda done, total, words, event: told.append((done, total, event)), 0.9**100, 10**6
+    )
     for k in range(1, 60):
         looks(k, 5.0, 5.0 + 0.9**k)
     assert [total for _, total, _ in told[1:]] == pytest.approx([100.0] * 58)
@@ -162,7 +184,7 @@ def test_bounds_of_sweeps_in_lines(run):
     assert (highs >= found["lower"] - 1e-4).all()
 
 
-# -- the search and the dual program ----------------------------------------------------------------------------------
+# -- the search and the dual program ---------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +202,19 @@ def quick(monkeypatch):
 
 def test_a_search_tells_each_verdict(small, quick):
     told, worst = [], [small.policy("fbfs")]
-    found = dp.improve(small, worst, time="100s", steps=["lattice", "values"], progress=lambda *at: told.append(at))
+    found = dp.improve(
+        small, worst, time="100s", steps=["lattice", "values"], progress=lambda *at: told.append(at)
+    )
     assert all(total == 100 and 0 <= done <= 100 for done, total, _ in told)
-    verdicts = [re.search(r"(\d+) of (\d+) steps gained, (\S+) \(size (\d+)\)", words) for _, _, words in told]
+    verdicts = [
+        re.search(r"(\d+) of (\d+) steps gained, (\S+) \(size (\d+)\)", words)
+        for _, _, words in told
+    ]
     verdicts = [hit.groups() for hit in verdicts if hit]
     gains = np.cumsum([a.accepted for a in found.attempts])
     assert verdicts == [
         (str(gains[k]), str(k + 1), a.step, str(a.size)) for k, a in enumerate(found.attempts)
-    ]  # fmt: skip
+    ]
     assert len(verdicts) >= 2
     assert gains[-1] >= 1
     assert re.search(r"best [\d.]+ ± [\d.e-]+, .*evaluating the policy", told[-2][2])
@@ -233,7 +260,9 @@ def test_a_plan_tells_each_penalty(planned):
     first, lines = told[0], [words for _, _, words in told if "objective" in words]
     assert first == (0, 3, "H = 100 in work")
     assert len(lines) == 3
-    for k, (h, after) in enumerate([(100.0, "; H = 10 in work"), (10.0, "; H = 1 in work"), (1.0, "")]):
+    for k, (h, after) in enumerate(
+        [(100.0, "; H = 10 in work"), (10.0, "; H = 1 in work"), (1.0, "")]
+    ):
         parts = by_penalty[h].parts
         ended, violation = by_penalty[h].status, parts.negative + parts.flow
         words = f"H = {h:.3g} {ended}: objective {parts.objective:.5g}, violation {violation:.3g}"
@@ -256,7 +285,11 @@ def test_an_interrupted_plan_has_the_best_so_far_and_goes_on(planned, tmp_path):
     assert cut.interrupted
     assert [o.solution.penalty[1] for o in cut.outcomes] == [10.0, 100.0]
     saved = json.loads((folder / "result.json").read_text())
-    assert (saved["status"], saved["penalties_left"], saved["lower_bound"]) == ("interrupted", [1.0], None)
+    assert (saved["status"], saved["penalties_left"], saved["lower_bound"]) == (
+        "interrupted",
+        [1.0],
+        None,
+    )
     assert saved["cost"] == pytest.approx(min(row["cost"] for row in whole["tried"][1:]))
     again = run_plan(PLAN, folder=str(folder), resume=True)
     assert not again.interrupted
@@ -284,13 +317,15 @@ def test_an_interruption_among_the_evaluations(planned, monkeypatch):
     assert cut.to_json()["penalties_left"] == [10.0, 100.0]
 
 
-# -- Ctrl-C on the command line ---------------------------------------------------------------------------------------
+# -- Ctrl-C on the command line --------------------------------------------------------------------
 
 
 def test_the_first_ctrl_c_interrupts_and_the_second_ends_at_once(monkeypatch):
     ended = []
     monkeypatch.setattr(command.os, "_exit", ended.append)
-    outside = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in what they put behind them
+    outside = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # shells ignore it in what they put behind them
     try:
         _press_twice(ended)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -321,7 +356,17 @@ def test_sweeps_that_are_interrupted_leave_their_bounds(run, monkeypatch):
         return real(*args, progress=look, **options)
 
     monkeypatch.setattr(exact, "solve_exact", cut)
-    call = ["exact", "four-queue", "--set", "buffers=3", "--method", "value-iteration", "--tol", "1e-9", "--json"]
+    call = [
+        "exact",
+        "four-queue",
+        "--set",
+        "buffers=3",
+        "--method",
+        "value-iteration",
+        "--tol",
+        "1e-9",
+        "--json",
+    ]
     status, out, err = run(*call)
     found = json.loads(out)
     assert (status, found["status"]) == (130, "interrupted")
@@ -339,7 +384,9 @@ def test_an_interruption_of_a_row_ends_the_table(run, monkeypatch, tmp_path):
 
     evaluate = dp.evaluate
     monkeypatch.setattr("dualplan.cli.experiments.measure.evaluate", cut)
-    status, out, err = run("reproduce", "eight-queue", "--steps", "1000", "--out", str(tmp_path / "out"))
+    status, out, err = run(
+        "reproduce", "eight-queue", "--steps", "1000", "--out", str(tmp_path / "out")
+    )
     assert (status, out, len(calls)) == (130, "", 1)
     assert err == "interrupted before there was anything to show; nothing was saved.\n"
 
@@ -354,23 +401,31 @@ def test_nothing_to_show_is_said_too(run, monkeypatch, tmp_path):
     call = ["evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=2"]
     status, out, err = run(*call)
     assert (status, out) == (130, "")
-    assert err.startswith("interrupted before there was anything to show; nothing was saved, name a folder by --out")
+    assert err.startswith(
+        "interrupted before there was anything to show; nothing was saved, name a folder by --out"
+    )
     assert err.count("\n") == 1
     _, _, err = run(*call, "--out", "my run")
     assert err == "interrupted before there was anything to show; nothing was saved.\n"
     Path("my run").mkdir()
     Path("my run/settings.json").touch()
     _, _, err = run(*call, "--out", "my run", "--resume")
-    assert err.endswith("go on with: dualplan evaluate four-queue -p lbfs --set buffers=2 --out 'my run' --resume\n")
+    assert err.endswith(
+        "go on with: dualplan evaluate four-queue -p lbfs --set buffers=2 --out 'my run' --resume\n"
+    )
 
 
 def start(folder, *args):
     """A process of the command line that hears Ctrl-C, even if these tests do not."""
     return subprocess.Popen(
-        [sys.executable, "-m", "dualplan.cli", *map(str, args)], cwd=folder, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=os.environ,
+        [sys.executable, "-m", "dualplan.cli", *map(str, args)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
 
 
 def interrupt(process, after):
@@ -390,7 +445,19 @@ def interrupt(process, after):
 
 def test_a_simulation_that_ctrl_c_ends_goes_on_to_the_same_result(tmp_path, run, monkeypatch):
     steps = 4_000_000
-    call = ["evaluate", "four-queue", "-p", "lbfs", "--set", "buffers=3", "--steps", steps, "--out", "run", "--json"]
+    call = [
+        "evaluate",
+        "four-queue",
+        "-p",
+        "lbfs",
+        "--set",
+        "buffers=3",
+        "--steps",
+        steps,
+        "--out",
+        "run",
+        "--json",
+    ]
     status, out, err = interrupt(start(tmp_path, *call, "-v"), "simulating:")
     cut = json.loads(out)
     assert (status, cut["status"]) == (130, "interrupted")
@@ -400,7 +467,9 @@ def test_a_simulation_that_ctrl_c_ends_goes_on_to_the_same_result(tmp_path, run,
     assert words == f"interrupted; go on with: dualplan {expected}"
     monkeypatch.chdir(tmp_path)
     status, out, _ = run(*expected.split())
-    whole = dp.evaluate(load("four-queue", buffers=3), load("four-queue", buffers=3).policy("lbfs"), steps=steps)
+    whole = dp.evaluate(
+        load("four-queue", buffers=3), load("four-queue", buffers=3).policy("lbfs"), steps=steps
+    )
     assert status == 0
     assert {key: json.loads(out)[key] for key in ("cost", "lower", "upper", "steps")} == {
         key: whole.to_json()[key] for key in ("cost", "lower", "upper", "steps")
@@ -409,20 +478,36 @@ def test_a_simulation_that_ctrl_c_ends_goes_on_to_the_same_result(tmp_path, run,
 
 @pytest.mark.slow
 def test_a_search_that_ctrl_c_ends_goes_on_from_its_best(tmp_path, quick, monkeypatch):
-    call = ["solve", "four-queue", "--set", "buffers=2", "-p", "lbfs", "--time", "300s", "--out", "run", "--json"]
+    call = [
+        "solve",
+        "four-queue",
+        "--set",
+        "buffers=2",
+        "-p",
+        "lbfs",
+        "--time",
+        "300s",
+        "--out",
+        "run",
+        "--json",
+    ]
     status, out, err = interrupt(start(tmp_path, *call, "-v"), "lattice")
     cut = json.loads(out)
     assert (status, cut["status"], cut["evaluation"]) == (130, "interrupted", "exact")
     assert err.splitlines()[-1].endswith("--json -v --resume")
     monkeypatch.chdir(tmp_path)
     model = load("four-queue", buffers=2)
-    assert dp.evaluate_exact(model, dp.load_policy("run/policy.npz", model)).cost == pytest.approx(cut["cost"])
+    assert dp.evaluate_exact(model, dp.load_policy("run/policy.npz", model)).cost == pytest.approx(
+        cut["cost"]
+    )
 
     def stop(done, total, words):
         if "(size" in words:
             raise KeyboardInterrupt
 
-    again = dp.improve(model, [model.policy("lbfs")], time="100s", folder="run", resume=True, progress=stop)
+    again = dp.improve(
+        model, [model.policy("lbfs")], time="100s", folder="run", resume=True, progress=stop
+    )
     assert "saved" in {member.candidate.source for member in again.start}
     assert len(again.attempts) == 1
     assert again.cost <= cut["cost"] + 1e-9

@@ -1,4 +1,6 @@
-"""The report page: what it says against exact costs, what its map holds against policies, one file that is whole."""
+"""The report page: what it says against exact costs, what its map holds against policies, one file
+that is whole.
+"""
 
 import base64
 import itertools
@@ -32,7 +34,15 @@ from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
-from dualplan.report.words import at_most, bound_words, certificate, facts, heuristic_words, percent, warnings
+from dualplan.report.words import (
+    at_most,
+    bound_words,
+    certificate,
+    facts,
+    heuristic_words,
+    percent,
+    warnings,
+)
 from dualplan.search.contract import Attempt, Candidate, Improved, Member
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
@@ -55,21 +65,48 @@ buffer = 2
 
 
 def save_search(folder, model):
-    """A run as a search saves it: the optimal policy of a small model, with exact costs and a proved bound."""
+    """A run as a search saves it: the optimal policy of a small model, with exact costs and a
+    proved bound.
+    """
     best = dp.solve_exact(model, tol=1e-6)
     exact = dp.evaluate_exact(model, best.policy)
     start = dp.evaluate(model, model.policy("random"), steps=20_000)
     found = Improved(
-        model, Average(), best.policy, "the best", exact.cost, exact.lower, exact.upper, "exact", exact.status,
-        {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}, (), (),
+        model,
+        Average(),
+        best.policy,
+        "the best",
+        exact.cost,
+        exact.lower,
+        exact.upper,
+        "exact",
+        exact.status,
+        {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()},
+        (),
+        (),
         (Member(Candidate(model.policy("random"), "heuristic"), start, None),),
-        (Attempt("lattice", 0, 1, "the best", exact.cost, Interval(1.0, 0.9, 1.1, 0.95), True, 1.5),),
-        LowerBound(best.lower, PROVED, "average", (), functions="value iteration"), None, Status.TIME, None, 0, 2.0,
-    )  # fmt: skip
+        (
+            Attempt(
+                "lattice", 0, 1, "the best", exact.cost, Interval(1.0, 0.9, 1.1, 0.95), True, 1.5
+            ),
+        ),
+        LowerBound(best.lower, PROVED, "average", (), functions="value iteration"),
+        None,
+        Status.TIME,
+        None,
+        0,
+        2.0,
+    )
     settings = {
-        "task": "improve", "model": model.describe(), "criterion": {"criterion": "average"}, "limits": [],
-        "policies": [], "steps": list(STEPS), "seed": 0, "budget": {"seconds": 90.0},
-    }  # fmt: skip
+        "task": "improve",
+        "model": model.describe(),
+        "criterion": {"criterion": "average"},
+        "limits": [],
+        "policies": [],
+        "steps": list(STEPS),
+        "seed": 0,
+        "budget": {"seconds": 90.0},
+    }
     Run(folder, settings).save_result(found.to_json())
     save_policy(best.policy, folder / "policy.npz")
     return folder
@@ -78,14 +115,18 @@ def save_search(folder, model):
 @pytest.fixture(scope="session")
 def searched(tmp_path_factory):
     """A search on 81 states."""
-    return save_search(tmp_path_factory.mktemp("runs") / "searched", dp.load("four-queue", buffers=2))
+    return save_search(
+        tmp_path_factory.mktemp("runs") / "searched", dp.load("four-queue", buffers=2)
+    )
 
 
 @pytest.fixture(scope="session")
 def planned(tmp_path_factory):
     """The dual program on the same states."""
     folder = tmp_path_factory.mktemp("runs") / "planned"
-    run_plan(Plan("four-queue", set={"buffers": 2}, penalty=[10.0, 100.0], seed=3), folder=str(folder))
+    run_plan(
+        Plan("four-queue", set={"buffers": 2}, penalty=[10.0, 100.0], seed=3), folder=str(folder)
+    )
     return folder
 
 
@@ -109,7 +150,7 @@ def judged(folder):
     return run, judge_heuristics(run, 600.0, lambda _: None)  # as long as the steps take
 
 
-# -- the map ----------------------------------------------------------------------------------------------------------
+# -- the map ---------------------------------------------------------------------------------------
 
 
 def unpack(text):
@@ -117,7 +158,9 @@ def unpack(text):
     raw = base64.b64decode(text)
     pairs = [int.from_bytes(raw[k : k + 2], "little") for k in range(0, len(raw), 2)]
     return list(
-        itertools.chain.from_iterable(itertools.repeat(v, n) for v, n in zip(pairs[::2], pairs[1::2], strict=True))
+        itertools.chain.from_iterable(
+            itertools.repeat(v, n) for v, n in zip(pairs[::2], pairs[1::2], strict=True)
+        )
     )
 
 
@@ -126,7 +169,9 @@ def cells_of(data):
     axes = data["axes"]
     for i, j in data["pairs"]:
         others = [k for k in range(len(axes)) if k not in (i, j)]
-        levels = itertools.product(*([axes[k]["values"][p] for p in axes[k]["levels"]] for k in others))
+        levels = itertools.product(
+            *([axes[k]["values"][p] for p in axes[k]["levels"]] for k in others)
+        )
         for values in levels:
             for up in axes[j]["values"] if j >= 0 else [None]:
                 for across in axes[i]["values"]:
@@ -153,7 +198,9 @@ MODELS = [
 
 @pytest.mark.parametrize(("name", "parameters"), MODELS)
 def test_cells_hold_what_policies_do(name, parameters):
-    """Sampled cells of every layer against `probabilities`, and allowed actions against the model."""
+    """Sampled cells of every layer against `probabilities`, and allowed actions against the
+    model.
+    """
     model = dp.load(name, **parameters)
     policies = [model.policy(n) for n in [*model.policies][:2]] + [random_policy(model)]
     visits = visited(model, policies[0], 500, 1)
@@ -181,7 +228,9 @@ def test_cells_hold_what_policies_do(name, parameters):
 def test_states_that_cannot_occur():
     """Without preemption a server is at work exactly where it has customers."""
     model = dp.load("criss-cross", discipline="nonpreemptive", buffers=2)
-    data = tabulate(model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 500, 1), 0.2).to_json()
+    data = tabulate(
+        model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 500, 1), 0.2
+    ).to_json()
     numbers, n = unpack(data["may"]["cells"]), len(model.classes)
     for state, number in zip(cells_of(data), numbers, strict=True):
         occurs = True
@@ -194,14 +243,19 @@ def test_states_that_cannot_occur():
 def test_deciders_name_the_classes():
     """Of a joint action of four queues, what each server serves."""
     model = dp.load("four-queue", buffers=2, idling=True)
-    data = tabulate(model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 100, 1), 0.1).to_json()
+    data = tabulate(
+        model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 100, 1), 0.1
+    ).to_json()
     for a, label in enumerate(model.actions):
         words = [d["labels"][d["of"][a]].replace("nobody", "-") for d in data["deciders"]]
         assert "+".join(words) == label
 
 
 def test_few_levels_where_cells_are_dear():
-    """At most as many cells as are asked for; levels are among the values, the busiest coordinates are chosen."""
+    """At most as many cells as are asked for.
+
+    Levels are among the values, the busiest coordinates are chosen.
+    """
     model = dp.load("four-queue")
     visits = visited(model, model.policy("longer"), 1_000, 1)
     for cells in (4_000, 40_000):
@@ -214,7 +268,9 @@ def test_few_levels_where_cells_are_dear():
     line = dp.load("tandem", queues=30, servers=30, arrival=0.9)
     visits = visited(line, line.policy("lbfs"), 1_000, 1)
     busiest = set(np.argsort(-visits.mean(axis=0), kind="stable")[:6].tolist())
-    assert {axis.coordinate for axis in make_slices(line, visits, 10**6).axes if axis.along} <= busiest
+    assert {
+        axis.coordinate for axis in make_slices(line, visits, 10**6).axes if axis.along
+    } <= busiest
     notes = " ".join(map_notes(tabulate(line, [line.policy("lbfs")], visits, 0.2)))
     assert "busiest" in notes
     assert "range of visited states" in notes
@@ -234,14 +290,18 @@ def test_many_mixtures_are_rounded_more_coarsely():
     assert layer.grain > 1
     assert len(layer.decisions) <= 4_096
     for k in rng.integers(len(layer.numbers), size=50):
-        assert sum(p for _, p in layer.decisions[layer.numbers[k]]) == pytest.approx(100, abs=2 * layer.grain)
+        assert sum(p for _, p in layer.decisions[layer.numbers[k]]) == pytest.approx(
+            100, abs=2 * layer.grain
+        )
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
+# -- what it says ----------------------------------------------------------------------------------
 
 
 def test_against_the_best_heuristic(searched):
-    """Costs are those of exact evaluation, the best is the least, and the saving is their difference."""
+    """Costs are those of exact evaluation, the best is the least, and the saving is their
+    difference.
+    """
     run, beside = judged(searched)
     model = run.model
     costs = {name: dp.evaluate_exact(model, model.policy(name)).cost for name in model.policies}
@@ -258,14 +318,19 @@ def test_against_the_best_heuristic(searched):
 
 
 def test_simulated_against_exact(searched, monkeypatch):
-    """Where states are many, the saving is simulated in pairs: the exact one is no farther than the whole interval."""
+    """Where states are many, the saving is simulated in pairs: the exact one is no farther than the
+    whole interval.
+    """
     _, beside = judged(searched)
     monkeypatch.setattr("dualplan.report.gather.EXACTLY", 0)
     monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     _, simulated = judged(searched)
     assert simulated.best.method == "batch-means"
     assert simulated.saved.confidence == 0.95
-    assert abs(simulated.saved.value - beside.saved.value) < simulated.saved.upper - simulated.saved.lower
+    assert (
+        abs(simulated.saved.value - beside.saved.value)
+        < simulated.saved.upper - simulated.saved.lower
+    )
     assert "paired" in heuristic_words(simulated)
 
 
@@ -298,30 +363,47 @@ def test_a_comparison_that_was_too_short(searched, monkeypatch):
 
 
 def test_ends_are_those_of_what_is_said(searched):
-    """“Costs 2 more” has the interval of how much more; shares are of an estimate where the cost is one."""
+    """“Costs 2 more” has the interval of how much more.
+
+    Shares are of an estimate where the cost is one.
+    """
     run, beside = judged(searched)
     best = replace(beside.judged[0], cost=50.0, method="batch-means")
     simulated = replace(beside, judged=(best, *beside.judged[1:]))
     worse = replace(simulated, saved=Interval(-2.0, -3.0, -1.0, 0.95))
-    assert "costs 2 more (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(worse)
+    assert "costs 2 more (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(
+        worse
+    )
     assert facts(run, worse)[1].value == "4.00%"
     assert "paired interval 2.00% to 6.00% of the estimate" in facts(run, worse)[1].words
     better = replace(simulated, saved=Interval(2.0, 1.0, 3.0, 0.95))
-    assert "costs 2 less (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(better)
+    assert "costs 2 less (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(
+        better
+    )
     neither = replace(simulated, saved=Interval(0.5, -1.0, 2.0, 0.95))
-    assert "paired interval −4.00% to 2.00% of the estimate, which includes 0" in facts(run, neither)[1].words
+    assert (
+        "paired interval −4.00% to 2.00% of the estimate, which includes 0"
+        in facts(run, neither)[1].words
+    )
     assert "estimate" not in heuristic_words(beside) + facts(run, beside)[1].words
 
 
 def test_measures_in_the_table_have_their_widths(searched):
-    """Half the width of the interval where a measure was simulated, nothing where it was computed."""
+    """Half the width of the interval where a measure was simulated, nothing where it was
+    computed.
+    """
     run, beside = judged(searched)
     exact = {row.name: row.cells[3:] for row in comparison(run, beside).rows}
     assert not any("±" in cell for cells in exact.values() for cell in cells)
     name = beside.best.name
     first = beside.judged[0]
-    wide = {m: Interval(i.value, i.value - 0.25, i.value + 0.25, 0.95) for m, i in first.measures.items()}
-    simulated = replace(beside, judged=(replace(first, measures=wide, method="batch-means"), *beside.judged[1:]))
+    wide = {
+        m: Interval(i.value, i.value - 0.25, i.value + 0.25, 0.95)
+        for m, i in first.measures.items()
+    }
+    simulated = replace(
+        beside, judged=(replace(first, measures=wide, method="batch-means"), *beside.judged[1:])
+    )
     cells = {row.name: row.cells[3:] for row in comparison(run, simulated).rows}[name]
     assert cells
     assert cells == tuple(f"{cell} ± 0.25" for cell in exact[name])
@@ -344,20 +426,43 @@ def test_a_policy_that_is_worse(altered, net):
 
 
 def test_what_must_be_said(altered):
-    """Broken limits, runs that were too short, gaps not reached, lost customers, bounds that are no proofs."""
-    limit = {"measure": "lost fraction", "at_most": 0.01, "value": 0.2, "lower": 0.19, "upper": 0.21, "kept": False}
+    """Broken limits, runs that were too short, gaps not reached, lost customers, bounds that are no
+    proofs.
+    """
+    limit = {
+        "measure": "lost fraction",
+        "at_most": 0.01,
+        "value": 0.2,
+        "lower": 0.19,
+        "upper": 0.21,
+        "kept": False,
+    }
     run, beside = judged(
         altered(
-            limits=[limit], cost_status="too-short", evaluation="batch-means", gap_wanted=0.01, gap_reached=False,
-            gap=0.2, lower_bound_kind="statistical", notes=["loses 20% of its customers at no cost."], status="time",
+            limits=[limit],
+            cost_status="too-short",
+            evaluation="batch-means",
+            gap_wanted=0.01,
+            gap_reached=False,
+            gap=0.2,
+            lower_bound_kind="statistical",
+            notes=["loses 20% of its customers at no cost."],
+            status="time",
         )
-    )  # fmt: skip
+    )
     said = " ".join(warnings(run, beside))
-    for words in ("limit is not kept: lost fraction is 0.2", "too short", "1.00% that was asked for", "time was spent",
-                  "The policy loses 20%"):  # fmt: skip
+    for words in (
+        "limit is not kept: lost fraction is 0.2",
+        "too short",
+        "1.00% that was asked for",
+        "time was spent",
+        "The policy loses 20%",
+    ):
         assert words in said
     assert "not a proof" in bound_words(run)
-    groups = {name: [entry.name for entry in entries] for name, _, entries in certificate(run, beside)}
+    groups = {
+        name: [entry.name for entry in entries] for name, _, entries in certificate(run, beside)
+    }
     assert "lower bound on any policy's cost" in groups["Measured"]
     assert "lost fraction" in groups["Measured"]
     assert {"the model", "equilibrium"} <= set(groups["Assumed"])
@@ -366,15 +471,23 @@ def test_what_must_be_said(altered):
 def test_customers_lost_by_both(searched):
     """Where losing customers costs nothing, it is said who loses more."""
     run, beside = judged(searched)
-    own, other = (dp.evaluate_exact(run.model, p).measures["lost fraction"] for p in (run.policy, beside.policies[0]))
+    own, other = (
+        dp.evaluate_exact(run.model, p).measures["lost fraction"]
+        for p in (run.policy, beside.policies[0])
+    )
     said = f"loses only {percent(other)} of them"
     assert any(said in warning for warning in warnings(run, beside)) == (own > other + 0.001)
-    assert any(warning.startswith("The policy loses") for warning in warnings(run, beside)) == (own >= 0.001)
+    assert any(warning.startswith("The policy loses") for warning in warnings(run, beside)) == (
+        own >= 0.001
+    )
 
 
 def test_what_is_proved(searched):
     run, beside = judged(searched)
-    groups = {name: {entry.name: entry for entry in entries} for name, _, entries in certificate(run, beside)}
+    groups = {
+        name: {entry.name: entry for entry in entries}
+        for name, _, entries in certificate(run, beside)
+    }
     assert groups["Proved"]["lower bound on any policy's cost"].label == "proved"
     assert groups["Proved"]["cost of the policy"].label == "computed"
     assert not groups["Measured"]
@@ -416,7 +529,7 @@ def test_numbers_in_words():
     assert (percent(3e-5), percent(-3e-5), percent(-0.0)) == ("0.003%", "−0.003%", "0.00%")
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def parsed(command):
@@ -427,10 +540,16 @@ def parsed(command):
 
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [("four-queue", {"buffers": 4}), ("four-queue", {}), ("four-queue", {"buffers": (1, 2, 3, None), "idling": True}),
-     ("four-queue", {"arrivals": (0.05, 0.05), "buffers": 3}), ("criss-cross", {"load": "heavy"}),
-     ("lost-sales", {"lead_time": 2}), ("forest", {})],
-)  # fmt: skip
+    [
+        ("four-queue", {"buffers": 4}),
+        ("four-queue", {}),
+        ("four-queue", {"buffers": (1, 2, 3, None), "idling": True}),
+        ("four-queue", {"arrivals": (0.05, 0.05), "buffers": 3}),
+        ("criss-cross", {"load": "heavy"}),
+        ("lost-sales", {"lead_time": 2}),
+        ("forest", {}),
+    ],
+)
 def test_the_command_makes_the_same_model(searched, tmp_path, monkeypatch, name, parameters):
     model, read = load(name, **parameters), read_run(searched)
     told = repeat(model, read.settings, read.result)
@@ -444,13 +563,18 @@ def test_the_command_makes_the_same_model(searched, tmp_path, monkeypatch, name,
 
 
 def test_the_time_of_the_command(searched):
-    """What the search was allowed; what it took, and a note, where an early version saved no budget."""
+    """What the search was allowed.
+
+    What it took, and a note, where an early version saved no budget.
+    """
     read = read_run(searched)
     told = repeat(read.model, read.settings, read.result)
     words, _ = parsed(told.command)
     assert words[words.index("--time") + 1] == "90s"
     assert not any("was not saved" in note for note in told.notes)
-    early = repeat(read.model, {k: v for k, v in read.settings.items() if k != "budget"}, read.result)
+    early = repeat(
+        read.model, {k: v for k, v in read.settings.items() if k != "budget"}, read.result
+    )
     words, _ = parsed(early.command)
     assert words[words.index("--time") + 1] == "2s"
     assert any("was not saved" in note for note in early.notes)
@@ -469,10 +593,16 @@ def test_the_plan_again(planned, tmp_path):
 
 
 def test_what_has_no_effect_is_written_down_all_the_same(searched, tmp_path):
-    """A network made in Python may have a penalty where nobody is lost, and servers that differ in capitals alone."""
-    model = dp.QueueingNetwork([
-        dp.QueueClass("a", "s", 1.0, 0.2, penalty=2.0, level=3.0), dp.QueueClass("b", "S", 1.0, 0.2, buffer=4),
-    ], time="continuous")  # fmt: skip
+    """A network made in Python may have a penalty where nobody is lost, and servers that differ in
+    capitals alone.
+    """
+    model = dp.QueueingNetwork(
+        [
+            dp.QueueClass("a", "s", 1.0, 0.2, penalty=2.0, level=3.0),
+            dp.QueueClass("b", "S", 1.0, 0.2, buffer=4),
+        ],
+        time="continuous",
+    )
     read = read_run(searched)
     (tmp_path / "again.toml").write_text(repeat(model, read.settings, read.result).contents)
     assert load(str(tmp_path / "again.toml")).digest == model.digest
@@ -483,10 +613,14 @@ def test_networks_with_odd_names_again(searched, tmp_path):
     model, read = load(str(tmp_path / "odd.toml")), read_run(searched)
     (tmp_path / "again.toml").write_text(repeat(model, read.settings, read.result).contents)
     again = load(str(tmp_path / "again.toml"))
-    assert (again.digest, again.name, again.class_names) == (model.digest, model.name, model.class_names)
+    assert (again.digest, again.name, again.class_names) == (
+        model.digest,
+        model.name,
+        model.class_names,
+    )
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):
@@ -524,7 +658,10 @@ def test_the_page_is_whole(page):
     found = Page(page)
     for tag, attributes in found.tags:
         for key in ("src", "href", "xlink:href", "data", "action"):
-            assert attributes.get(key, "#").startswith(("#", "data:image/png;base64,")), (tag, attributes)
+            assert attributes.get(key, "#").startswith(("#", "data:image/png;base64,")), (
+                tag,
+                attributes,
+            )
     assert not re.search(r"@import|url\((?!#)", page)
     ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -539,7 +676,13 @@ def test_the_page_is_whole(page):
 
 def test_the_page_of_a_dual_program(planned):
     text = " ".join(Page(render(read_run(planned), 1.0)).words)
-    for words in ("dual linear program", "Against the penalty H", "loss range", "negative part", "plan.toml"):
+    for words in (
+        "dual linear program",
+        "Against the penalty H",
+        "loss range",
+        "negative part",
+        "plan.toml",
+    ):
         assert words in text
 
 
@@ -558,7 +701,9 @@ def test_names_are_escaped(tmp_path):
 def test_names_are_no_formulas(tmp_path):
     """A class named like broken mathematics is drawn letter by letter, in every picture."""
     classes = [dp.QueueClass(name, "$s$", 0.4, 0.15, 2) for name in ("a$_$", "$x^")]
-    text = render(read_run(save_search(tmp_path / "run", dp.QueueingNetwork(classes, name="$^$"))), 1.0)
+    text = render(
+        read_run(save_search(tmp_path / "run", dp.QueueingNetwork(classes, name="$^$"))), 1.0
+    )
     assert "Left out" not in text
     drawings = re.findall(r"<svg.*?</svg>", text, re.S)
     assert len(drawings) == 12
@@ -574,7 +719,10 @@ def test_a_picture_that_fails_is_named(searched, monkeypatch):
 
     monkeypatch.setattr("dualplan.report.pictures.marginals", fail)
     found = Page(render(read_run(searched), 1.0))
-    assert "Left out: “Where the state is in the long run”, because this law cannot be computed." in found.words
+    assert (
+        "Left out: “Where the state is in the long run”, because this law cannot be computed."
+        in found.words
+    )
     assert found.count("svg") == 10
 
 
@@ -583,11 +731,14 @@ def test_exact_heuristics_are_drawn_as_computed(searched):
     known = {row.name: row.known for row in cost_rows(with_heuristics(run, beside))}
     assert known[beside.best.name] == "computed"
     first = replace(beside.judged[0], method="batch-means")
-    known = {row.name: row.known for row in cost_rows(with_heuristics(run, replace(beside, judged=(first,))))}
+    known = {
+        row.name: row.known
+        for row in cost_rows(with_heuristics(run, replace(beside, judged=(first,))))
+    }
     assert known[first.name] == "measured"
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def test_the_command_writes_a_page(run, searched, tmp_path, monkeypatch):
@@ -595,7 +746,9 @@ def test_the_command_writes_a_page(run, searched, tmp_path, monkeypatch):
     assert (status, (searched / "report.html").exists()) == (0, True)
     assert "report.html" in out
     assert (searched / "report.html").read_text().startswith("<!DOCTYPE html>")
-    monkeypatch.setattr("dualplan.report.page.render", lambda run, seconds, _: f"{run.model.name} in {seconds}")
+    monkeypatch.setattr(
+        "dualplan.report.page.render", lambda run, seconds, _: f"{run.model.name} in {seconds}"
+    )
     status, _, _ = run("report", searched, "--out", tmp_path / "p.html", "--time", "1m")
     assert (status, (tmp_path / "p.html").read_text()) == (0, "four-queue in 60.0")
 

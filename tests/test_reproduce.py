@@ -1,4 +1,6 @@
-"""`dualplan reproduce`: the rule for the exit status, the published figures, and every experiment end to end."""
+"""`dualplan reproduce`: the rule for the exit status, the published figures, and every experiment
+end to end.
+"""
 
 import json
 from dataclasses import replace
@@ -7,19 +9,20 @@ import numpy as np
 import pytest
 
 import dualplan as dp
-from dualplan.cli.experiments import (
-    catalogue as experiments,
-)
-from dualplan.cli.experiments import (
-    dual_mixing,
-    eight_queue,
-    lost_sales,
-    measure,
-    six_class,
-)
+from dualplan.cli.experiments import catalogue as experiments
+from dualplan.cli.experiments import dual_mixing, eight_queue, lost_sales, measure, six_class
 from dualplan.cli.experiments.four_queue import four_queue
 from dualplan.cli.experiments.picture import draw_rows
-from dualplan.cli.experiments.rows import Figure, Outcome, Row, agreeing, below, failure, missed, verdict
+from dualplan.cli.experiments.rows import (
+    Figure,
+    Outcome,
+    Row,
+    agreeing,
+    below,
+    failure,
+    missed,
+    verdict,
+)
 from dualplan.cli.tables import print_outcome
 from dualplan.dual import features as families
 from dualplan.search import improve
@@ -28,7 +31,7 @@ EXACT, SIMULATED = Figure(4.73, 2, deterministic=True), Figure(21.78, 2, 0.16)
 PNG = b"\x89PNG"
 
 
-# -- the rule ---------------------------------------------------------------------------------------------------------
+# -- the rule --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -42,18 +45,46 @@ PNG = b"\x89PNG"
         (Row("without an interval", 4.8, EXACT), "missed by +0.07", True),
         (Row("intervals meet", 22.0, SIMULATED, 21.9, 22.1), "agrees", False),
         (Row("intervals do not meet", 22.1, SIMULATED, 22.0, 22.2), "differs by +0.32", False),
-        (Row("intervals meet as ours is wide", 22.0, SIMULATED, 20.0, 24.0), "our interval is too wide to tell", False),
-        (Row("a printed figure without error", 13.10, Figure(13.0, 1), 13.05, 13.15), "agrees", False),
-        (Row("known not to be reproducible", 12.3, Figure(21.8, 1, reproducible=False), 12.2, 12.4),
-         "not reproduced, differs by -9.5", False),
-        (Row("too short and apart", 4.75, EXACT, 4.74, 4.76, trusted=False), "our run is too short to tell", False),
-        (Row("too short and alike", 4.73, EXACT, 4.729, 4.731, trusted=False), "our run is too short to tell", False),
-        (Row("too short beside a simulated figure", 30.0, SIMULATED, 29.9, 30.1, trusted=False),
-         "our run is too short to tell", False),
+        (
+            Row("intervals meet as ours is wide", 22.0, SIMULATED, 20.0, 24.0),
+            "our interval is too wide to tell",
+            False,
+        ),
+        (
+            Row("a printed figure without error", 13.10, Figure(13.0, 1), 13.05, 13.15),
+            "agrees",
+            False,
+        ),
+        (
+            Row(
+                "known not to be reproducible",
+                12.3,
+                Figure(21.8, 1, reproducible=False),
+                12.2,
+                12.4,
+            ),
+            "not reproduced, differs by -9.5",
+            False,
+        ),
+        (
+            Row("too short and apart", 4.75, EXACT, 4.74, 4.76, trusted=False),
+            "our run is too short to tell",
+            False,
+        ),
+        (
+            Row("too short and alike", 4.73, EXACT, 4.729, 4.731, trusted=False),
+            "our run is too short to tell",
+            False,
+        ),
+        (
+            Row("too short beside a simulated figure", 30.0, SIMULATED, 29.9, 30.1, trusted=False),
+            "our run is too short to tell",
+            False,
+        ),
         (Row("nothing of ours", published=EXACT), "", False),
         (Row("nothing from elsewhere", 1.0), "", False),
     ],
-)  # fmt: skip
+)
 def test_what_agrees_and_what_is_missed(row, words, fails):
     assert verdict(row) == words
     assert missed(row) is fails
@@ -64,8 +95,13 @@ def test_one_sentence_about_all_that_is_missed():
     good, bad = Row("a", 4.73, EXACT), Row("b", 5.0, EXACT, exact=True)
     assert failure([good, Row("c", 30.0, SIMULATED, 29.0, 31.0)]) is None
     sentence = failure([good, bad])
-    assert sentence == "a figure that is exact elsewhere was missed: b is 5.0000 exact, elsewhere 4.73."
-    assert failure([bad, good, bad]).startswith("2 exact figures were missed: b is 5.0000 exact, elsewhere 4.73; b is")
+    assert (
+        sentence
+        == "a figure that is exact elsewhere was missed: b is 5.0000 exact, elsewhere 4.73."
+    )
+    assert failure([bad, good, bad]).startswith(
+        "2 exact figures were missed: b is 5.0000 exact, elsewhere 4.73; b is"
+    )
 
 
 def test_how_a_cost_stands_to_another_method():
@@ -76,13 +112,20 @@ def test_how_a_cost_stands_to_another_method():
 
 
 def test_how_many_agree_and_why_others_cannot_be_told():
-    rows = [Row("a", 4.73, EXACT), Row("b", 4.9, EXACT, 4.7, 5.1), Row("c", 4.73, EXACT, trusted=False), Row("d", 1.0)]
+    rows = [
+        Row("a", 4.73, EXACT),
+        Row("b", 4.9, EXACT, 4.7, 5.1),
+        Row("c", 4.73, EXACT, trusted=False),
+        Row("d", 1.0),
+    ]
     assert agreeing(rows) == (
-        "1 of 3 figures that can be compared agree, and 1 cannot be told at the width of our intervals, and 1 cannot "
-        "be told since our run is too short."
+        "1 of 3 figures that can be compared agree, and 1 cannot be told at the width of our "
+        "intervals, and 1 cannot be told since our run is too short."
     )
     assert failure([Row("c", 9.0, EXACT, trusted=False)]) is None
-    assert Outcome("made-up", "made up", tuple(rows), (), {}).to_json()["rows"][2]["trusted"] is False
+    assert (
+        Outcome("made-up", "made up", tuple(rows), (), {}).to_json()["rows"][2]["trusted"] is False
+    )
 
 
 @pytest.mark.parametrize("status", [dp.Status.TOO_SHORT, dp.Status.COMPLETED])
@@ -95,11 +138,15 @@ def test_rows_are_trusted_by_the_status_of_the_evaluation(monkeypatch, status):
 
     def search(*args, **more):
         found = improve(model, [model.policy("lbfs")], steps=(), time=0.1)
-        return replace(found, status=dp.Status.TIME, evaluation="simulated", evaluation_status=status)
+        return replace(
+            found, status=dp.Status.TIME, evaluation="simulated", evaluation_status=status
+        )
 
     monkeypatch.setattr(measure, "evaluate", run)
     monkeypatch.setattr(measure, "improve", search)
-    row = measure.simulated("lbfs", model, model.policy("lbfs"), steps=20_000, seed=0, published=EXACT)
+    row = measure.simulated(
+        "lbfs", model, model.policy("lbfs"), steps=20_000, seed=0, published=EXACT
+    )
     found = measure.searched(model, time="1s", seed=0, published=EXACT)
     for each in (row, found):
         assert each.trusted is good
@@ -120,18 +167,24 @@ def test_the_column_of_ours_claims_no_interval_for_exact_figures(capsys, tmp_pat
 
 def test_a_figure_for_a_table_of_any_shape(tmp_path):
     """Rows without a figure of ours, without one from elsewhere, and several networks."""
-    rows = (Row("a", 1.0, EXACT, 0.9, 1.2, network="x", optimum=0.9), Row("b", 30.0, network="x"),
-            Row("c", published=SIMULATED, network="y"), Row("bound", network="y", lower_bound=1.0))  # fmt: skip
+    rows = (
+        Row("a", 1.0, EXACT, 0.9, 1.2, network="x", optimum=0.9),
+        Row("b", 30.0, network="x"),
+        Row("c", published=SIMULATED, network="y"),
+        Row("bound", network="y", lower_bound=1.0),
+    )
     draw_rows(Outcome("made-up", "made up", rows, (), {}), tmp_path / "f.png")
     assert (tmp_path / "f.png").read_bytes()[:4] == PNG
 
 
-# -- the experiments --------------------------------------------------------------------------------------------------
+# -- the experiments -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Searches that only judge one policy that they begin with: the search itself has tests of its own."""
+    """Searches that only judge one policy that they begin with: the search itself has tests of its
+    own.
+    """
 
     def judge(model, policies=(), **more):
         return improve(model, [model.policy(next(iter(model.policies)))], steps=(), **more)
@@ -164,7 +217,10 @@ def mixing():
 
 
 def test_the_published_mixing_experiment(mixing, monkeypatch, run, tmp_path):
-    """Base policies to four decimals; their θ to two; the signed mixture below the published 13.00."""
+    """Base policies to four decimals; their θ to two.
+
+    The signed mixture below the published 13.00.
+    """
     monkeypatch.setitem(experiments.EXPERIMENTS, "dual-mixing", lambda progress: mixing)
     rows = rows_of(run, tmp_path, "dual-mixing")
     base = [row for (_, name), row in rows.items() if name.startswith("soft longer")]
@@ -177,13 +233,22 @@ def test_the_published_mixing_experiment(mixing, monkeypatch, run, tmp_path):
 def test_a_wrong_published_figure_is_missed(mixing, monkeypatch, run, tmp_path):
     """Exit status 1, one sentence on stderr, and the results are saved all the same."""
     wrong = Figure(15.1536, 4, deterministic=True)
-    rows = tuple(replace(r, published=wrong) if r.name == "soft longer (0.8, 0.8)" else r for r in mixing.rows)
-    monkeypatch.setitem(experiments.EXPERIMENTS, "dual-mixing", lambda progress: replace(mixing, rows=rows))
+    rows = tuple(
+        replace(r, published=wrong) if r.name == "soft longer (0.8, 0.8)" else r
+        for r in mixing.rows
+    )
+    monkeypatch.setitem(
+        experiments.EXPERIMENTS, "dual-mixing", lambda progress: replace(mixing, rows=rows)
+    )
     status, out, err = run("reproduce", "dual-mixing", "--out", tmp_path)
     assert status == 1
     assert "missed by -0.0001" in " ".join(out.split())
-    assert err.strip().endswith("missed: soft longer (0.8, 0.8) is 15.1535 exact, elsewhere 15.1536.")
-    assert json.loads((tmp_path / "result.json").read_text())["missed"] == ["soft longer (0.8, 0.8)"]
+    assert err.strip().endswith(
+        "missed: soft longer (0.8, 0.8) is 15.1535 exact, elsewhere 15.1536."
+    )
+    assert json.loads((tmp_path / "result.json").read_text())["missed"] == [
+        "soft longer (0.8, 0.8)"
+    ]
 
 
 def test_criss_cross(run, tmp_path, brief):
@@ -230,13 +295,27 @@ def test_what_is_said_of_the_readings_follows_from_the_rows():
     """Refuted, found, or too short to tell."""
 
     def said(*readings):
-        rows = [Row("p", figure.value + off, figure, figure.value + off - half, figure.value + off + half)
-                for off, half in readings for figure in eight_queue.BASE.values()]  # fmt: skip
+        rows = [
+            Row(
+                "p",
+                figure.value + off,
+                figure,
+                figure.value + off - half,
+                figure.value + off + half,
+            )
+            for off, half in readings
+            for figure in eight_queue.BASE.values()
+        ]
         return eight_queue.words_of([*rows, Row("improve", 7.0)])[0]
 
     refuted = said((-9.0, 0.1), (20.0, 0.1), (1.0, 0.1))
-    assert "cannot be reproduced under any reading tried; reading 3 comes nearest and contradicts" in refuted
-    assert "follow from reading 2; reading 2 comes nearest." in said((-9.0, 0.1), (0.0, 0.1), (1.0, 0.1))
+    assert (
+        "cannot be reproduced under any reading tried; reading 3 comes nearest and contradicts"
+        in refuted
+    )
+    assert "follow from reading 2; reading 2 comes nearest." in said(
+        (-9.0, 0.1), (0.0, 0.1), (1.0, 0.1)
+    )
     assert "too short to tell" in said((-9.0, 0.1), (3.0, 5.0), (1.0, 0.1))
 
 
@@ -251,16 +330,21 @@ def test_lost_sales(run, tmp_path, brief):
 def test_options_that_an_experiment_has_not_are_refused(run, tmp_path):
     """One sentence that says which it has, exit status 2, before any work."""
     for name, option, value in (
-        ("dual-mixing", "--time", "3s"), ("dual-mixing", "--set", "buffers=2"), ("lost-sales", "--steps", 10),
-        ("criss-cross", "--iterations", 3), ("figure-3", "--time", "3s"), ("six-class", "--gamma", 0.9),
-    ):  # fmt: skip
+        ("dual-mixing", "--time", "3s"),
+        ("dual-mixing", "--set", "buffers=2"),
+        ("lost-sales", "--steps", 10),
+        ("criss-cross", "--iterations", 3),
+        ("figure-3", "--time", "3s"),
+        ("six-class", "--gamma", 0.9),
+    ):
         status, _, err = run("reproduce", name, option, value, "--out", tmp_path)
         assert status == 2
         assert f"{option} is not for {name}, which takes" in err
     for name, setting, word in (
-        ("criss-cross", "buffers=3", "truncations of its own"), ("six-class", "discipline=preemptive", "both"),
+        ("criss-cross", "buffers=3", "truncations of its own"),
+        ("six-class", "discipline=preemptive", "both"),
         ("lost-sales", "capacity=9", "truncations of its own"),
-    ):  # fmt: skip
+    ):
         status, _, err = run("reproduce", name, "--set", setting, "--out", tmp_path)
         assert status == 2
         assert word in err
@@ -276,41 +360,72 @@ def test_a_folder_that_cannot_be_made_is_refused(run, tmp_path):
 
 def test_every_experiment_has_a_command():
     assert set(experiments.EXPERIMENTS) == {
-        "figure-3", "dual-mixing", "four-queue", "criss-cross", "six-class", "eight-queue", "lost-sales",
-    }  # fmt: skip
+        "figure-3",
+        "dual-mixing",
+        "four-queue",
+        "criss-cross",
+        "six-class",
+        "eight-queue",
+        "lost-sales",
+    }
 
 
-# -- figure 3 ---------------------------------------------------------------------------------------------------------
+# -- figure 3 --------------------------------------------------------------------------------------
 
 
 def test_figure_3_in_small(monkeypatch, run, tmp_path):
-    """Curves belong to the averaged iterates; with other buffers no line of the paper's plot stands beside ours."""
+    """Curves belong to the averaged iterates.
+
+    With other buffers no line of the paper's plot stands beside ours.
+    """
 
     def few(net, count):
         heuristics = families.occupancies(net, [net.policy("longer"), net.policy("lbfs")])
         return families.concat(heuristics, families.boxes(net, [[(0, 1), (2, 3)]] * 4))
 
     monkeypatch.setattr("dualplan.cli.experiments.figure_3.families.paper", few)
-    rows = rows_of(run, tmp_path, "figure-3", "--set", "buffers=3", "--set", "dynamics=uniformized", "--set",
-                   "phantom=false", "--set", "full=block", "--iterations", 400, "--steps", 50_000)  # fmt: skip
+    rows = rows_of(
+        run,
+        tmp_path,
+        "figure-3",
+        "--set",
+        "buffers=3",
+        "--set",
+        "dynamics=uniformized",
+        "--set",
+        "phantom=false",
+        "--set",
+        "full=block",
+        "--iterations",
+        400,
+        "--steps",
+        50_000,
+    )
     printed, workable = json.loads((tmp_path / "result.json").read_text())["curves"]
     assert printed["steps"] == workable["steps"] == [0, 200, 400]
     assert printed["objective"][0] == workable["objective"][0]
     assert workable["violation"][-1] < printed["violation"][-1]
     assert all(row["published"] is None for row in rows.values())
     net = dp.load("four-queue", buffers=3)
-    assert rows["", "lbfs"]["ours"] == pytest.approx(dp.evaluate_exact(net, net.policy("lbfs")).cost)
+    assert rows["", "lbfs"]["ours"] == pytest.approx(
+        dp.evaluate_exact(net, net.policy("lbfs")).cost
+    )
     assert rows["", "optimum"]["ours"] < min(rows["", name]["ours"] for name in ("longer", "lbfs"))
 
 
-# -- the four-queue network -------------------------------------------------------------------------------------------
+# -- the four-queue network ------------------------------------------------------------------------
 
 
 def test_programs_on_values_beside_the_others(run, tmp_path):
     """On a small network: no policy below the optimum, no bound above it."""
-    rows = {name: row for (_, name), row in rows_of(run, tmp_path, "four-queue", "--set", "buffers=3").items()}
+    rows = {
+        name: row
+        for (_, name), row in rows_of(run, tmp_path, "four-queue", "--set", "buffers=3").items()
+    }
     optimum = dp.solve_exact(dp.load("four-queue", buffers=3)).value
-    costs = [row["ours"] for name, row in rows.items() if row["ours"] is not None and name != "optimum"]
+    costs = [
+        row["ours"] for name, row in rows.items() if row["ours"] is not None and name != "optimum"
+    ]
     bounds = [row["lower_bound"] for row in rows.values() if row["lower_bound"] is not None]
     assert len(costs) == 15
     assert len(bounds) == 5
@@ -329,7 +444,9 @@ def test_programs_on_values_discounted():
     model = dp.load("four-queue", buffers=3)
     optimum = dp.solve_exact(model, dp.Discounted(0.95)).value
     assert not [name for name in rows if "average" in name]
-    assert rows["lbfs"].ours == pytest.approx(dp.evaluate_exact(model, model.policy("lbfs"), dp.Discounted(0.95)).cost)
+    assert rows["lbfs"].ours == pytest.approx(
+        dp.evaluate_exact(model, model.policy("lbfs"), dp.Discounted(0.95)).cost
+    )
     for row in rows.values():
         assert row.optimum == pytest.approx(optimum, abs=1e-4)
         assert row.ours >= optimum - 1e-4
@@ -338,7 +455,10 @@ def test_programs_on_values_discounted():
 
 
 def test_programs_on_values_without_end(monkeypatch):
-    """Without end of states: drawn constraints, simulated costs; what fails says why, and bounds stay below costs."""
+    """Without end of states: drawn constraints, simulated costs.
+
+    What fails says why, and bounds stay below costs.
+    """
     monkeypatch.setattr("dualplan.cli.experiments.four_queue.DRAWN", 2_000)
     monkeypatch.setattr("dualplan.cli.experiments.four_queue.SOFT", 300)
     rows = {row.name: row for row in four_queue(parameters={"buffers": None}, steps=60_000).rows}
@@ -351,14 +471,18 @@ def test_programs_on_values_without_end(monkeypatch):
     assert sum(row.ours is not None and row.lower < row.ours for row in rows.values()) >= 8
 
 
-# -- models and rules of the experiments ------------------------------------------------------------------------------
+# -- models and rules of the experiments -----------------------------------------------------------
 
 
 def test_the_rule_of_the_eight_queues_by_hand():
-    """Server by server at one state: queues 1, 3 of server 1 wait, none of server 2, queue 5 of server 3 alone."""
+    """Server by server at one state: queues 1, 3 of server 1 wait, none of server 2, queue 5 of
+    server 3 alone.
+    """
     model, x = eight_queue.in_turn(), np.array([2, 0, 5, 0, 1, 0, 0, 0])
-    for shortest, alone, first, third in ((False, False, {1: 0.2, 2: 0.8}, {0: 0.4, 2: 0.6}),
-                                          (True, True, {1: 0.8, 2: 0.2}, {2: 1.0})):  # fmt: skip
+    for shortest, alone, first, third in (
+        (False, False, {1: 0.2, 2: 0.8}, {0: 0.4, 2: 0.6}),
+        (True, True, {1: 0.8, 2: 0.2}, {2: 1.0}),
+    ):
         found = eight_queue.soft_rule(model, (0.8, 0.5, 0.6), shortest, alone).probabilities(x)
         expected = np.zeros(64)
         for a, p in first.items():
@@ -368,7 +492,9 @@ def test_the_rule_of_the_eight_queues_by_hand():
 
 
 def test_events_in_turn_are_a_law():
-    """An arrival at 4 with .1, else at 1 with .1, else each server on its own: mean changes by hand."""
+    """An arrival at 4 with .1, else at 1 with .1, else each server on its own: mean changes by
+    hand.
+    """
     model, x, a = eight_queue.in_turn(), np.array([1, 1, 0, 0, 3, 0, 0, 0]), 1 + 4 * 1 + 16 * 2
     law = model.forward(x, a)
     assert law.probabilities.sum() == pytest.approx(1.0)
@@ -386,13 +512,22 @@ def test_myopic_2_by_enumeration():
         return min(max(i - d, 0) + a, 6)
 
     def arrival(i, a, z):
-        return sum(p * q * cost[left(left(i, d, a), e, z)] for d, p in enumerate(pmf) for e, q in enumerate(pmf))
+        return sum(
+            p * q * cost[left(left(i, d, a), e, z)]
+            for d, p in enumerate(pmf)
+            for e, q in enumerate(pmf)
+        )
 
     def orders(i, a):
         return [z for z in range(4) if z + i + a <= 6 or z == 0]
 
-    cheapest = {(i, a): min(arrival(i, a, z) for z in orders(i, a)) for i in range(7) for a in range(4)}
+    cheapest = {
+        (i, a): min(arrival(i, a, z) for z in orders(i, a)) for i in range(7) for a in range(4)
+    }
     for i, a in cheapest:
-        both = [arrival(i, a, z) + sum(p * cheapest[left(i, d, a), z] for d, p in enumerate(pmf)) for z in orders(i, a)]
+        both = [
+            arrival(i, a, z) + sum(p * cheapest[left(i, d, a), z] for d, p in enumerate(pmf))
+            for z in orders(i, a)
+        ]
         chosen = table[model.box.index([i, a])]
         assert both[chosen] == pytest.approx(min(both), rel=1e-12)

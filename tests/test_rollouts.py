@@ -6,7 +6,13 @@ import pytest
 import dualplan as dp
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.primal import LinearValues, constant, indicators, monomials
-from dualplan.search.rollouts import coupled_differences, fit_values, rollout_sample, rollout_step, rollout_values
+from dualplan.search.rollouts import (
+    coupled_differences,
+    fit_values,
+    rollout_sample,
+    rollout_step,
+    rollout_values,
+)
 from dualplan.search.rollouts.alternatives import alternatives, working
 from dualplan.search.rollouts.fit import _regression
 from dualplan.search.rollouts.step import _between
@@ -33,7 +39,7 @@ def numbers(model, states):
     return (states - model.box.lower) @ model.box.strides
 
 
-# -- differences -------------------------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", [AVERAGE, DISCOUNTED])
@@ -54,13 +60,21 @@ def test_differences_are_those_of_the_exact_values(instance, options, heuristic,
     first, second = np.random.default_rng(0).integers(exact.reached.size, size=(2, 30))
     states = model.box.states(exact.reached)
     found = coupled_differences(
-        model, policy, states[first], states[second], criterion, repetitions=400, horizon=20_000, seed=1
+        model,
+        policy,
+        states[first],
+        states[second],
+        criterion,
+        repetitions=400,
+        horizon=20_000,
+        seed=1,
     )
     truth = exact.values[first] - exact.values[second]
     if criterion is AVERAGE:
         assert (found.met == 1).all()
     scores = (found.means - truth) / np.maximum(found.errors, 1e-9)
-    # 30 scores, p < 1e-3 for the sum of their squares if errors are as stated; single ones stay below 5
+    # 30 scores, p < 1e-3 for the sum of their squares if errors are as stated; single ones stay
+    # below 5
     assert np.sum(scores**2) < 65
     assert np.abs(scores).max() < 5
 
@@ -71,19 +85,27 @@ def test_a_control_variate_leaves_means_and_cuts_errors(small):
     first, second = random_pairs(small, 20)
     truth = h[numbers(small, first)] - h[numbers(small, second)]
     plain = coupled_differences(small, policy, first, second, repetitions=50, seed=3)
-    rough = LinearValues(monomials(small, 2), np.linalg.lstsq(monomials(small, 2)(small.box.states(np.arange(h.size))),
-                                                              h, rcond=None)[0])  # fmt: skip
-    better = coupled_differences(small, policy, first, second, repetitions=50, control=rough, seed=3)
+    rough = LinearValues(
+        monomials(small, 2),
+        np.linalg.lstsq(monomials(small, 2)(small.box.states(np.arange(h.size))), h, rcond=None)[0],
+    )
+    better = coupled_differences(
+        small, policy, first, second, repetitions=50, control=rough, seed=3
+    )
     assert np.sum(((better.means - truth) / better.errors) ** 2) < 50  # 20 scores, p < 1e-3
     assert better.errors.mean() < 0.9 * plain.errors.mean()
     exact = LinearValues(indicators(small), h)
-    perfect = coupled_differences(small, policy, first, second, repetitions=2, control=exact, horizon=5_000, seed=3)
+    perfect = coupled_differences(
+        small, policy, first, second, repetitions=2, control=exact, horizon=5_000, seed=3
+    )
     assert perfect.means == pytest.approx(truth, abs=1e-6 * np.abs(h).max())
 
 
 def test_one_step_of_a_horizon_is_the_difference_of_losses(small):
     first, second = random_pairs(small, 10)
-    found = coupled_differences(small, small.policy("lbfs"), first, second, repetitions=1, horizon=1)
+    found = coupled_differences(
+        small, small.policy("lbfs"), first, second, repetitions=1, horizon=1
+    )
     assert found.means == pytest.approx(first.sum(axis=1) - second.sum(axis=1))
     assert np.isnan(found.errors).all()
 
@@ -102,17 +124,24 @@ def test_differences_are_antisymmetric_and_vanish_for_equal_states(small):
 
 def test_threads_change_nothing(small):
     policy, (first, second) = small.policy("random"), random_pairs(small, 50)
-    one, two = (coupled_differences(small, policy, first, second, repetitions=2, seed=5, threads=k) for k in (1, 2))
+    one, two = (
+        coupled_differences(small, policy, first, second, repetitions=2, seed=5, threads=k)
+        for k in (1, 2)
+    )
     assert (one.means == two.means).all()
     assert one.steps == two.steps
 
 
 def test_a_policy_in_python_gives_the_same_numbers(small):
     compiled, (first, second) = small.policy("random"), random_pairs(small, 4)
-    python = FunctionPolicy(small, lambda x: compiled.probabilities(x.copy()), name="python")  # Numba cannot compile it
+    python = FunctionPolicy(
+        small, lambda x: compiled.probabilities(x.copy()), name="python"
+    )  # Numba cannot compile it
     for criterion in (AVERAGE, DISCOUNTED):
         fast, slow = (
-            coupled_differences(small, p, first, second, criterion, repetitions=2, horizon=60, seed=6)
+            coupled_differences(
+                small, p, first, second, criterion, repetitions=2, horizon=60, seed=6
+            )
             for p in (compiled, python)
         )
         assert slow.means == pytest.approx(fast.means, rel=1e-12)
@@ -125,14 +154,23 @@ def test_copies_with_decisions_per_server_see_the_same_events():
     states = np.array([[1, 2, 0, 3, 1, 0, 1], [4, 0, 2, 1, 1, 5, 2]])
     more = states + np.array([1, 0, 0, 0, 0, 0, 0])
     joint = dp.load("six-class")
-    found = coupled_differences(model, model.policy("lbfs"), more, states, repetitions=200, horizon=50_000, seed=7)
-    other = coupled_differences(joint, joint.policy("lbfs"), more[:, :-1], states[:, :-1], repetitions=200,
-                                horizon=50_000, seed=8)  # fmt: skip
+    found = coupled_differences(
+        model, model.policy("lbfs"), more, states, repetitions=200, horizon=50_000, seed=7
+    )
+    other = coupled_differences(
+        joint,
+        joint.policy("lbfs"),
+        more[:, :-1],
+        states[:, :-1],
+        repetitions=200,
+        horizon=50_000,
+        seed=8,
+    )
     assert found.met.mean() > 0.99
     assert found.steps < 1.5 * other.steps  # a broken coupling takes several times as long
 
 
-# -- alternatives and fits ---------------------------------------------------------------------------------------------
+# -- alternatives and fits -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decisions", ["joint", "per-server"])
@@ -140,7 +178,9 @@ def test_alternatives_are_the_differences_of_q(decisions):
     model = dp.load("four-queue", buffers=2, decisions=decisions)
     policy = model.policy("lbfs")
     h = exact_values(model, policy)
-    if decisions == "per-server":  # the alternatives stand for one event, so take values that do not depend on it
+    if (
+        decisions == "per-server"
+    ):  # the alternatives stand for one event, so take values that do not depend on it
         h = h.reshape(-1, model.event_law.size).mean(axis=1).repeat(model.event_law.size)
     states = model.box.states(np.arange(model.box.count))
     found = alternatives(model, policy, states)
@@ -164,12 +204,18 @@ def test_servers_work_if_somebody_waits(small):
         served = [small.actions[a].split("+") for a in own.actions]
         for classes in served:
             for c in classes:
-                mates = [k for k, q in enumerate(small.classes) if q.server == small.classes[int(c) - 1].server]
+                mates = [
+                    k
+                    for k, q in enumerate(small.classes)
+                    if q.server == small.classes[int(c) - 1].server
+                ]
                 assert own.state[int(c) - 1] > 0 or not own.state[mates].any()
 
 
 def test_a_fit_of_exact_differences_is_the_bias(small):
-    """With the exact bias as control variate totals have no noise, so the fit of all functions finds it again."""
+    """With the exact bias as control variate totals have no noise, so the fit of all functions
+    finds it again.
+    """
     policy = small.policy("lbfs")
     h = exact_values(small, policy)
     control = LinearValues(indicators(small), h)
@@ -178,8 +224,12 @@ def test_a_fit_of_exact_differences_is_the_bias(small):
     truth = h[numbers(small, outcomes)]
     weights = _regression(sample, indicators(small)).solve(1e-10)
     fitted = LinearValues(indicators(small), weights)(outcomes)
-    assert fitted - fitted[sample.bases] == pytest.approx(truth - truth[sample.bases], abs=1e-4 * np.abs(truth).max())
-    fit = fit_values(sample, monomials(small, 2))  # a smaller basis, checked at states that it has not seen
+    assert fitted - fitted[sample.bases] == pytest.approx(
+        truth - truth[sample.bases], abs=1e-4 * np.abs(truth).max()
+    )
+    fit = fit_values(
+        sample, monomials(small, 2)
+    )  # a smaller basis, checked at states that it has not seen
     assert 0.8 < fit.r_squared < 1
     assert fit.agreement > 0.8
 
@@ -187,14 +237,19 @@ def test_a_fit_of_exact_differences_is_the_bias(small):
 def test_a_bias_in_the_span_is_recovered():
     """Two classes at one server, the first with priority: the bias is quadratic.
 
-    With W = Σ x_i/μ_i and ρ = Σ λ_i/μ_i the generator takes W² + Σ x_i/μ_i² to −2(1 − ρ)W + a constant, and
-    x_1² + x_1 to −2(μ_1 − λ_1)x_1 + a constant. The cost is x_1 + x_2 = (1 − μ_2/μ_1)x_1 + μ_2 W; a step is 1/Λ long.
+    With W = Σ x_i/μ_i and ρ = Σ λ_i/μ_i the generator takes W² + Σ x_i/μ_i² to −2(1 − ρ)W + a
+    constant, and x_1² + x_1 to −2(μ_1 − λ_1)x_1 + a constant. The cost is x_1 + x_2 = (1
+    − μ_2/μ_1)x_1 + μ_2 W; a step is 1/Λ long.
     """
     lam, mu = np.array([0.4, 0.3]), np.array([2.0, 1.0])
     model = dp.QueueingNetwork(
-        [dp.QueueClass(str(i + 1), "S", mu[i], lam[i]) for i in range(2)], time="continuous", name="priority"
+        [dp.QueueClass(str(i + 1), "S", mu[i], lam[i]) for i in range(2)],
+        time="continuous",
+        name="priority",
     )
-    fit = rollout_values(model, model.policy("c-mu"), monomials(model, 2), states=4_000, horizon=20_000, seed=2)
+    fit = rollout_values(
+        model, model.policy("c-mu"), monomials(model, 2), states=4_000, horizon=20_000, seed=2
+    )
     assert fit.met == 1.0
     x = np.array([[0, 0], [1, 0], [0, 1], [2, 1], [1, 3], [3, 3]])
     work = x @ (1 / mu)
@@ -216,7 +271,10 @@ def test_the_greedy_policy_of_a_fit_costs_less(small):
 
 def test_half_way_between_two_values(small):
     rng = np.random.default_rng(0)
-    one, two = (LinearValues(basis, rng.random(len(basis))) for basis in (monomials(small, 2), indicators(small)))
+    one, two = (
+        LinearValues(basis, rng.random(len(basis)))
+        for basis in (monomials(small, 2), indicators(small))
+    )
     states = small.box.states(np.arange(small.box.count))
     assert _between(one, two)(states) == pytest.approx((one(states) + two(states)) / 2)
     user = LinearValues(dp.primal.functions(small, lambda s: s.sum(axis=1)), np.array([3.0]))
@@ -224,7 +282,9 @@ def test_half_way_between_two_values(small):
 
 
 def test_greedy_within_a_policy_is_saved_and_stays_within(small, tmp_path):
-    values = LinearValues(monomials(small, 1), np.array([0.0, 1.0, 1.0, -3.0, 1.0]))  # class 2 seems to gain by waiting
+    values = LinearValues(
+        monomials(small, 1), np.array([0.0, 1.0, 1.0, -3.0, 1.0])
+    )  # class 2 seems to gain by waiting
     free = dp.primal.GreedyPolicy(small, values)
     kept = dp.primal.GreedyPolicy(small, values, within=small.policy("random"))
     x = np.array([0, 0, 2, 1])
@@ -240,7 +300,16 @@ def test_greedy_within_a_policy_is_saved_and_stays_within(small, tmp_path):
 
 def test_the_same_seed_gives_the_same_fit(small):
     one, two = (
-        rollout_values(small, small.policy("lbfs"), None, DISCOUNTED, states=100, horizon=200, seed=9, threads=k)
+        rollout_values(
+            small,
+            small.policy("lbfs"),
+            None,
+            DISCOUNTED,
+            states=100,
+            horizon=200,
+            seed=9,
+            threads=k,
+        )
         for k in (1, 2)
     )
     assert (one.values.weights == two.values.weights).all()
@@ -248,7 +317,7 @@ def test_the_same_seed_gives_the_same_fit(small):
     assert one.policy().gamma == 0.95
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_errors(small):

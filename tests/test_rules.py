@@ -26,7 +26,7 @@ from dualplan.values.functions import state_function
 readable_module = sys.modules["dualplan.report.rules.readable"]  # its function has the same name
 
 
-# -- trees ------------------------------------------------------------------------------------------------------------
+# -- trees -----------------------------------------------------------------------------------------
 
 
 def sample(seed, n=60, columns=3, choices=3):
@@ -40,7 +40,10 @@ def cheapest_test(data):
     for j in range(data.numbers.shape[1]):
         for t in range(1, 6):
             passed = data.numbers[:, j] >= t
-            best = min(best, sum(data.costs[part].sum(axis=0).min() for part in (passed, ~passed) if part.any()))
+            best = min(
+                best,
+                sum(data.costs[part].sum(axis=0).min() for part in (passed, ~passed) if part.any()),
+            )
     return best
 
 
@@ -71,7 +74,7 @@ def test_tests_that_help_only_together_are_found():
     assert (root.leaves, root.total) == (4, 0.0)
 
 
-# -- policies that are trees ------------------------------------------------------------------------------------------
+# -- policies that are trees -----------------------------------------------------------------------
 
 
 def same_where_it_goes(rule, policy):
@@ -117,7 +120,10 @@ def test_priorities_are_found(small, order):
     assert exactly_found(rule, policy)
     last = {"1": "4", "4": "1", "2": "3", "3": "2"}
     first, second = order
-    assert rule.text() == f"S1:\n    serve {first}, else {last[first]}\nS2:\n    serve {second}, else {last[second]}"
+    assert (
+        rule.text()
+        == f"S1:\n    serve {first}, else {last[first]}\nS2:\n    serve {second}, else {last[second]}"
+    )
 
 
 def test_a_comparison_of_queues_is_found(small):
@@ -150,12 +156,17 @@ def test_decisions_per_server_are_found():
 
 def test_without_bounds_by_simulation():
     model = dp.load("criss-cross", load="medium")
-    policy = FunctionPolicy(model, lambda x: 0 if x[0] > 0 and (x[2] < 2 or x[1] == 0) else 1, name="starving")
+    policy = FunctionPolicy(
+        model, lambda x: 0 if x[0] > 0 and (x[2] < 2 or x[1] == 0) else 1, name="starving"
+    )
     rule = readable(model, policy, tolerance=0.0, steps=400_000, samples=5_000)
     known = rule.simplification
     assert known.known == "measured"
     assert (known.difference.value, known.agreement) == (0.0, 1.0)
-    assert rule.text().splitlines()[1:3] == ["    if queue 3 >= 2: serve 2, else 1", "    otherwise: serve 1, else 2"]
+    assert rule.text().splitlines()[1:3] == [
+        "    if queue 3 >= 2: serve 2, else 1",
+        "    otherwise: serve 1, else 2",
+    ]
 
 
 def test_sixty_queues():
@@ -167,24 +178,38 @@ def test_sixty_queues():
     assert rule.leaves == 20
     assert rule.simplification.agreement == 1.0
     assert rule.simplification.difference.value == 0.0
-    assert rule.text().startswith("S1:\n    serve 2, else 3, else 1\nS2:\n    serve 5, else 6, else 4\n")
+    assert rule.text().startswith(
+        "S1:\n    serve 2, else 3, else 1\nS2:\n    serve 5, else 6, else 4\n"
+    )
 
 
 def test_a_simulator_has_rules_too():
     def step(x, a, rng):
         up = rng.random() < 0.4
-        return x + (1 if up and a == 1 else -1 if not up and x[0] > 0 else 0), float(x[0]) + 3.0 * (a == 0)
+        return x + (1 if up and a == 1 else -1 if not up and x[0] > 0 else 0), float(x[0]) + 3.0 * (
+            a == 0
+        )
 
     model = dp.SimulatorModel(
-        lower=[0], upper=[10], actions=["reject", "admit"], step=step, allowed=lambda x, a: a == 0 or x[0] < 10,
+        lower=[0],
+        upper=[10],
+        actions=["reject", "admit"],
+        step=step,
+        allowed=lambda x, a: a == 0 or x[0] < 10,
         coordinates=["waiting"],
-    )  # fmt: skip
-    rule = readable(model, FunctionPolicy(model, lambda x: int(x[0] < 3)), tolerance=0.0, steps=4_000, samples=400)
+    )
+    rule = readable(
+        model,
+        FunctionPolicy(model, lambda x: int(x[0] < 3)),
+        tolerance=0.0,
+        steps=4_000,
+        samples=400,
+    )
     assert rule.text().splitlines()[:2] == ["if waiting >= 3: reject", "otherwise: admit"]
     assert rule.simplification.difference.value == 0.0
 
 
-# -- the criterion ----------------------------------------------------------------------------------------------------
+# -- the criterion ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)])
@@ -211,7 +236,7 @@ def test_orders_are_all_orders_of_few_classes(small):
     assert sorted(orders_of(choices[0], np.ones(256), True)) == [(0, 1), (1, 0)]
 
 
-# -- ten thousand states ----------------------------------------------------------------------------------------------
+# -- ten thousand states ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +246,9 @@ def large():
 
 
 def chain_cost(policy):
-    """The average number of customers under a policy of four-queue with buffers of 9, from the words of its text."""
+    """The average number of customers under a policy of four-queue with buffers of 9, from the
+    words of its text.
+    """
     states = np.array(list(itertools.product(range(10), repeat=4)))
     numbers = np.arange(len(states))
     actions = np.array([np.argmax(policy.probabilities(x)) for x in states])
@@ -229,7 +256,11 @@ def chain_cost(policy):
 
     def event(chance, fits, step):
         after = numbers + np.where(fits, step, 0)
-        rows.append(numbers), columns.append(after), chances.append(np.broadcast_to(chance, after.shape))
+        (
+            rows.append(numbers),
+            columns.append(after),
+            chances.append(np.broadcast_to(chance, after.shape)),
+        )
 
     event(0.08, states[:, 0] < 9, 1000)
     event(0.08, states[:, 2] < 9, 10)
@@ -238,7 +269,9 @@ def chain_cost(policy):
     event(np.where(first, 0.12, 0.28), moved, np.where(first, -1000 + 100, -1))
     moved = np.where(third, (states[:, 2] > 0) & (states[:, 3] < 9), states[:, 1] > 0)
     event(np.where(third, 0.28, 0.12), moved, np.where(third, -10 + 1, -100))
-    matrix = sp.csr_array((np.concatenate(chances), (np.concatenate(rows), np.concatenate(columns))))
+    matrix = sp.csr_array(
+        (np.concatenate(chances), (np.concatenate(rows), np.concatenate(columns)))
+    )
     matrix = matrix + sp.diags_array(1 - matrix.sum(axis=1))
     law = np.full(len(states), 1 / len(states))
     backward = sp.csr_array(matrix.T)
@@ -263,19 +296,26 @@ def test_the_optimum_of_ten_thousand_states_as_a_rule(large):
 def test_a_simulated_difference_covers_the_exact_one(large, monkeypatch):
     model, best = large
     monkeypatch.setattr(readable_module, "few_states", lambda model: False)
-    rule = readable(model, best.policy, leaves=2, steps=1_000_000, samples=4_000, rounds=1, values=best.values)
+    rule = readable(
+        model, best.policy, leaves=2, steps=1_000_000, samples=4_000, rounds=1, values=best.values
+    )
     known = rule.simplification
     exact = dp.evaluate_exact(model, rule).cost - dp.evaluate_exact(model, best.policy).cost
     assert known.known == "measured"
     assert known.difference.lower <= exact <= known.difference.upper
     assert known.difference.half_width < 0.5
-    again = readable(model, best.policy, leaves=2, steps=1_000_000, samples=4_000, rounds=1, values=best.values)
+    again = readable(
+        model, best.policy, leaves=2, steps=1_000_000, samples=4_000, rounds=1, values=best.values
+    )
     assert (again.digest, again.simplification) == (rule.digest, known)
 
 
 @pytest.mark.parametrize("status", [dp.Status.TOO_SHORT, dp.Status.COMPLETED])
 def test_a_run_that_is_too_short_puts_no_rule_within_the_tolerance(monkeypatch, tmp_path, status):
-    """Rule and policy are the same, so the difference is 0; of a run that is too short that says nothing."""
+    """Rule and policy are the same, so the difference is 0.
+
+    Of a run that is too short that says nothing.
+    """
 
     def pair(*args, **settings):
         return replace(dp.compare(*args, **settings), status=status)
@@ -310,7 +350,7 @@ def test_an_interrupted_comparison_ends_the_search_of_a_rule(monkeypatch):
         readable(model, model.policy("lbfs"), leaves=2, rounds=1, steps=20_000, samples=1_000)
 
 
-# -- rules as policies ------------------------------------------------------------------------------------------------
+# -- rules as policies -----------------------------------------------------------------------------
 
 
 OPTIONS = [
@@ -324,7 +364,9 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_rules_of_all_networks_are_policies(options):
-    """In every state the choice is allowed, and is that of the priorities on its side of the test."""
+    """In every state the choice is allowed, and is that of the priorities on its side of the
+    test.
+    """
     model = dp.load("four-queue", buffers=2, **options)
     sizes = [len(c) for c in model.choices]
     up, down = tuple(range(sizes[0])), tuple(range(sizes[0]))[::-1]
@@ -355,7 +397,10 @@ def _does(model, x, chances):
 
 
 def followed(words, lengths, served_empty):
-    """What a leaf says in words: the class that is served, or None; `lengths` are those of the server's queues."""
+    """What a leaf says in words: the class that is served, or None.
+
+    `lengths` are those of the server's queues.
+    """
     first, _, rest = words.partition(" if one of its queues is empty, else ")
     if rest:
         return None if min(lengths.values()) == 0 else followed(rest, lengths, served_empty)
@@ -380,20 +425,32 @@ LEAVES = [
 
 @pytest.mark.parametrize(("name", "options"), LEAVES)
 def test_the_words_of_a_leaf_are_what_is_done(name, options):
-    """Every order of choices, idling among them, in all states: whom the words serve, the action serves."""
+    """Every order of choices, idling among them, in all states: whom the words serve, the action
+    serves.
+    """
     model = dp.load(name, **options)
     wide = max(len(own) for own in model.choices) + 1
     phantom, servers = bool(model.options["phantom"]), len(model.servers)
-    states = [x for x in itertools.product(*(range(u + 1) for u in model.box.upper)) if _possible(model, x)]
+    states = [
+        x
+        for x in itertools.product(*(range(u + 1) for u in model.box.upper))
+        if _possible(model, x)
+    ]
     for ranked in itertools.permutations(range(wide)):
         orders = [tuple(k for k in ranked if k <= len(own)) for own in model.choices]
         rule = Rule(model, [(Node(order=order),) for order in orders])
         words = [line.strip() for line in rule.text().splitlines()[1::2]]
         for x in states:
-            done = action_words(model, np.array(x), int(np.argmax(rule(x)))).split(", ")  # raises if it is not allowed
+            done = action_words(model, np.array(x), int(np.argmax(rule(x)))).split(
+                ", "
+            )  # raises if it is not allowed
             deciding = range(servers) if not model.per_server else [x[-1] - 1] if x[-1] else []
             for does, s in zip(done, deciding, strict=False):
-                lengths = {model.class_names[c]: waiting(model, x, s, c) for c in model.choices[s] if c >= 0}
+                lengths = {
+                    model.class_names[c]: waiting(model, x, s, c)
+                    for c in model.choices[s]
+                    if c >= 0
+                }
                 busy = not model.nonpreemptive or x[len(model.classes) + s] > 0
                 served = followed(words[s], lengths, phantom) if busy else None
                 assert does == f"{model.servers[s]} {_told(model, served)}", (orders, x)
@@ -453,7 +510,9 @@ def test_features_of_the_user(small):
 
 
 def test_values_of_a_greedy_policy_weigh_its_decisions():
-    """q of Σx²: to serve class c, of rate μ/Λ, saves (μ/Λ)·(2x_c − 1), and moves a customer to the next queue."""
+    """q of Σx²: to serve class c, of rate μ/Λ, saves (μ/Λ)·(2x_c − 1), and moves a customer to the
+    next queue.
+    """
     model = dp.load("criss-cross", load="medium")
     squares = dp.primal.products(model, [[power(i, 2)] for i in range(3)])
     policy = GreedyPolicy(model, dp.primal.LinearValues(squares, np.ones(3)))

@@ -47,7 +47,10 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         run.save_checkpoint({"a": np.arange(5)})
     monkeypatch.undo()
     assert run.checkpoint()["a"].tolist() == [0, 1, 2]
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["checkpoint.npz", "settings.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "checkpoint.npz",
+        "settings.json",
+    ]
 
 
 def test_pickles_are_refused(tmp_path):
@@ -64,7 +67,9 @@ def test_pickles_are_refused(tmp_path):
 
 
 def test_files_are_plain_json(tmp_path):
-    run = dp.Run(tmp_path / "run", {"array": np.arange(2), "infinite": np.inf, "flag": np.bool_(True)})
+    run = dp.Run(
+        tmp_path / "run", {"array": np.arange(2), "infinite": np.inf, "flag": np.bool_(True)}
+    )
     run.trace({"steps": np.int64(3), "value": np.nan})
     run.save_result({"cost": np.float64(1.5)})
     settings = json.loads((tmp_path / "run" / "settings.json").read_text())

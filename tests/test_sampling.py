@@ -1,4 +1,6 @@
-"""Sampling distributions, the base measure, weights over states, potentials and limits, against dense matrices."""
+"""Sampling distributions, the base measure, weights over states, potentials and limits, against
+dense matrices.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,13 @@ from bank import CRITERIA, dense, dense_flow, four_queue_events, matrix, tabular
 from dualplan.dual import features as families
 from dualplan.dual.problem import DualALP
 from dualplan.dual.sampling import SCHEMES
-from dualplan.dual.solvers import solve_adaptive, solve_listed, solve_sampled, solve_subgradient, theory
+from dualplan.dual.solvers import (
+    solve_adaptive,
+    solve_listed,
+    solve_sampled,
+    solve_subgradient,
+    theory,
+)
 from dualplan.values.functions import state_function
 
 
@@ -23,10 +31,16 @@ def everything(net, mixed, criterion, sampling):
     """A problem with all that the surrogate can have."""
     base = families.occupancies(net, [net.policy("lbfs")])
     return DualALP(
-        net, mixed, criterion, base=base, sampling=sampling, weights=lambda x: 1.0 + x.sum(axis=1),
-        potential=lambda x: 0.3 * (x * x).sum(axis=1), limit_penalty=7.0,
+        net,
+        mixed,
+        criterion,
+        base=base,
+        sampling=sampling,
+        weights=lambda x: 1.0 + x.sum(axis=1),
+        potential=lambda x: 0.3 * (x * x).sum(axis=1),
+        limit_penalty=7.0,
         limits=[dp.Limit("length 1", 0.9), dp.Limit("lost fraction", 0.1)],
-    )  # fmt: skip
+    )
 
 
 def dense_value(problem, theta, penalty):
@@ -45,14 +59,22 @@ def dense_value(problem, theta, penalty):
     pair_w = np.repeat(w, losses.shape[1])
     (on_negative, on_flow), g = penalty, limit_rows(net, problem.limits)
     over = g @ u > 0
-    value = shaped @ u + alpha @ h + on_negative * pair_w @ np.maximum(-u, 0) + on_flow * w @ np.abs(f)
-    slope = phi.T @ shaped - on_negative * phi.T @ (pair_w * (u < 0)) + on_flow * flow.T @ (w * np.sign(f))
+    value = (
+        shaped @ u + alpha @ h + on_negative * pair_w @ np.maximum(-u, 0) + on_flow * w @ np.abs(f)
+    )
+    slope = (
+        phi.T @ shaped
+        - on_negative * phi.T @ (pair_w * (u < 0))
+        + on_flow * flow.T @ (w * np.sign(f))
+    )
     prices = problem.limit_penalty
     return value + prices @ np.maximum(g @ u, 0), slope + phi.T @ (g.T @ (prices * over))
 
 
 def limit_rows(net, limits):
-    """n − limit·d at each pair, for mean lengths of a queue and for the fraction of arrivals that are lost."""
+    """n − limit·d at each pair, for mean lengths of a queue and for the fraction of arrivals that
+    are lost.
+    """
     rows = np.zeros((len(limits), net.box.count * len(net.actions)))
     for k, limit in enumerate(limits):
         for i in range(net.box.count):
@@ -74,16 +96,19 @@ def test_the_whole_surrogate_is_the_dense_one(net, mixed, criterion):
         theta = problem.project(rng.normal(size=len(mixed)))
         value, slope = dense_value(problem, theta, (3.0, 7.0))
         assert problem.value(theta, (3.0, 7.0), listed).total == pytest.approx(value, rel=1e-9)
-        assert problem.subgradient(theta, (3.0, 7.0), listed) == pytest.approx(slope, rel=1e-9, abs=1e-9)
+        assert problem.subgradient(theta, (3.0, 7.0), listed) == pytest.approx(
+            slope, rel=1e-9, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("sampling", [*SCHEMES, "features", "products"])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_every_sampling_scheme_is_unbiased(net, mixed, products, criterion, sampling):
-    """300 samples of 100 constraints, for the whole surrogate: each mean within 5.5 standard errors of the exact value.
+    """300 samples of 100 constraints, for the whole surrogate: each mean within 5.5 standard errors
+    of the exact value.
 
-    Two-sided p = 4e-8 for one of the 3 + d means, so below 4e-6 for any of them. The look-ahead scheme must refuse
-    where a state is entered that carries no feature of its own.
+    Two-sided p = 4e-8 for one of the 3 + d means, so below 4e-6 for any of them. The look-ahead
+    scheme must refuse where a state is entered that carries no feature of its own.
     """
     given = products if sampling == "products" else sampling
     if sampling == "look-ahead":
@@ -98,18 +123,29 @@ def test_every_sampling_scheme_is_unbiased(net, mixed, products, criterion, samp
     for k in range(300):
         drawn = problem.draw(100, seed=9, first=100 * k)
         value = problem.value(theta, 2.0, drawn)
-        looks.append([value.negative, value.flow, value.total, *problem.subgradient(theta, 2.0, drawn)])
+        looks.append(
+            [value.negative, value.flow, value.total, *problem.subgradient(theta, 2.0, drawn)]
+        )
     means, errors = np.mean(looks, axis=0), np.std(looks, axis=0) / np.sqrt(300)
-    assert (np.abs(means - [exact.negative, exact.flow, exact.total, *slope]) <= 5.5 * errors + 1e-9).all()
+    assert (
+        np.abs(means - [exact.negative, exact.flow, exact.total, *slope]) <= 5.5 * errors + 1e-9
+    ).all()
     assert errors[2] > 0
 
 
 @pytest.mark.parametrize("sampling", [*SCHEMES, "features", "products"])
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_constants_bound_the_rows_drawn_and_are_reached(net, products, criterion, sampling):
-    """‖row‖/q <= C on 20,000 draws; computed constants are the largest ratio over all pairs and states."""
-    features = families.concat(families.boxes(net, [[(0, 2)]] * 4), families.bands(net, [(0, 4), (5, 8)]))
-    problem = DualALP(net, features, criterion, sampling=products if sampling == "products" else sampling)
+    """‖row‖/q <= C on 20,000 draws.
+
+    Computed constants are the largest ratio over all pairs and states.
+    """
+    features = families.concat(
+        families.boxes(net, [[(0, 2)]] * 4), families.bands(net, [(0, 4), (5, 8)])
+    )
+    problem = DualALP(
+        net, features, criterion, sampling=products if sampling == "products" else sampling
+    )
     drawn, constants = problem.draw(20_000, seed=3), problem.constants
     pairs = np.sqrt(drawn.pairs.multiply(drawn.pairs).sum(axis=1)) * drawn.pair_weights * 20_000
     flows = np.sqrt(drawn.flows.multiply(drawn.flows).sum(axis=1)) * drawn.flow_weights * 20_000
@@ -131,7 +167,9 @@ def test_the_corrected_bounds_of_the_uniform_scenario(net):
     features = families.boxes(net, [[(0, 2)], [(0, 2)], [(0, 1), (2, 2)], [(0, 2)]])
     problem, phi = DualALP(net, features, sampling="uniform"), dense(features)
     largest, root = phi.max() * phi.shape[0], np.sqrt(len(features))
-    entering = max(len(net.predecessors(net.box.state(i)).probabilities) for i in range(net.box.count))
+    entering = max(
+        len(net.predecessors(net.box.state(i)).probabilities) for i in range(net.box.count)
+    )
     assert problem.constants.negative <= root * largest
     assert problem.constants.flow <= root * largest * (entering + 4) / 4
 
@@ -165,34 +203,55 @@ def test_the_program_of_the_whole_surrogate_is_the_least_value(net, mixed, crite
     b = np.kron(np.eye(len(states)), np.ones((4, 1)))
     shaped = losses.ravel() + problem.gamma * rows @ h - b @ h
     g, d, pairs, count = limit_rows(net, problem.limits), len(mixed), len(phi), len(states)
-    costs = np.concatenate([phi.T @ shaped, 30 * np.repeat(w, 4), 60 * w, 60 * w, problem.limit_penalty])
-    upper = np.block([
-        [-phi, -np.eye(pairs), np.zeros((pairs, 2 * count + 2))],
-        [g @ phi, np.zeros((2, pairs + 2 * count)), -np.eye(2)],
-    ])  # fmt: skip
-    equal = np.block([
-        [flow, np.zeros((count, pairs)), -np.eye(count), np.eye(count), np.zeros((count, 2))],
-        [np.ones((1, d)), np.zeros((1, pairs + 2 * count + 2))],
-    ])  # fmt: skip
+    costs = np.concatenate(
+        [phi.T @ shaped, 30 * np.repeat(w, 4), 60 * w, 60 * w, problem.limit_penalty]
+    )
+    upper = np.block(
+        [
+            [-phi, -np.eye(pairs), np.zeros((pairs, 2 * count + 2))],
+            [g @ phi, np.zeros((2, pairs + 2 * count)), -np.eye(2)],
+        ]
+    )
+    equal = np.block(
+        [
+            [flow, np.zeros((count, pairs)), -np.eye(count), np.eye(count), np.zeros((count, 2))],
+            [np.ones((1, d)), np.zeros((1, pairs + 2 * count + 2))],
+        ]
+    )
     bounds = [(-500, 500)] * d + [(0, None)] * (pairs + 2 * count + 2)
-    truth = optimize.linprog(
-        costs, upper, np.append(base, -g @ base), equal, np.append(alpha - base_flow, 0.0), bounds
-    ).fun + shaped @ base + alpha @ h  # fmt: skip
+    truth = (
+        optimize.linprog(
+            costs,
+            upper,
+            np.append(base, -g @ base),
+            equal,
+            np.append(alpha - base_flow, 0.0),
+            bounds,
+        ).fun
+        + shaped @ base
+        + alpha @ h
+    )
     found = solve_listed(problem, (30.0, 60.0))
     assert found.value == pytest.approx(truth, rel=1e-6, abs=1e-6)
-    assert problem.value(found.theta, (30.0, 60.0), problem.enumerate()).total == pytest.approx(truth, rel=1e-5)
+    assert problem.value(found.theta, (30.0, 60.0), problem.enumerate()).total == pytest.approx(
+        truth, rel=1e-5
+    )
     assert (np.abs(found.potential) <= 60.0 * w * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_steps_on_the_whole_surrogate_are_those_of_a_plain_loop(net, mixed, criterion):
     problem = everything(net, mixed, criterion, "features")
-    found = solve_subgradient(problem, (2.0, 3.0), steps=40, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8)
+    found = solve_subgradient(
+        problem, (2.0, 3.0), steps=40, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8
+    )
     theta, total = problem.project(np.zeros(len(mixed))), np.zeros(len(mixed))
     for t in range(40):
         total += theta
         batch = problem.draw(3, seed=8, first=3 * t)
-        theta = problem.project(theta - 0.02 / (1 + t) * problem.subgradient(theta, (2.0, 3.0), batch))
+        theta = problem.project(
+            theta - 0.02 / (1 + t) * problem.subgradient(theta, (2.0, 3.0), batch)
+        )
     assert found.theta == pytest.approx(total / 40, abs=1e-9)
     with pytest.raises(dp.InputError, match="without weights over states and limits"):
         theory(problem, 2.0, epsilon=1.0, delta=0.1)
@@ -200,7 +259,9 @@ def test_steps_on_the_whole_surrogate_are_those_of_a_plain_loop(net, mixed, crit
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.95)], ids=str)
 def test_with_the_exact_values_as_potential_the_shaped_objective_is_the_cost(net, mixed, criterion):
-    """NOTES of docs/dual.md: for u >= 0, ℓᵀu + s·fᵀh is the cost of π_u if h is π_u's bias or cost-to-go."""
+    """NOTES of docs/dual.md: for u >= 0, ℓᵀu + s·fᵀh is the cost of π_u if h is π_u's bias or
+    cost-to-go.
+    """
     rng = np.random.default_rng(4)
     theta = rng.dirichlet(np.ones(len(mixed)))
     policy = dp.solvers.MixturePolicy(mixed, theta)
@@ -213,13 +274,19 @@ def test_with_the_exact_values_as_potential_the_shaped_objective_is_the_cost(net
 
 
 def test_limits_hold_at_the_minimum_and_cost_what_they_should(net):
-    """Mixtures of occupancies: under a limit that binds, the policy keeps it and costs what the surrogate says."""
+    """Mixtures of occupancies: under a limit that binds, the policy keeps it and costs what the
+    surrogate says.
+    """
     rng = np.random.default_rng(3)
-    tables = [dp.policies.TablePolicy(net, rng.dirichlet(np.full(4, 0.2), size=net.box.count)) for _ in range(60)]
+    tables = [
+        dp.policies.TablePolicy(net, rng.dirichlet(np.full(4, 0.2), size=net.box.count))
+        for _ in range(60)
+    ]
     features = families.occupancies(net, [*tables, net.policy("lbfs"), net.policy("longer")])
     free = solve_listed(DualALP(net, features, radius=1e4), 1e4)
     losing, keeping = (
-        dp.evaluate_exact(net, net.policy(name)).measures["lost fraction"] for name in ("lbfs", "longer")
+        dp.evaluate_exact(net, net.policy(name)).measures["lost fraction"]
+        for name in ("lbfs", "longer")
     )
     assert losing > keeping + 0.01
     level = (losing + keeping) / 2
@@ -261,7 +328,9 @@ def test_bad_parts_of_the_surrogate_are_refused(net, mixed):
 
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_shaped_losses_from_draws_are_those_from_lists(net, mixed, criterion, monkeypatch):
-    """Each within 5 standard errors (p = 6e-7 for one of them), and errors far below the potential's own size."""
+    """Each within 5 standard errors (p = 6e-7 for one of them), and errors far below the
+    potential's own size.
+    """
 
     def potential(x):
         return 1000.0 + 30.0 * (x * x).sum(axis=1)
@@ -277,7 +346,9 @@ def test_shaped_losses_from_draws_are_those_from_lists(net, mixed, criterion, mo
 @pytest.mark.parametrize("form", ["events", "table", "lost sales"])
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)], ids=str)
 def test_draws_are_unbiased_on_every_kind_of_model(criterion, form):
-    """Predecessors derived from jumps, from a table, and by enumeration: 300 samples, 5.5 standard errors."""
+    """Predecessors derived from jumps, from a table, and by enumeration: 300 samples, 5.5 standard
+    errors.
+    """
     model = {
         "events": lambda: four_queue_events(2, jumps="derive"),
         "table": lambda: tabular(dp.load("four-queue", buffers=1)),
@@ -285,7 +356,11 @@ def test_draws_are_unbiased_on_every_kind_of_model(criterion, form):
     }[form]()
     rng, count, actions = np.random.default_rng(7), model.box.count, len(model.actions)
     allowed = np.array([model.allowed(model.box.state(i)) for i in range(count)]).ravel()
-    weights = rng.exponential(size=(count * actions, 6)) * allowed[:, None] * (rng.random((count * actions, 6)) < 0.3)
+    weights = (
+        rng.exponential(size=(count * actions, 6))
+        * allowed[:, None]
+        * (rng.random((count * actions, 6)) < 0.3)
+    )
     features = families.table(model, weights / weights.sum(axis=0))
     problem = DualALP(model, features, criterion)
     theta = problem.project(rng.normal(size=6))
@@ -293,7 +368,9 @@ def test_draws_are_unbiased_on_every_kind_of_model(criterion, form):
     flow, alpha = dense_flow(model, criterion, phi)
     exact = [np.maximum(-(phi @ theta), 0).sum(), np.abs(flow @ theta - alpha).sum()]
     losses = np.nan_to_num(matrix(model)[1]).ravel()
-    slope = phi.T @ losses - 2 * phi.T @ (phi @ theta < 0) + 2 * flow.T @ np.sign(flow @ theta - alpha)
+    slope = (
+        phi.T @ losses - 2 * phi.T @ (phi @ theta < 0) + 2 * flow.T @ np.sign(flow @ theta - alpha)
+    )
     looks = []
     for k in range(300):
         drawn = problem.draw(100, seed=1, first=100 * k)

@@ -25,7 +25,9 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
         families.tiles(net, net.policy("lbfs"), [[(0, 2)]] * 4),
     )
     theta = np.random.default_rng(0).normal(size=len(features))
-    policy = MixturePolicy(features, theta, fallback=None if fallback is None else net.policy(fallback))
+    policy = MixturePolicy(
+        features, theta, fallback=None if fallback is None else net.policy(fallback)
+    )
     save_policy(policy, tmp_path / "p.npz")
     loaded = load_policy(tmp_path / "p.npz", net)
     for i in range(net.box.count):
@@ -34,7 +36,12 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
     with pytest.raises(dp.InputError, match="was made for"):
         load_policy(tmp_path / "p.npz", dp.load("four-queue", buffers=3))
     whole = (tmp_path / "p.npz").read_bytes()
-    for damaged in (b"no archive", whole[:-30], whole.replace(b"theta", b"thera"), whole[:900] + b"@" + whole[901:]):
+    for damaged in (
+        b"no archive",
+        whole[:-30],
+        whole.replace(b"theta", b"thera"),
+        whole[:900] + b"@" + whole[901:],
+    ):
         (tmp_path / "q.npz").write_bytes(damaged)
         with pytest.raises(dp.RunError, match="holds no saved policy"):
             load_policy(tmp_path / "q.npz", net)
@@ -46,22 +53,31 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
 
 
 def test_every_kind_of_policy_is_saved(tmp_path):
-    """Greedy policies of any model, tables and heuristics come back the same; functions of the user do not."""
+    """Greedy policies of any model, tables and heuristics come back the same.
+
+    Functions of the user do not.
+    """
     net = dp.load("four-queue", buffers=None)
     basis = primal.concat(
-        primal.monomials(net, 3), primal.boundaries(net, 1), primal.piecewise_linear(net, [[2, 5]] * 4)
+        primal.monomials(net, 3),
+        primal.boundaries(net, 1),
+        primal.piecewise_linear(net, [[2, 5]] * 4),
     )
     weights = np.random.default_rng(1).normal(size=len(basis))
     look = primal.greedy(net, primal.LinearValues(basis, weights), 0.97, name="look")
     states = np.random.default_rng(2).integers(0, 30, (200, 4))
     machines = dp.load("sysadmin", machines=4)
-    local = primal.factored_alp(machines, primal.pair_indicators(machines), dp.Discounted(0.9)).policy()
+    local = primal.factored_alp(
+        machines, primal.pair_indicators(machines), dp.Discounted(0.9)
+    ).policy()
     for policy in (look, net.policy("lbfs"), soft_longer(net, (0.8, 0.6)), local):
         dp.save_policy(policy, tmp_path / "p.npz")
         loaded = dp.load_policy(tmp_path / "p.npz", policy.model)
         assert loaded.name == policy.name
         assert loaded.digest == policy.digest
-        assert all((loaded(x) == policy(x)).all() for x in (states if policy is not local else states % 2))
+        assert all(
+            (loaded(x) == policy(x)).all() for x in (states if policy is not local else states % 2)
+        )
     with np.load(tmp_path / "p.npz") as file:
         arrays = dict(file)
     for broken in (
@@ -74,7 +90,9 @@ def test_every_kind_of_policy_is_saved(tmp_path):
             dp.load_policy(tmp_path / "b.npz", machines)
     small = dp.load("four-queue", buffers=2)
     dp.save_policy(dp.policies.random_policy(small), tmp_path / "u.npz")
-    assert dp.load_policy(tmp_path / "u.npz", small).digest == dp.policies.random_policy(small).digest
+    assert (
+        dp.load_policy(tmp_path / "u.npz", small).digest == dp.policies.random_policy(small).digest
+    )
     for rows in (np.arange(81) % 4, np.full((81, 4), 0.25)):
         dp.save_policy(dp.policies.TablePolicy(small, rows, name="rows"), tmp_path / "t.npz")
         assert (dp.load_policy(tmp_path / "t.npz", small).table == rows).all()
@@ -82,7 +100,9 @@ def test_every_kind_of_policy_is_saved(tmp_path):
         dp.save_policy(dp.policies.FunctionPolicy(small, lambda x: 0), tmp_path / "f.npz")
     user = primal.functions(net, lambda x: x.sum(axis=1), "sum")
     with pytest.raises(dp.MissingError, match="functions of yours"):
-        dp.save_policy(primal.greedy(net, primal.LinearValues(user, np.ones(1))), tmp_path / "f.npz")
+        dp.save_policy(
+            primal.greedy(net, primal.LinearValues(user, np.ones(1))), tmp_path / "f.npz"
+        )
 
 
 def test_rules_come_back_as_what_they_are(tmp_path):
@@ -117,7 +137,8 @@ def test_a_saved_policy_brings_its_model(spec, parameters, policy, tmp_path, mon
     """Three lines: import, load, act."""
     monkeypatch.chdir(tmp_path)
     Path("net.toml").write_text(
-        'time = "continuous"\n[[class]]\nname = "a"\nserver = "s"\nservice = 1.0\narrival = 0.5\nbuffer = 3\n'
+        'time = "continuous"\n[[class]]\nname = "a"\nserver = "s"\nservice = 1.0\narrival = '
+        "0.5\nbuffer = 3\n"
     )
     model = dp.load(spec, **parameters)
     dp.save_policy(model.policy(policy), "p.npz")
@@ -141,7 +162,11 @@ def test_the_folder_of_a_run_stands_for_its_policy(tmp_path, run):
 
 def test_loading_a_policy_runs_no_file(tmp_path):
     """Neither the one that made the model, nor one that somebody has written into the policy."""
-    lines = ["import dualplan as dp", "def make(ages=3):", "    return dp.load('forest', ages=ages)"]
+    lines = [
+        "import dualplan as dp",
+        "def make(ages=3):",
+        "    return dp.load('forest', ages=ages)",
+    ]
     (tmp_path / "own.py").write_text("\n".join(lines))
     model = dp.load(f"{tmp_path}/own.py:make", ages=4)
     path = tmp_path / "p.npz"
@@ -151,7 +176,10 @@ def test_loading_a_policy_runs_no_file(tmp_path):
     assert dp.load_policy(path, model).model is model
     with np.load(path) as file:
         arrays = dict(file)
-    recipe = {"model": f"{os.__file__}:system", "parameters": {"command": f"touch {tmp_path}/touched"}}
+    recipe = {
+        "model": f"{os.__file__}:system",
+        "parameters": {"command": f"touch {tmp_path}/touched"},
+    }
     header = json.loads(str(arrays["header"])) | {"recipe": recipe}
     np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
     with pytest.raises(dp.InputError, match="load it and give it with the policy"):
@@ -160,7 +188,9 @@ def test_loading_a_policy_runs_no_file(tmp_path):
 
 
 def test_a_policy_of_a_model_made_in_python_asks_for_it(tmp_path):
-    model = dp.TabularModel.from_rewards([np.eye(2), np.eye(2)[::-1]], np.array([[1.0, 0.0], [0.0, 1.0]]))
+    model = dp.TabularModel.from_rewards(
+        [np.eye(2), np.eye(2)[::-1]], np.array([[1.0, 0.0], [0.0, 1.0]])
+    )
     dp.save_policy(model.policy("random"), tmp_path / "p.npz")
     with pytest.raises(dp.InputError, match="was made in Python; load it and give it"):
         dp.load_policy(tmp_path / "p.npz")

@@ -29,7 +29,9 @@ def test_a_hundred_unbounded_queues_check_simulate_and_answer():
 
 
 def test_memory_does_not_depend_on_the_number_of_states():
-    """3·10^4, 3·10^8 and 3·10^60 states: the same peak within 20%, after a first run that compiles."""
+    """3·10^4, 3·10^8 and 3·10^60 states: the same peak within 20%, after a first run that
+    compiles.
+    """
     peaks = []
     for queues, buffer in ((4, 9), (4, 99), (4, 10**15 - 1)):
         net = dp.load("tandem", queues=queues, servers=2, buffers=buffer)
@@ -57,7 +59,14 @@ def test_coordinates_near_the_largest_integer_are_caught():
         return 0.0
 
     model = dp.EventModel(
-        lower=[0], upper=[None], actions=1, events=1, probability=probability, move=move, loss=loss, name="explosion"
+        lower=[0],
+        upper=[None],
+        actions=1,
+        events=1,
+        probability=probability,
+        move=move,
+        loss=loss,
+        name="explosion",
     )
     with pytest.raises(dp.ModelError, match="leaves"):
         dp.evaluate(model, model.policy("random"), steps=10_000)

@@ -1,4 +1,6 @@
-"""Programs on values that allow violations, against exact answers and the same programs written out densely."""
+"""Programs on values that allow violations, against exact answers and the same programs written out
+densely.
+"""
 
 import numpy as np
 import pytest
@@ -54,7 +56,10 @@ def dense(model, basis, prices, groups, budget=None):
     costs, right = np.append(-(c @ psi), prices), losses
     if budget is not None:
         costs = np.append(-(c @ psi), np.zeros(prices.size))
-        wide, right = np.vstack([wide, np.append(np.zeros(len(basis)), prices)]), np.append(right, budget)
+        wide, right = (
+            np.vstack([wide, np.append(np.zeros(len(basis)), prices)]),
+            np.append(right, budget),
+        )
     bounds = [(None, None)] * len(basis) + [(0, None)] * prices.size
     done = scipy.optimize.linprog(costs, wide, right, bounds=bounds)
     assert done.status in (0, 3)
@@ -70,7 +75,9 @@ def optimal_values(model):
 
 
 def test_identity_gives_the_optimum(small):
-    """The law that has π >= (1−γ)c everywhere makes 2/(1−γ)·π large enough for the multipliers of the optimum."""
+    """The law that has π >= (1−γ)c everywhere makes 2/(1−γ)·π large enough for the multipliers of
+    the optimum.
+    """
     identity, law, values = primal.indicators(small), primal.uniform(small), optimal_values(small)
     best = dp.solve_exact(small, DISCOUNTED, tol=1e-8).policy
     starts = all_states(small)
@@ -96,7 +103,9 @@ def test_programs_equal_the_dense_ones(small, basis):
         assert smooth.objective == pytest.approx(dense(small, basis, price * pi, states), abs=1e-5)
         relaxed = primal.relaxed_alp(small, basis, DISCOUNTED, weights=law, penalty=penalty)
         each = np.arange(losses.size)
-        assert relaxed.objective == pytest.approx(dense(small, basis, price * pi[states], each), abs=1e-5)
+        assert relaxed.objective == pytest.approx(
+            dense(small, basis, price * pi[states], each), abs=1e-5
+        )
         assert smooth.objective >= relaxed.objective - 1e-6
     for budget in (0.0, 1e-3, 0.05, 2.0):
         smooth = primal.smoothed_alp(small, basis, DISCOUNTED, weights=law, budget=budget)
@@ -105,12 +114,17 @@ def test_programs_equal_the_dense_ones(small, basis):
 
 
 def test_cheap_violations_are_unbounded(small, basis):
-    """A constant asks for a penalty of at least 1/(1−γ); weights far from those of the objective for more."""
+    """A constant asks for a penalty of at least 1/(1−γ).
+
+    Weights far from those of the objective for more.
+    """
     states = pairs(small)[0]
     for penalty, ratio in ((9.9, 0.9), (20.0, 0.5)):
         assert dense(small, basis, penalty * geometric(small, ratio), states) == np.inf
         with pytest.raises(dp.InputError, match="too cheap"):
-            primal.smoothed_alp(small, basis, DISCOUNTED, weights=primal.geometric(small, ratio), penalty=penalty)
+            primal.smoothed_alp(
+                small, basis, DISCOUNTED, weights=primal.geometric(small, ratio), penalty=penalty
+            )
 
 
 def test_slacks_are_the_violations(small, basis):
@@ -150,12 +164,17 @@ def test_no_violations_give_the_program_without(small, basis):
 
 
 def test_published_error_bounds(small):
-    """‖J* − Ψw‖_{1,c} against min_r ‖J* − Ψr‖_∞, with π the exact occupancy of an optimal policy from c."""
+    """‖J* − Ψw‖_{1,c} against min_r ‖J* − Ψr‖_∞, with π the exact occupancy of an optimal policy
+    from c.
+    """
     values, states = optimal_values(small), all_states(small)
     number, rows, losses = pairs(small)
     first = np.flatnonzero(np.diff(number, prepend=-1))
     costs = losses + GAMMA * rows @ values
-    best = [a + int(np.argmin(costs[a:b])) for a, b in zip(first, [*first[1:], losses.size], strict=True)]
+    best = [
+        a + int(np.argmin(costs[a:b]))
+        for a, b in zip(first, [*first[1:], losses.size], strict=True)
+    ]
     c = geometric(small, 0.9)
     pi = (1 - GAMMA) * np.linalg.solve((np.eye(len(states)) - GAMMA * rows[best]).T, c)
     law, actions = primal.weighted(small, states, pi), len(small.actions)
@@ -163,9 +182,11 @@ def test_published_error_bounds(small):
         basis = primal.monomials(small, degree)
         psi, ones = basis(states), np.ones((len(states), 1))
         nearest = scipy.optimize.linprog(
-            np.append(np.zeros(len(basis)), 1.0), np.vstack([np.hstack([psi, -ones]), np.hstack([-psi, -ones])]),
-            np.append(values, -values), bounds=[(None, None)] * len(basis) + [(0, None)],
-        ).fun  # fmt: skip
+            np.append(np.zeros(len(basis)), 1.0),
+            np.vstack([np.hstack([psi, -ones]), np.hstack([-psi, -ones])]),
+            np.append(values, -values),
+            bounds=[(None, None)] * len(basis) + [(0, None)],
+        ).fun
         for soft, factor in (
             (primal.smoothed_alp, (3 + GAMMA) / (1 - GAMMA)),
             (primal.relaxed_alp, 1 + 2 * actions * (1 + GAMMA) / (1 - GAMMA)),
@@ -192,7 +213,9 @@ def dense_expanded(model, basis, steps):
         wide[i][:, columns[i]] += kinds[i][number]
         wide[i][:, columns[j]] -= GAMMA * rows @ kinds[j]
     costs = np.append(-(geometric(model, 0.9) @ psi), np.zeros(n * (steps - 1)))
-    done = scipy.optimize.linprog(costs, wide.reshape(-1, costs.size), np.tile(losses, steps), bounds=(None, None))
+    done = scipy.optimize.linprog(
+        costs, wide.reshape(-1, costs.size), np.tile(losses, steps), bounds=(None, None)
+    )
     assert done.status == 0
     return -done.fun
 
@@ -207,7 +230,9 @@ def test_expanded_constraints(small, basis):
         if steps == 1:
             assert solution.objective == pytest.approx(hard, abs=1e-5)
         elif steps < 4:
-            assert solution.objective == pytest.approx(dense_expanded(small, basis, steps), abs=1e-5)
+            assert solution.objective == pytest.approx(
+                dense_expanded(small, basis, steps), abs=1e-5
+            )
         assert solution.objective >= hard - 1e-5
         last = max(last, solution.objective)
     assert hard < last <= c @ values + 1e-5
@@ -231,7 +256,9 @@ def test_sampled_states(small, basis):
         assert solution.objective == pytest.approx(whole.objective, rel=0.05)
     drawn = primal.smoothed_alp(small, basis, DISCOUNTED, sample=law, samples=20_000, budget=0.01)
     assert drawn.slacks.mean <= 0.01 + 1e-6
-    bounded = primal.smoothed_alp(small, basis, DISCOUNTED, sample=law, samples=3, weight_bound=50.0)
+    bounded = primal.smoothed_alp(
+        small, basis, DISCOUNTED, sample=law, samples=3, weight_bound=50.0
+    )
     assert np.abs(bounded.weights).max() <= 50.0 + 1e-6
 
 
@@ -239,7 +266,13 @@ def test_unbounded_models_are_sampled():
     model = dp.load("four-queue", buffers=None)
     lbfs, quadratic = model.policy("lbfs"), primal.monomials(model, 2)
     solution = primal.smoothed_alp(
-        model, quadratic, dp.Discounted(0.95), relevance=lbfs, sample=lbfs, samples=1_000, weight_bound=1e5
+        model,
+        quadratic,
+        dp.Discounted(0.95),
+        relevance=lbfs,
+        sample=lbfs,
+        samples=1_000,
+        weight_bound=1e5,
     )
     x = np.array([3, 0, 2, 1])
     assert solution.policy()(x)[look_ahead(model, solution.values, 0.95, x)] == 1
@@ -268,9 +301,14 @@ def test_masses(small):
         (lambda m, b: primal.expanded_alp(m, b, DISCOUNTED, steps=0), "steps must be"),
         (lambda m, b: primal.expanded_alp(m, b, DISCOUNTED, constraints="all"), "are generated"),
         (lambda m, b: primal.smoothed_alp(m, b, DISCOUNTED, penalty=5.0), "too cheap"),
-        (lambda m, b: primal.relaxed_alp(m, b, DISCOUNTED, constraints="generated"), "listed constraints"),
         (
-            lambda m, b: primal.smoothed_alp(m, b, DISCOUNTED, weights=primal.uniform(m), sample=primal.uniform(m)),
+            lambda m, b: primal.relaxed_alp(m, b, DISCOUNTED, constraints="generated"),
+            "listed constraints",
+        ),
+        (
+            lambda m, b: primal.smoothed_alp(
+                m, b, DISCOUNTED, weights=primal.uniform(m), sample=primal.uniform(m)
+            ),
             "leave weights= out",
         ),
         (

@@ -1,6 +1,8 @@
-"""How close the solvers come to the minimum of the surrogate by default settings, where all constraints can be listed.
+"""How close the solvers come to the minimum of the surrogate by default settings, where all
+constraints can be listed.
 
-In every setting the minimum lies at least 5% below each single feature, so that features must be combined.
+In every setting the minimum lies at least 5% below each single feature, so that features must be
+combined.
 """
 
 import numpy as np
@@ -14,7 +16,9 @@ from dualplan.dual.solvers import solve, solve_adaptive, solve_listed, solve_sam
 def groups():
     """Garnet, states in twenty groups, times the actions."""
     model = dp.load("garnet")
-    return dp.DualALP(model, families.boxes(model, [[(k, k + 4) for k in range(0, 100, 5)]]), radius=10.0)
+    return dp.DualALP(
+        model, families.boxes(model, [[(k, k + 4) for k in range(0, 100, 5)]]), radius=10.0
+    )
 
 
 def switching():
@@ -25,21 +29,33 @@ def switching():
     return dp.DualALP(model, families.concat(*parts), dp.Discounted(0.95), radius=200.0)
 
 
-@pytest.mark.parametrize(("make", "penalty"), [(groups, 1.0), (switching, 50.0)], ids=["garnet", "four-queue"])
+@pytest.mark.parametrize(
+    ("make", "penalty"), [(groups, 1.0), (switching, 50.0)], ids=["garnet", "four-queue"]
+)
 def test_solvers_come_close_where_features_must_be_combined(make, penalty):
     """The sampled program within 1%, the adaptive method within 5%."""
     problem = make()
     listed, best = problem.enumerate(), solve_listed(problem, penalty)
     assert best.status is dp.Status.SOLVED
-    alone = [problem.value(problem.mass * e, penalty, listed).total for e in np.eye(len(problem.features))]
+    alone = [
+        problem.value(problem.mass * e, penalty, listed).total
+        for e in np.eye(len(problem.features))
+    ]
     assert best.value <= 0.95 * min(alone)
-    for solver, seed, limit in ((solve_sampled, 0, 0.01), (solve_sampled, 1, 0.01), (solve_adaptive, 0, 0.05)):
+    for solver, seed, limit in (
+        (solve_sampled, 0, 0.01),
+        (solve_sampled, 1, 0.01),
+        (solve_adaptive, 0, 0.05),
+    ):
         total = problem.value(solver(problem, penalty, seed=seed).theta, penalty, listed).total
         assert best.value * (1 - 1e-6) <= total <= best.value * (1 + limit)
 
 
 def test_samples_grow_until_two_of_them_agree():
-    """A feature for each pair, H = .7: those of small samples differ by far more than 1%; over large ones less."""
+    """A feature for each pair, H = .7: those of small samples differ by far more than 1%.
+
+    Over large ones less.
+    """
     model = dp.load("garnet", states=20, actions=2)
     problem = dp.DualALP(model, families.table(model, np.eye(40)), radius=10.0)
     listed, best = problem.enumerate(), solve_listed(problem, 0.7)
@@ -50,10 +66,14 @@ def test_samples_grow_until_two_of_them_agree():
     assert -1e-9 <= problem.value(more.theta, 0.7, listed).total - best.value <= 0.01 * best.value
     assert once.value < best.value  # a sampled minimum is too low
     assert len(more.potential) == more.samples
-    assert solve_sampled(problem, 0.7, samples=500, enlarge=0, tolerance=1e9).theta == pytest.approx(once.theta)
+    assert solve_sampled(
+        problem, 0.7, samples=500, enlarge=0, tolerance=1e9
+    ).theta == pytest.approx(once.theta)
 
 
-@pytest.mark.parametrize(("make", "penalty"), [(groups, 1.0), (switching, 50.0)], ids=["garnet", "four-queue"])
+@pytest.mark.parametrize(
+    ("make", "penalty"), [(groups, 1.0), (switching, 50.0)], ids=["garnet", "four-queue"]
+)
 def test_a_start_at_the_minimiser_is_kept_with_a_tenth_of_the_budget(make, penalty):
     """Within 1% of the minimum; the same seed and start give the same bytes."""
     problem = make()
@@ -85,7 +105,9 @@ def test_a_start_is_one_finite_weight_a_feature(solver):
 
 def test_linear_programs_along_a_grid_draw_once(monkeypatch):
     problem, fresh = groups(), groups()
-    solutions = [dp.solve(problem, h, solver=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)]
+    solutions = [
+        dp.solve(problem, h, solver=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)
+    ]
     alone = [dp.solve(fresh, 2.0, solver=s) for s in ("listed-lp", "sampled-lp")]
     assert [solutions[i].theta.tobytes() for i in (1, 3)] == [s.theta.tobytes() for s in alone]
     monkeypatch.setattr(problem, "draw", None)
@@ -94,13 +116,27 @@ def test_linear_programs_along_a_grid_draw_once(monkeypatch):
         dp.solve(problem, 3.0, solver=solver, start=solutions[0].theta)
 
 
-@pytest.mark.parametrize(("solver", "options"), [("adaptive", {}), ("paper", {"batch": 5, "step_size": 1e-3})])
+@pytest.mark.parametrize(
+    ("solver", "options"), [("adaptive", {}), ("paper", {"batch": 5, "step_size": 1e-3})]
+)
 def test_watching_changes_nothing_and_tells_what_is_reached(solver, options):
-    """The last that is told is near the result, by other draws; samples are counted up to the budget."""
+    """The last that is told is near the result, by other draws.
+
+    Samples are counted up to the budget.
+    """
     net = dp.load("four-queue", buffers=3)
-    problem = dp.DualALP(net, dp.features.occupancies(net, [net.policy("lbfs"), net.policy("longer")]), radius=5.0)
+    problem = dp.DualALP(
+        net, dp.features.occupancies(net, [net.policy("lbfs"), net.policy("longer")]), radius=5.0
+    )
     told = []
-    watched = solve(problem, 5.0, solver=solver, budget=1_000_000, watch=lambda *seen: told.append(seen), **options)
+    watched = solve(
+        problem,
+        5.0,
+        solver=solver,
+        budget=1_000_000,
+        watch=lambda *seen: told.append(seen),
+        **options,
+    )
     alone = solve(problem, 5.0, solver=solver, budget=1_000_000, **options)
     np.testing.assert_array_equal(watched.theta, alone.theta)
     samples = [count for count, _ in told]

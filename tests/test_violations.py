@@ -1,4 +1,6 @@
-"""Violations of given weights: sums, intervals and how many draws they take, against dense matrices."""
+"""Violations of given weights: sums, intervals and how many draws they take, against dense
+matrices.
+"""
 
 import math
 
@@ -11,7 +13,14 @@ from bank import CRITERIA, dense, dense_flow, matrix, random_features, random_ta
 from dualplan.dual import features as families
 from dualplan.dual import violations
 from dualplan.dual.problem import DualALP
-from dualplan.dual.violations import _interval, _looks, _ranges, collected, hoeffding_size, measure_violations
+from dualplan.dual.violations import (
+    _interval,
+    _looks,
+    _ranges,
+    collected,
+    hoeffding_size,
+    measure_violations,
+)
 
 
 class Dense:
@@ -21,7 +30,11 @@ class Dense:
         model, total = problem.model, problem.total
         self.problem, self.rows = problem, matrix(model)[0]
         self.phi = dense(problem.features)
-        self.base = total * dense(problem.base)[:, 0] if problem.base is not None else np.zeros(len(self.phi))
+        self.base = (
+            total * dense(problem.base)[:, 0]
+            if problem.base is not None
+            else np.zeros(len(self.phi))
+        )
         self.flow, self.alpha = dense_flow(model, problem.criterion, self.phi)
         self.base_flow = dense_flow(model, problem.criterion, self.base[:, None])[0][:, 0]
 
@@ -58,17 +71,27 @@ def problems(net, mixed):
 def weights(problem, rng):
     """Signed θ of several sizes, one that makes u >= 0, and a mixture of the first two features."""
     d = len(problem.features)
-    yield from (problem.project(size * rng.normal(size=d)) for size in (0.01 * problem.total, problem.total))
+    yield from (
+        problem.project(size * rng.normal(size=d)) for size in (0.01 * problem.total, problem.total)
+    )
     yield problem.project(np.zeros(d))
     yield problem.mass * np.eye(d)[0]
 
 
 @pytest.fixture(scope="module")
 def table_problems():
-    """Small tables, quick to draw from: (problem, θ) for both criteria, with and without base, u >= 0 and signed."""
+    """Small tables, quick to draw from: (problem, θ) for both criteria, with and without base, u >=
+    0 and signed.
+    """
     found = []
     for k, (gamma, based, signed) in enumerate(
-        [(None, False, True), (None, True, True), (None, False, False), (0.8, False, True), (0.8, True, False)]
+        [
+            (None, False, True),
+            (None, True, True),
+            (None, False, False),
+            (0.8, False, True),
+            (0.8, True, False),
+        ]
     ):
         rng = np.random.default_rng(k)
         tables = random_tables(rng, "random", 7, 2)
@@ -78,12 +101,16 @@ def table_problems():
         base = families.table(model, phi[:, [5]]) if based else None
         criterion = dp.Average() if gamma is None else dp.Discounted(gamma)
         problem = DualALP(model, families.table(model, phi[:, :5]), criterion, base=base)
-        theta = problem.project(0.2 * problem.total * rng.normal(size=5)) if signed else problem.project(np.zeros(5))
+        theta = (
+            problem.project(0.2 * problem.total * rng.normal(size=5))
+            if signed
+            else problem.project(np.zeros(5))
+        )
         found.append((problem, theta, *Dense(problem).violations(theta)))
     return found
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------
 
 
 def test_listed_violations_are_the_dense_sums(net, mixed):
@@ -95,7 +122,11 @@ def test_listed_violations_are_the_dense_sums(net, mixed):
             found = measure_violations(problem, theta)
             assert found.exact
             assert (found.rule, found.samples, found.status) == ("listed", 0, dp.Status.SOLVED)
-            for interval, value in ((found.negative, negative), (found.flow, flow), (found.total, negative + flow)):
+            for interval, value in (
+                (found.negative, negative),
+                (found.flow, flow),
+                (found.total, negative + flow),
+            ):
                 assert interval.value == pytest.approx(value, abs=1e-10 * (1 + np.abs(theta).sum()))
                 assert interval.upper - interval.lower <= 1e-11 * (1 + np.abs(theta).sum())
                 assert interval.confidence == 1.0
@@ -104,7 +135,10 @@ def test_listed_violations_are_the_dense_sums(net, mixed):
 
 
 def test_collected_weights_stand_for_the_same_u(net, mixed):
-    """At every pair, over at most two features; weights of a few features, of one sign, and none."""
+    """At every pair, over at most two features.
+
+    Weights of a few features, of one sign, and none.
+    """
     rng = np.random.default_rng(1)
     for problem in problems(net, mixed):
         truth = Dense(problem)
@@ -126,7 +160,9 @@ def test_ranges_are_never_exceeded_and_are_reached(net, mixed, table_problems):
     cases = [(Dense(problem), list(weights(problem, rng))) for problem in problems(net, mixed)]
     cases += [(Dense(problem), [theta]) for problem, theta, _, _ in table_problems]
     closest = {None: [0.0, 0.0], "discounted": [0.0, 0.0]}
-    for truth, theta in [(truth, theta) for truth, several in cases for theta in several if theta.any()]:
+    for truth, theta in [
+        (truth, theta) for truth, several in cases for theta in several if theta.any()
+    ]:
         problem, (q1, q2) = truth.problem, truth.densities(theta)
         assert (q1.sum(), q2.sum()) == pytest.approx((1.0, 1.0))
         ranges = _ranges(*collected(problem, theta))
@@ -151,25 +187,33 @@ def test_a_random_draw_has_the_density_that_the_terms_are_divided_by(table_probl
             np.maximum(-(rows.pairs @ short + rows.base), 0) * rows.pair_weights * 40_000,
             np.abs(rows.flows @ short - rows.masses) * rows.flow_weights * 40_000,
         ]
-        for term, truth, interval in zip(terms, (negative, flow), (found.negative, found.flow), strict=True):
+        for term, truth, interval in zip(
+            terms, (negative, flow), (found.negative, found.flow), strict=True
+        ):
             error = 5.5 * term.std() / math.sqrt(40_000) + 1e-12
             assert abs(term.mean() - truth) <= error
             assert abs(interval.value - truth) <= error
 
 
-# -- intervals --------------------------------------------------------------------------------------------------------
+# -- intervals -------------------------------------------------------------------------------------
 
 
 def missed(found, negative, flow):
-    """Whether the interval of V misses, and whether those of V_neg and V_flow do not hold together."""
-    inside = [i.lower - 1e-12 <= v <= i.upper + 1e-12 for i, v in ((found.negative, negative), (found.flow, flow))]
+    """Whether the interval of V misses, and whether those of V_neg and V_flow do not hold
+    together.
+    """
+    inside = [
+        i.lower - 1e-12 <= v <= i.upper + 1e-12
+        for i, v in ((found.negative, negative), (found.flow, flow))
+    ]
     return not found.total.lower <= negative + flow <= found.total.upper, not all(inside)
 
 
 @pytest.mark.parametrize("rule", ["bernstein", "hoeffding"])
 @pytest.mark.parametrize("within", [None, 0.04])
 def test_intervals_cover_as_often_as_they_say(table_problems, rule, within, monkeypatch):
-    """400 seeds at confidence .8: at most as many misses as one in a thousand such tests would have at exactly .8.
+    """400 seeds at confidence .8: at most as many misses as one in a thousand such tests would have
+    at exactly .8.
 
     Looks are at 128, 256 and 512 draws, so that there are several.
     """
@@ -177,14 +221,22 @@ def test_intervals_cover_as_often_as_they_say(table_problems, rule, within, monk
     most = stats.binom.ppf(0.999, 400, 0.2)
     for problem, theta, negative, flow in table_problems if within is None else table_problems[1:4]:
         few = collected(problem, theta)
-        monkeypatch.setattr(violations, "collected", lambda *_, few=few: few)  # the same for all seeds
+        monkeypatch.setattr(
+            violations, "collected", lambda *_, few=few: few
+        )  # the same for all seeds
         counts = np.zeros(2, int)
         short = None if within is None else within * _span(problem, theta)
         for seed in range(400):
             found = measure_violations(
-                problem, theta, rule=rule, within=short, confidence=0.8, budget=60 if within is None else 2_000,
-                seed=seed, threads=1,
-            )  # fmt: skip
+                problem,
+                theta,
+                rule=rule,
+                within=short,
+                confidence=0.8,
+                budget=60 if within is None else 2_000,
+                seed=seed,
+                threads=1,
+            )
             counts += missed(found, negative, flow)
             assert within is None or found.status is dp.Status.REACHED
         assert (counts <= most).all()
@@ -195,15 +247,21 @@ def _span(problem, theta):
 
 
 def test_the_intervals_are_those_of_the_formulas(table_problems):
-    """From the same draws by NumPy: the mean, the variance with n − 1, Maurer and Pontil's bound with ln(4/δ)."""
+    """From the same draws by NumPy: the mean, the variance with n − 1, Maurer and Pontil's bound
+    with ln(4/δ).
+    """
     problem, theta, _, _ = table_problems[0]
     few, short = collected(problem, theta)
     (r_negative, r_flow), n = _ranges(few, short), 3_000
     rows = few.draw(n, seed=8 ^ (1 << 61))
     negative = np.maximum(-(rows.pairs @ short), 0) * rows.pair_weights * n
     flow = np.abs(rows.flows @ short - rows.masses) * rows.flow_weights * n
-    by_variance = measure_violations(problem, theta, rule="bernstein", budget=n, confidence=0.9, seed=8)
-    by_range = measure_violations(problem, theta, rule="hoeffding", budget=n, confidence=0.9, seed=8)
+    by_variance = measure_violations(
+        problem, theta, rule="bernstein", budget=n, confidence=0.9, seed=8
+    )
+    by_range = measure_violations(
+        problem, theta, rule="hoeffding", budget=n, confidence=0.9, seed=8
+    )
     for name, terms, span, delta in (
         ("total", negative + flow, r_negative + r_flow, 0.1),
         ("negative", negative, r_negative, 0.05),
@@ -221,7 +279,8 @@ def test_the_intervals_are_those_of_the_formulas(table_problems):
 
 
 def test_the_bound_by_the_variance_needs_its_second_term():
-    """Two draws that happen to agree have no variance; terms of 0 or R: without the second term 40% would miss.
+    """Two draws that happen to agree have no variance; terms of 0 or R: without the second term 40%
+    would miss.
 
     Exact: P(cover) by the binomial law of n = 2, ..., 60 terms, R with probability p.
     """
@@ -229,14 +288,21 @@ def test_the_bound_by_the_variance_needs_its_second_term():
         for p in (0.001, 0.02, 0.2, 0.5, 0.9):
             for delta in (0.05, 0.2, 0.6):
                 k = np.arange(n + 1)
-                intervals = [_interval(np.array([3.0 * i, 9.0 * i]), n, 3.0, delta, True, 1 - delta) for i in k]
-                inside = np.array([i.lower - 1e-12 <= 3.0 * p <= i.upper + 1e-12 for i in intervals])
+                intervals = [
+                    _interval(np.array([3.0 * i, 9.0 * i]), n, 3.0, delta, True, 1 - delta)
+                    for i in k
+                ]
+                inside = np.array(
+                    [i.lower - 1e-12 <= 3.0 * p <= i.upper + 1e-12 for i in intervals]
+                )
                 assert stats.binom.pmf(k, n, p) @ inside >= 1 - delta
                 assert all(0 <= i.lower <= i.value <= i.upper <= 3.0 for i in intervals)
 
 
 def test_looks_spend_no_more_than_they_have():
-    """For many ranges, widths and budgets: failures sum to at most δ, sizes grow, the last look is short enough."""
+    """For many ranges, widths and budgets: failures sum to at most δ, sizes grow, the last look is
+    short enough.
+    """
     for span in (0.3, 2.0, 40.0, 1e4):
         for within in (1e-3, 0.02, 0.5, 30.0):
             for budget in (2, 999, 5_000, 10**6, 10**9):
@@ -246,12 +312,18 @@ def test_looks_spend_no_more_than_they_have():
                     assert sizes == sorted(set(sizes))
                     assert sum(failure for _, failure, _ in looks) <= delta * (1 + 1e-12)
                     asked = hoeffding_size(span, within, delta / 2)
-                    assert sizes[-1] <= max(2, math.ceil(min(asked, budget)))  # never more than Hoeffding at δ/2
+                    assert sizes[-1] <= max(
+                        2, math.ceil(min(asked, budget))
+                    )  # never more than Hoeffding at δ/2
                     if hoeffding_size(span, within, delta) <= 1_000:  # and at δ where it is few
-                        assert sizes[-1] <= max(2, math.ceil(min(hoeffding_size(span, within, delta), budget)))
+                        assert sizes[-1] <= max(
+                            2, math.ceil(min(hoeffding_size(span, within, delta), budget))
+                        )
                     n, failure, by_variance = looks[-1]
                     if not by_variance:
-                        assert span * math.sqrt(math.log(2 / failure) / (2 * n)) <= within * (1 + 1e-12)
+                        assert span * math.sqrt(math.log(2 / failure) / (2 * n)) <= within * (
+                            1 + 1e-12
+                        )
                     else:
                         assert sizes[-1] == budget
     for span, within in ((3.0, 0.1), (1e3, 5.0)):
@@ -271,7 +343,9 @@ def test_the_interval_is_as_short_as_was_asked_or_the_budget_is_spent(table_prob
                 assert found.status is dp.Status.REACHED
                 assert found.total.upper - found.total.value <= within * (1 + 1e-12)
                 assert found.total.value - found.total.lower <= within * (1 + 1e-12)
-                assert abs(found.total.value - negative - flow) <= within  # with probability .95 each; fixed seeds
+                assert (
+                    abs(found.total.value - negative - flow) <= within
+                )  # with probability .95 each; fixed seeds
             assert early.samples <= math.ceil(hoeffding_size(_span(problem, theta), within, 0.025))
             assert fixed.samples == math.ceil(hoeffding_size(_span(problem, theta), within, 0.05))
         spent = measure_violations(problem, theta, rule="bernstein", within=1e-6, budget=5_000)
@@ -282,7 +356,9 @@ def test_the_interval_is_as_short_as_was_asked_or_the_budget_is_spent(table_prob
 
 
 def test_little_variance_saves_draws(net, mixed):
-    """A solution's violations are small, and so is their variance: the rule stops long before Hoeffding's number."""
+    """A solution's violations are small, and so is their variance: the rule stops long before
+    Hoeffding's number.
+    """
     problem = DualALP(net, mixed, dp.Discounted(0.9), radius=500.0)
     theta = dp.solvers.solve_listed(problem, 200.0).theta
     within = 0.01 * _span(problem, theta)

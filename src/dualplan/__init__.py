@@ -1,11 +1,18 @@
 """Planning in Markov decision processes that are fully specified but too large to enumerate.
 
-The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy -> evaluation and
-certificate.
+The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy
+-> evaluation and certificate.
 """
 
 from dualplan import policies, primal
-from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, PolicyError, RunError
+from dualplan.core.errors import (
+    DualplanError,
+    InputError,
+    MissingError,
+    ModelError,
+    PolicyError,
+    RunError,
+)
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
@@ -14,7 +21,12 @@ from dualplan.dual.certificates import Certificate, certify
 from dualplan.dual.combine import Combined, combine
 from dualplan.dual.meta import MetaSolution, solve_meta
 from dualplan.dual.problem import DualALP
-from dualplan.dual.simulated import SimulatedALP, SimulatedSolution, fitted_potential, solve_simulated
+from dualplan.dual.simulated import (
+    SimulatedALP,
+    SimulatedSolution,
+    fitted_potential,
+    solve_simulated,
+)
 from dualplan.dual.solvers import Solution, solve
 from dualplan.dual.violations import Violations, measure_violations
 from dualplan.evaluation.evaluate import compare, evaluate
@@ -23,7 +35,14 @@ from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.evaluation.marginals import Marginal, marginals
 from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.evaluation.sensitivity import Sensitivity, sensitivity
-from dualplan.exact import ExactEvaluation, ExactSolution, LinearSolution, evaluate_exact, solve_exact, solve_lp
+from dualplan.exact import (
+    ExactEvaluation,
+    ExactSolution,
+    LinearSolution,
+    evaluate_exact,
+    solve_exact,
+    solve_lp,
+)
 from dualplan.models.check import CheckReport, check_model
 from dualplan.models.contract import Box, Model
 from dualplan.models.criteria import Average, Discounted
@@ -43,7 +62,13 @@ from dualplan.report.rules import Rule, readable
 from dualplan.search import Improved, improve
 from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.search.plans import Plan, run_plan
-from dualplan.search.rollouts import Differences, RolloutFit, coupled_differences, rollout_step, rollout_values
+from dualplan.search.rollouts import (
+    Differences,
+    RolloutFit,
+    coupled_differences,
+    rollout_step,
+    rollout_values,
+)
 from dualplan.values import test_functions
 
 __version__ = "0.1.0"

@@ -1,9 +1,10 @@
 """The action's part of a feature: π_k(a|x) for each of the choices of a block.
 
-A choice is an action that is always taken, or a policy: a rule of `_kernels/policies.py` over data that lie in the
-block, or a compiled function of another kind, which `features/compiled.py` puts in. Fields of the choices, from `c` on
-in `ints`: their number, then for each its kind, the action or the number of the function, where the policy's data start
-and end in the block's `ints` and `floats`.
+A choice is an action that is always taken, or a policy: a rule of `_kernels/policies.py` over data
+that lie in the block, or a compiled function of another kind, which `features/compiled.py` puts in.
+Fields of the choices, from `c` on in `ints`: their number, then for each its kind, the action or
+the number of the function, where the policy's data start and end in the block's `ints` and
+`floats`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def write_choice(ints, floats, o, f, c, k, x, out):
 
 @helper
 def write_chances(ints, floats, o, f, c, x, chances):
-    """The probabilities of all actions under each choice, one choice after the other; fixed ones need none."""
+    """The probabilities of all actions under each choice, one choice after the other.
+
+    Fixed ones need none.
+    """
     number = choice_count(ints, c)
     actions = chances.size // number
     for k in range(number):
@@ -76,14 +80,17 @@ def write_chances(ints, floats, o, f, c, x, chances):
 def chance_of(ints, c, k, a, chances):
     """π_k(a|x), after `write_chances`."""
     if ints[c + 1 + CHOICE * k] == FIXED:
-        return 1.0 if ints[c + 2 + CHOICE * k] == a else 0.0
+        if ints[c + 2 + CHOICE * k] == a:
+            return 1.0
+        return 0.0
     return chances[k * (chances.size // ints[c]) + a]
 
 
 @helper
 def draw_choice(out, rng):
     """An action drawn from the probabilities."""
-    u, a = uniform(rng), 0
+    u = uniform(rng)
+    a = 0
     while a < out.size - 1 and u >= out[a]:
         u -= out[a]
         a += 1

@@ -1,9 +1,11 @@
-"""Compilation of kernels at first use, the signatures that models and policies share, and how both reach workers.
+"""Compilation of kernels at first use, the signatures that models and policies share, and how both
+reach workers.
 
-A kernel of a module travels to another process by its name, so that the worker has its own compiled copy from its disk
-cache. A kernel that closes over functions of the user travels as the call that made it (`made_once`): the name of the
-function that makes it, and the user's functions by value. Numba gives a function that arrives a second time the copy
-that is there already, so the kernel too is made and compiled once in each process, however many tasks bring it.
+A kernel of a module travels to another process by its name, so that the worker has its own compiled
+copy from its disk cache. A kernel that closes over functions of the user travels as the call that
+made it (`made_once`): the name of the function that makes it, and the user's functions by value.
+Numba gives a function that arrives a second time the copy that is there already, so the kernel too
+is made and compiled once in each process, however many tasks bring it.
 """
 
 from __future__ import annotations
@@ -23,27 +25,32 @@ INT = types.int64
 FLOAT = types.float64
 INTS = types.int64[::1]
 FLOATS = types.float64[::1]
-READ_ONLY = types.Array(types.int64, 1, "C", readonly=True)  # a state, as functions of the user see it
+READ_ONLY = types.Array(
+    types.int64, 1, "C", readonly=True
+)  # a state, as functions of the user see it
 STATES = types.int64[:, ::1]
 ROWS = types.float64[:, ::1]
 RNG = types.uint64[::1]
 
-# The compiled contract of a model; `ints` and `floats` are its data. See models/contract.py for the words.
+# The compiled contract of a model; `ints` and `floats` are its data. See models/contract.py for the
+# words.
 ALLOWED = types.boolean(INTS, FLOATS, INTS, INT)
 LOSS = FLOAT(INTS, FLOATS, INTS, INT)
 FORWARD = INT(INTS, FLOATS, INTS, INT, STATES, FLOATS)
 STEP = FLOAT(INTS, FLOATS, INTS, INT, RNG, INTS, FLOATS)
 PREDECESSORS = INT(INTS, FLOATS, INTS, STATES, INTS, FLOATS)
-# The same list as changes: coordinates, their values and number for each pair; two copies of the state to work on.
+# The same list as changes: coordinates, their values and number for each pair; two copies of the
+# state to work on.
 CHANGES = INT(INTS, FLOATS, INTS, STATES, STATES, INTS, INTS, FLOATS, INTS, INTS)
 COUNTS = types.void(INTS, FLOATS, INTS, INT, FLOATS)
 # The compiled contract of a policy: writes one probability for each action.
 ACT = types.void(INTS, FLOATS, INTS, FLOATS)
-# The compiled contract of a function of states; its last argument is room to work in, and gets first the sum of the
-# absolute terms that the value is a sum of, by which rounding is judged.
+# The compiled contract of a function of states; its last argument is room to work in, and gets
+# first the sum of the absolute terms that the value is a sum of, by which rounding is judged.
 VALUE = FLOAT(INTS, FLOATS, INTS, FLOATS)
-# The compiled contract of a feature set, whose last argument is room to work in: a pair drawn from one feature; what
-# is known at a state; from there the features positive at a pair near it, and their values.
+# The compiled contract of a feature set, whose last argument is room to work in: a pair drawn from
+# one feature; what is known at a state; from there the features positive at a pair near it, and
+# their values.
 DRAW = INT(INTS, FLOATS, INT, RNG, INTS, FLOATS)
 ANCHOR = FLOAT(INTS, FLOATS, INTS, FLOATS)
 NEAR = INT(INTS, FLOATS, INTS, INTS, INTS, INT, FLOAT, INT, INTS, FLOATS, FLOATS)
@@ -59,9 +66,13 @@ P = ParamSpec("P")
 
 
 class Kernel:
-    """A function compiled, with a fixed signature, when it is first called or handed to another kernel."""
+    """A function compiled, with a fixed signature, when it is first called or handed to another
+    kernel.
+    """
 
-    def __init__(self, function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, options: dict[str, Any]
+    ) -> None:
         self.function = function
         self.signature = signature
         self.options = options
@@ -82,12 +93,18 @@ class Kernel:
         return self.compiled(*(arg.compiled if isinstance(arg, Kernel) else arg for arg in args))
 
     def __reduce__(self) -> Any:
-        """By the call that made it, or else (a plain string says so to pickle) by its name in its module."""
-        return self.__name__ if self.origin is None else self.origin
+        """By the call that made it, or else (a plain string says so to pickle) by its name in its
+        module.
+        """
+        if self.origin is None:
+            return self.__name__
+        return self.origin
 
 
 def made_once(make: Callable[P, Kernel]) -> Callable[P, Kernel]:
-    """For functions that make a kernel out of functions and numbers: one kernel for each list of arguments."""
+    """For functions that make a kernel out of functions and numbers: one kernel for each list of
+    arguments.
+    """
 
     @lru_cache(maxsize=256)
     @wraps(make)
@@ -102,31 +119,40 @@ def made_once(make: Callable[P, Kernel]) -> Callable[P, Kernel]:
 class Data:
     """Arrays that kernels read, which arrive writable in a worker.
 
-    joblib maps large arrays into workers as read-only, which the signatures of kernels do not accept.
+    joblib maps large arrays into workers as read-only, which the signatures of kernels do not
+    accept.
     """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            writable = np.require(value, requirements="W") if isinstance(value, np.ndarray) else value
+            if isinstance(value, np.ndarray):
+                writable = np.require(value, requirements="W")
+            else:
+                writable = value
             object.__setattr__(self, name, writable)  # the classes are frozen
 
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-# Without Numba's counting of references, which costs two atomic operations for each array in each call (measured on
-# a network's step: 2.0 µs with, 0.2 µs without). The price: such code must not allocate arrays.
+# Without Numba's counting of references, which costs two atomic operations for each array in each
+# call (measured on a network's step: 2.0 µs with, 0.2 µs without). The price: such code must not
+# allocate arrays.
 _LEAN: dict[str, Any] = {**_OPTIONS, "cache": True, "_nrt": False}
 
 
 def kernel(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel; say so if it allocates arrays."""
-    options = {**_OPTIONS, "cache": True} if allocates else _LEAN
+    if allocates:
+        options = {**_OPTIONS, "cache": True}
+    else:
+        options = _LEAN
     return lambda function: Kernel(function, signature, options)
 
 
 def user_kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel that closes over functions of the user; its machine code is never cached.
 
-    Numba does not see changes in what such functions refer to, so a cached copy could answer for an older model.
+    Numba does not see changes in what such functions refer to, so a cached copy could answer for an
+    older model.
     """
     return lambda function: Kernel(function, signature, _OPTIONS)
 
@@ -136,7 +162,8 @@ def function_type(signature: Any) -> Any:
     return types.FunctionType(signature)
 
 
-# Functions that kernels call, compiled for the types they are called with; `helper` must not allocate.
+# Functions that kernels call, compiled for the types they are called with; `helper` must not
+# allocate.
 helper = numba.njit(**_LEAN)
 allocating_helper = numba.njit(cache=True, **_OPTIONS)
 inlined_helper = numba.njit(forceinline=True, **_LEAN)  # where a call costs as much as what it does
@@ -144,7 +171,9 @@ inlined_helper = numba.njit(forceinline=True, **_LEAN)  # where a call costs as 
 
 @contextmanager
 def compiling() -> Iterator[Callable[[], float]]:
-    """How many seconds went into compilation since this was opened: time that the same work does not take again."""
+    """How many seconds went into compilation since this was opened: time that the same work does
+    not take again.
+    """
     with event.install_timer("numba:compile", lambda _: None) as listener:
         yield lambda: listener.duration if listener.done else 0.0
 

@@ -1,20 +1,24 @@
-"""Rows of the constraints u >= 0 and of the flow, drawn from sampling distributions or for all states.
+"""Rows of the constraints u >= 0 and of the flow, drawn from sampling distributions or for all
+states.
 
 A pair (x, a) gives the row Φ_(x,a). A state y gives the row of the flow residual,
 
     F_y = s_B·Σ_a Φ_(y,a) + s_P·Σ_(x,a) P(y|x,a)·Φ_(x,a),
 
-with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted criterion. With φ̄ the mean of
-the features low, ..., high − 1, the sampling distributions are q1 = φ̄ and the mixture of α (weight `from_start`), Bᵀφ̄
-and Pᵀφ̄ in the ratio 1 : |s_P|. Their values come with the rows: φ̄(x,a) is the sum of a row's entries over their number.
+with (s_B, s_P) = (−1, 1) for the average and (1, −γ) for the discounted criterion. With φ̄ the mean
+of the features low, ..., high − 1, the sampling distributions are q1 = φ̄ and the mixture of α
+(weight `from_start`), Bᵀφ̄ and Pᵀφ̄ in the ratio 1 : |s_P|. Their values come with the rows:
+φ̄(x,a) is the sum of a row's entries over their number.
 
-The features are looked up once at y; at its predecessors, which differ from y in a few coordinates, only what these
-change is looked up (`features.py`). A row and its density come in one unit e^m, which is 1 unless densities are so
-small that they would underflow: only their ratio means anything. The largest entry that was seen of a row lies between
-TINY and HUGE in its unit: m goes down for the first entries, if they are smaller, and up whenever there are larger
-ones, with what was summed before. What then underflows is below 1e-150 of the row.
+The features are looked up once at y; at its predecessors, which differ from y in a few coordinates,
+only what these change is looked up (`features.py`). A row and its density come in one unit e^m,
+which is 1 unless densities are so small that they would underflow: only their ratio means anything.
+The largest entry that was seen of a row lies between TINY and HUGE in its unit: m goes down for the
+first entries, if they are smaller, and up whenever there are larger ones, with what was summed
+before. What then underflows is below 1e-150 of the row.
 
-Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use stays unused.
+Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use
+stays unused.
 """
 
 from __future__ import annotations
@@ -49,14 +53,20 @@ from dualplan._kernels.features import feature_count, rescale
 from dualplan._kernels.philox import seek, uniform
 from dualplan._kernels.sweep import first_state, next_state, sums_of
 
-_ALLOWED, _STEP, _PREDECESSORS, _CHANGES = (function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, CHANGES))
+_ALLOWED, _STEP, _PREDECESSORS, _CHANGES = (
+    function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, CHANGES)
+)
 _ANCHOR, _NEAR, _DRAW = (function_type(t) for t in (ANCHOR, NEAR, DRAW))
-# room to work: states (4 rows), whole predecessors, coordinates and values that change, their numbers, actions and
-# probabilities, a row's indices and values, sums over the features, features touched, and what the features need
+# room to work: states (4 rows), whole predecessors, coordinates and values that change, their
+# numbers, actions and probabilities, a row's indices and values, sums over the features, features
+# touched, and what the features need
 _ROOM = (STATES, STATES, STATES, STATES, INTS, INTS, FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS)
 
-TINY, HUGE = 1e-150, 1e150  # of a row's largest entry, in its unit
-SHIFT = 600.0  # by which a unit's logarithm moves; less than from TINY to HUGE, so that it cannot miss
+# of a row's largest entry, in its unit
+TINY = 1e-150
+HUGE = 1e150
+# by which a unit's logarithm moves; less than from TINY to HUGE, so that it cannot miss
+SHIFT = 600.0
 LEAST = -1e6  # logarithm of the smallest unit
 NOTED = 1e-300  # a sum that is 0 all the same, but whose feature is noted
 
@@ -86,7 +96,9 @@ def largest(values, count):
 
 @helper
 def fitting_near(near, fi, ff, y, x, coords, changed, m, seen, a, indices, values, work):
-    """`near` with a unit in which its largest value fits, if none was `seen` before: its count, m, the largest."""
+    """`near` with a unit in which its largest value fits, if none was `seen` before: its count, m,
+    the largest.
+    """
     count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
     top = largest(values, count)
     while top > HUGE and m < 0.0:
@@ -131,10 +143,15 @@ def sums_at(loss, counts, mi, mf, states, actions, out):
 
 @kernel(types.void(function_type(FORWARD), INTS, FLOATS, STATES, INTS, STATES, ROWS, INTS))
 def laws_at(forward, mi, mf, states, actions, after, chances, counts):
-    """The next states and their probabilities from given pairs; each has as many places as `chances` has columns."""
+    """The next states and their probabilities from given pairs.
+
+    Each has as many places as `chances` has columns.
+    """
     most = chances.shape[1]
     for k in range(actions.size):
-        counts[k] = forward(mi, mf, states[k], actions[k], after[k * most : (k + 1) * most], chances[k])
+        counts[k] = forward(
+            mi, mf, states[k], actions[k], after[k * most : (k + 1) * most], chances[k]
+        )
 
 
 @kernel(types.void(RNG, INT, FLOATS))
@@ -145,13 +162,54 @@ def uniforms(rng, first, out):
         out[k] = uniform(rng)
 
 
-@kernel(INT(_ALLOWED, _ANCHOR, _NEAR, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, RNG, STATES, INTS, STATES, ROWS,
-            INTS, FLOATS, FLOATS, INT, INT))  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _ANCHOR,
+        _NEAR,
+        _DRAW,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+        RNG,
+        STATES,
+        INTS,
+        STATES,
+        ROWS,
+        INTS,
+        FLOATS,
+        FLOATS,
+        INT,
+        INT,
+    )
+)
 def draw_pairs(
-    allowed, anchor, near, draw, mi, mf, fi, ff, low, high, rng, states, actions, indices, values, counts, densities,
-    work, first, last,
-):  # fmt: skip
-    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample at fault.
+    allowed,
+    anchor,
+    near,
+    draw,
+    mi,
+    mf,
+    fi,
+    ff,
+    low,
+    high,
+    rng,
+    states,
+    actions,
+    indices,
+    values,
+    counts,
+    densities,
+    work,
+    first,
+    last,
+):
+    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample at
+    fault.
 
     At fault is a sample at an action that is not allowed, or without a density.
     """
@@ -161,7 +219,9 @@ def draw_pairs(
         seek(rng, k)
         actions[r] = draw(fi, ff, one_of(rng, low, high), rng, x, work)
         m = anchor(fi, ff, x, work)
-        counts[r], _, _ = fitting_near(near, fi, ff, x, x, counts, 0, m, 0.0, actions[r], indices[r], values[r], work)
+        counts[r], _, _ = fitting_near(
+            near, fi, ff, x, x, counts, 0, m, 0.0, actions[r], indices[r], values[r], work
+        )
         densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
         if not 0.0 < densities[r] < np.inf or not allowed(mi, mf, x, actions[r]):
             return k
@@ -170,7 +230,10 @@ def draw_pairs(
 
 @helper
 def add_row(indices, values, count, low, high, weight, sums, touched, number):
-    """sums += weight·Φ_(x,a); the features touched first are noted. The number noted, and the row's sum."""
+    """sums += weight·Φ_(x,a); the features touched first are noted.
+
+    The number noted, and the row's sum.
+    """
     for k in range(count):
         j = indices[k]
         if values[k] == 0.0:  # beside what was seen
@@ -222,25 +285,62 @@ def restore(x, y, coords, changed):
 
 @helper
 def flow_row(
-    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p, room,
-    before, coords, news, sizes, acted, chances, indices, values, sums, touched, work, out_indices, out_values,
-):  # fmt: skip
-    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low <= j < high.
+    allowed,
+    predecessors,
+    changes,
+    anchor,
+    near,
+    mi,
+    mf,
+    fi,
+    ff,
+    low,
+    high,
+    actions,
+    local,
+    y,
+    on_b,
+    on_p,
+    room,
+    before,
+    coords,
+    news,
+    sizes,
+    acted,
+    chances,
+    indices,
+    values,
+    sums,
+    touched,
+    work,
+    out_indices,
+    out_values,
+):
+    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low
+    <= j < high.
 
     All in units of e^m, which is returned last.
     """
-    number, here, there, changed, seen = 0, 0.0, 0.0, 0, 0.0
+    number = 0
+    here = 0.0
+    there = 0.0
+    changed = 0
+    seen = 0.0
     m = anchor(fi, ff, y, work)
     for a in range(actions):
         if allowed(mi, mf, y, a):
-            count, unit, top = fitting_near(near, fi, ff, y, y, sizes, changed, m, seen, a, indices, values, work)
+            count, unit, top = fitting_near(
+                near, fi, ff, y, y, sizes, changed, m, seen, a, indices, values, work
+            )
             if unit != m:
                 here *= change_unit(sums, touched, number, m - unit)
                 m = unit
-            seen, changed = max(seen, top), -1
+            seen = max(seen, top)
+            changed = -1
             number, mass = add_row(indices, values, count, low, high, on_b, sums, touched, number)
             here += mass
-    x, spare = room[1], room[2]
+    x = room[1]
+    spare = room[2]
     copy(x, y)
     if local:
         copy(spare, y)
@@ -259,13 +359,29 @@ def flow_row(
         else:
             changed = differences(y, before[k], room[3])
             count, unit, top = fitting_near(
-                near, fi, ff, y, before[k], room[3], changed, m, seen, acted[k], indices, values, work
+                near,
+                fi,
+                ff,
+                y,
+                before[k],
+                room[3],
+                changed,
+                m,
+                seen,
+                acted[k],
+                indices,
+                values,
+                work,
             )
         if unit != m:
             factor = change_unit(sums, touched, number, m - unit)
-            here, there, m = here * factor, there * factor, unit
+            here = here * factor
+            there = there * factor
+            m = unit
         seen = max(seen, top)
-        number, mass = add_row(indices, values, count, low, high, on_p * chances[k], sums, touched, number)
+        number, mass = add_row(
+            indices, values, count, low, high, on_p * chances[k], sums, touched, number
+        )
         there += chances[k] * mass
     for k in range(number):
         j = touched[k]
@@ -291,11 +407,32 @@ def start_mass(starts, alpha, y):
 
 @helper
 def draw_state(
-    allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, x, counts, y, work
+    allowed,
+    step,
+    draw,
+    mi,
+    mf,
+    fi,
+    ff,
+    low,
+    high,
+    starts,
+    alpha,
+    from_start,
+    stay,
+    rng,
+    x,
+    counts,
+    y,
+    work,
 ):
-    """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y; whether the action drawn for it is allowed."""
+    """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y.
+
+    Whether the action drawn for it is allowed.
+    """
     if uniform(rng) < from_start:
-        u, s = uniform(rng), 0
+        u = uniform(rng)
+        s = 0
         while s < alpha.size - 1 and u >= alpha[s]:
             u -= alpha[s]
             s += 1
@@ -309,64 +446,290 @@ def draw_state(
     return True
 
 
-@kernel(INT(_ALLOWED, _STEP, _PREDECESSORS, _CHANGES, _ANCHOR, _NEAR, _DRAW, INTS, FLOATS, INTS, FLOATS, INT, INT, INT,
-            INT, FLOAT, FLOAT, FLOAT, STATES, FLOATS, RNG, *_ROOM, STATES, STATES, ROWS, INTS, FLOATS, FLOATS, INT,
-            INT))  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _STEP,
+        _PREDECESSORS,
+        _CHANGES,
+        _ANCHOR,
+        _NEAR,
+        _DRAW,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+        INT,
+        INT,
+        FLOAT,
+        FLOAT,
+        FLOAT,
+        STATES,
+        FLOATS,
+        RNG,
+        *_ROOM,
+        STATES,
+        STATES,
+        ROWS,
+        INTS,
+        FLOATS,
+        FLOATS,
+        INT,
+        INT,
+    )
+)
 def draw_flows(
-    allowed, step, predecessors, changes, anchor, near, draw, mi, mf, fi, ff, low, high, actions, local, on_b, on_p,
-    from_start, starts, alpha, rng, room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums,
-    touched, work, states, indices, values, counts, masses, densities, first, last,
-):  # fmt: skip
-    """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density; −1, or a sample at fault."""
+    allowed,
+    step,
+    predecessors,
+    changes,
+    anchor,
+    near,
+    draw,
+    mi,
+    mf,
+    fi,
+    ff,
+    low,
+    high,
+    actions,
+    local,
+    on_b,
+    on_p,
+    from_start,
+    starts,
+    alpha,
+    rng,
+    room,
+    before,
+    coords,
+    news,
+    sizes,
+    acted,
+    chances,
+    row_indices,
+    row_values,
+    sums,
+    touched,
+    work,
+    states,
+    indices,
+    values,
+    counts,
+    masses,
+    densities,
+    first,
+    last,
+):
+    """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density.
+
+    −1, or a sample at fault.
+    """
     stay = 1.0 / (1.0 + abs(on_p))
     for k in range(first, last):
         r = k - first
         y = states[r]
         seek(rng, k)
         good = draw_state(
-            allowed, step, draw, mi, mf, fi, ff, low, high, starts, alpha, from_start, stay, rng, room[0], sums[:0], y,
+            allowed,
+            step,
+            draw,
+            mi,
+            mf,
+            fi,
+            ff,
+            low,
+            high,
+            starts,
+            alpha,
+            from_start,
+            stay,
+            rng,
+            room[0],
+            sums[:0],
+            y,
             work,
-        )  # fmt: skip
+        )
         counts[r], here, there, m = flow_row(
-            allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, low, high, actions, local, y, on_b, on_p,
-            room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work, indices[r],
+            allowed,
+            predecessors,
+            changes,
+            anchor,
+            near,
+            mi,
+            mf,
+            fi,
+            ff,
+            low,
+            high,
+            actions,
+            local,
+            y,
+            on_b,
+            on_p,
+            room,
+            before,
+            coords,
+            news,
+            sizes,
+            acted,
+            chances,
+            row_indices,
+            row_values,
+            sums,
+            touched,
+            work,
+            indices[r],
             values[r],
-        )  # fmt: skip
+        )
         masses[r] = start_mass(starts, alpha, y)
         if masses[r] > 0.0 and m != 0.0:  # beside a mass, densities that small count as they are
             rescale(values[r], 0, counts[r], m)
-            here, there = here * np.exp(m), there * np.exp(m)
-        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (here + abs(on_p) * there) / (high - low)
+            here = here * np.exp(m)
+            there = there * np.exp(m)
+        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (
+            here + abs(on_p) * there
+        ) / (high - low)
         if not good or counts[r] < 0 or not 0.0 < densities[r] < np.inf:
             return k
     return np.int64(-1)
 
 
-@kernel(INT(_ALLOWED, _PREDECESSORS, _CHANGES, _ANCHOR, _NEAR, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INT, FLOAT,
-            FLOAT, STATES, FLOATS, *_ROOM, INTS, FLOATS, INTS, INTS, FLOATS, INTS, FLOATS, INT, INT))  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _PREDECESSORS,
+        _CHANGES,
+        _ANCHOR,
+        _NEAR,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        FLOAT,
+        FLOAT,
+        STATES,
+        FLOATS,
+        *_ROOM,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+    )
+)
 def all_rows(
-    allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, lower, upper, actions, local, on_b, on_p, starts,
-    alpha, room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work,
-    pair_indices, pair_values, pair_ends, flow_indices, flow_values, flow_ends, masses, first, last,
-):  # fmt: skip
-    """Write the rows of all pairs and of the flow of the states first, ..., last − 1; −1, or a state at fault."""
-    d, y = feature_count(fi), room[0]
-    pair_end, flow_end = np.int64(0), np.int64(0)
+    allowed,
+    predecessors,
+    changes,
+    anchor,
+    near,
+    mi,
+    mf,
+    fi,
+    ff,
+    lower,
+    upper,
+    actions,
+    local,
+    on_b,
+    on_p,
+    starts,
+    alpha,
+    room,
+    before,
+    coords,
+    news,
+    sizes,
+    acted,
+    chances,
+    row_indices,
+    row_values,
+    sums,
+    touched,
+    work,
+    pair_indices,
+    pair_values,
+    pair_ends,
+    flow_indices,
+    flow_values,
+    flow_ends,
+    masses,
+    first,
+    last,
+):
+    """Write the rows of all pairs and of the flow of the states first, ..., last − 1.
+
+    −1, or a state at fault.
+    """
+    d = feature_count(fi)
+    y = room[0]
+    pair_end = np.int64(0)
+    flow_end = np.int64(0)
     first_state(lower, upper, first, y)
     for index in range(first, last):
         r = index - first
         m = anchor(fi, ff, y, work)
         for a in range(actions):
             if allowed(mi, mf, y, a):
-                count = near(fi, ff, y, y, sizes, 0, m, a, pair_indices[pair_end:], pair_values[pair_end:], work)
+                count = near(
+                    fi,
+                    ff,
+                    y,
+                    y,
+                    sizes,
+                    0,
+                    m,
+                    a,
+                    pair_indices[pair_end:],
+                    pair_values[pair_end:],
+                    work,
+                )
                 rescale(pair_values, pair_end, pair_end + count, m)
                 pair_end += count
             pair_ends[r * actions + a] = pair_end
         count, _, _, m = flow_row(
-            allowed, predecessors, changes, anchor, near, mi, mf, fi, ff, np.int64(0), d, actions, local, y, on_b, on_p,
-            room, before, coords, news, sizes, acted, chances, row_indices, row_values, sums, touched, work,
-            flow_indices[flow_end:], flow_values[flow_end:],
-        )  # fmt: skip
+            allowed,
+            predecessors,
+            changes,
+            anchor,
+            near,
+            mi,
+            mf,
+            fi,
+            ff,
+            np.int64(0),
+            d,
+            actions,
+            local,
+            y,
+            on_b,
+            on_p,
+            room,
+            before,
+            coords,
+            news,
+            sizes,
+            acted,
+            chances,
+            row_indices,
+            row_values,
+            sums,
+            touched,
+            work,
+            flow_indices[flow_end:],
+            flow_values[flow_end:],
+        )
         if count < 0:
             return index
         rescale(flow_values, flow_end, flow_end + count, m)

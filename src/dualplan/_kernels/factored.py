@@ -4,13 +4,15 @@ A table is a stretch of `floats`; where to look in it follows from the values of
 
     entry(x) = start + Σ_m stride_m · x[coordinate_m],
 
-and its (coordinate, stride) pairs are *places*. A law of variable i is a table whose entries are rows of as many
-probabilities as the variable has values. ints of a model: the header below, then the fields that it points to,
+and its (coordinate, stride) pairs are *places*. A law of variable i is a table whose entries are
+rows of as many probabilities as the variable has values. ints of a model: the header below, then
+the fields that it points to,
 
     SIZE       the number of values of each variable
     TABLE      for each table: its first place, the number of its places, its start in `floats`
     PLACE      the places
-    CHANGE_PTR, CHANGE     for each action the (variable, table) whose law it changes, by variable; the other variables
+    CHANGE_PTR, CHANGE     for each action the (variable, table) whose law it changes, by variable;
+                           the other variables
                            have table i
     LOSS_PTR, LOSS         tables of losses: those of all actions, then those of each
 
@@ -60,7 +62,10 @@ def changes(ints, a):
 @helper
 def total_loss(ints, floats, x, a):
     cost = floats[ints[COST] + a]
-    ptr, first, table, place = ints[LOSS_PTR], ints[LOSSES], ints[TABLE], ints[PLACE]
+    ptr = ints[LOSS_PTR]
+    first = ints[LOSSES]
+    table = ints[TABLE]
+    place = ints[PLACE]
     for k in range(first, first + ints[ptr + 1]):
         cost += floats[entry(ints, table, place, x, ints[k])]
     for k in range(first + ints[ptr + 1 + a], first + ints[ptr + 2 + a]):
@@ -82,13 +87,17 @@ def loss(ints, floats, x, a):
 def step(ints, floats, x, a, rng, out, counts):
     """One draw for each variable, whatever the action, so that policies meet the same draws."""
     k, end = changes(ints, a)
-    size, table, place = ints[SIZE], ints[TABLE], ints[PLACE]
+    size = ints[SIZE]
+    table = ints[TABLE]
+    place = ints[PLACE]
     for i in range(x.size):
         t = i
         if k < end and ints[k] == i:
             t = ints[k + 1]
             k += 2
-        row, last, v = entry(ints, table, place, x, t), ints[size + i] - 1, 0
+        row = entry(ints, table, place, x, t)
+        last = ints[size + i] - 1
+        v = 0
         u = uniform(rng)
         while v < last:
             u -= floats[row + v]
@@ -110,7 +119,9 @@ def forward(ints, floats, x, a, states, probabilities):
         if k < end and ints[k] == i:
             t = ints[k + 1]
             k += 2
-        row, first, copies = entry(ints, ints[TABLE], ints[PLACE], x, t), -1, count
+        row = entry(ints, ints[TABLE], ints[PLACE], x, t)
+        first = -1
+        copies = count
         for v in range(ints[ints[SIZE] + i]):
             if floats[row + v] > 0.0:
                 if first < 0:
@@ -147,7 +158,8 @@ def transition(ints, floats, x, a, y):
 @kernel(PREDECESSORS)
 def predecessors(ints, floats, y, states, actions, probabilities):
     """All pairs are tried; the row after the last one found holds the state that is tried."""
-    count, n = 0, ints[N]
+    count = 0
+    n = ints[N]
     for i in range(n):
         states[0, i] = 0
     while True:
@@ -155,10 +167,12 @@ def predecessors(ints, floats, y, states, actions, probabilities):
             x = states[count]
             p = transition(ints, floats, x, a, y)
             if p > 0.0:
-                actions[count], probabilities[count] = a, p
+                actions[count] = a
+                probabilities[count] = p
                 count += 1
                 copy(states[count], x)
-        x, i = states[count], n - 1
+        x = states[count]
+        i = n - 1
         while i >= 0 and x[i] == ints[ints[SIZE] + i] - 1:
             x[i] = 0
             i -= 1
@@ -167,35 +181,41 @@ def predecessors(ints, floats, y, states, actions, probabilities):
         x[i] += 1
 
 
-# -- policies ----------------------------------------------------------------------------------------------------------
+# -- policies --------------------------------------------------------------------------------------
 
 
 @kernel(ACT)
 def local_rule(ints, floats, x, out):
     """The action of least Σ of its tables, ties to the lowest.
 
-    ints: starts of tables, of places, of pointers and of the actions' tables; floats: for each action a number to begin
-    with, then for each the size of what is added up.
+    ints: starts of tables, of places, of pointers and of the actions' tables; floats: for each
+    action a number to begin with, then for each the size of what is added up.
     """
-    best, action = np.inf, 0
+    best = np.inf
+    action = 0
     for a in range(out.size):
         out[a] = 0.0
         q = floats[a]
         for k in range(ints[ints[2] + a], ints[ints[2] + a + 1]):
             q += floats[entry(ints, ints[0], ints[1], x, ints[ints[3] + k])]
         if a == 0 or q < best - NOISE * (abs(q) + floats[out.size + a]):
-            best, action = q, a
+            best = q
+            action = a
     out[action] = 1.0
 
 
 @kernel(ACT)
 def reboot_rule(ints, floats, x, out):
-    """Reboot (action 1 + i) the failed machine i of largest index, the first among equals; nothing if none is above −∞.
+    """Reboot (action 1 + i) the failed machine i of largest index, the first among equals; nothing
+    if none is above −∞.
 
-    The index of i is floats[i], plus a number for each of some other machines if that works. ints: n + 1 pointers into
-    the list of the others, then the list; floats: n numbers, then one for each of the list.
+    The index of i is floats[i], plus a number for each of some other machines if that works. ints:
+    n + 1 pointers into the list of the others, then the list; floats: n numbers, then one for each
+    of the list.
     """
-    n, best, action = x.size, -np.inf, 0
+    n = x.size
+    best = -np.inf
+    action = 0
     for a in range(out.size):
         out[a] = 0.0
     for i in range(n):
@@ -204,5 +224,6 @@ def reboot_rule(ints, floats, x, out):
             for k in range(ints[i], ints[i + 1]):
                 index += floats[n + k] * x[ints[n + 1 + k]]
             if index > best:
-                best, action = index, 1 + i
+                best = index
+                action = 1 + i
     out[action] = 1.0

@@ -12,7 +12,8 @@ CODES = types.uint8[:, ::1]
 
 @kernel(types.void(CODES, INTS, FLOATS, ROWS))
 def mutual_information(codes, sizes, counts, out):
-    """I(i; j) in nats; a row of codes 0, ..., size − 1 for each coordinate. `counts` has room for two sizes' product.
+    """I(i; j) in nats; a row of codes 0, ..., size − 1 for each coordinate. `counts` has room for
+    two sizes' product.
 
     With N samples, N·I = Σ n(u,v)·log n(u,v) − Σ n(u)·log n(u) − Σ n(v)·log n(v) + N·log N.
     """

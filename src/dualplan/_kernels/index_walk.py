@@ -1,17 +1,19 @@
-"""Networks with one event a step under linear indices, in one loop: what a search over indices spends its time in.
+"""Networks with one event a step under linear indices, in one loop: what a search over indices
+spends its time in.
 
-Service is preemptive. No probabilities of actions are written, and what is known of a state is kept until an event
-changes it, which most steps of a uniformized network do not.
+Service is preemptive. No probabilities of actions are written, and what is known of a state is kept
+until an event changes it, which most steps of a uniformized network do not.
 
-`simulate_indices` is `simulate` for such networks and policies: the same draws, states and sums, in a fraction of the
-time. `walk` has nothing but losses, and decides for all servers whatever the network says: its states are the classes
-alone, without a pending event. Beside the loss ℓ it has ℓ + Ph − h for h(x) = gᵀx + ½xᵀHx. An event changes one or two
-coordinates by δ, so
+`simulate_indices` is `simulate` for such networks and policies: the same draws, states and sums, in
+a fraction of the time. `walk` has nothing but losses, and decides for all servers whatever the
+network says: its states are the classes alone, without a pending event. Beside the loss ℓ it has ℓ
++ Ph − h for h(x) = gᵀx + ½xᵀHx. An event changes one or two coordinates by δ, so
 
     h(x + δ) − h(x)  =  δᵀ(g + Hx) + ½δᵀHδ,
 
-and Ph − h is the sum over the few events that can happen. `moments` has what least squares need to find such an h.
-Data: `ints`, `floats` of the policy, g and H, symmetric, row by row in `weights`, nothing there for h = 0.
+and Ph − h is the sum over the few events that can happen. `moments` has what least squares need to
+find such an h. Data: `ints`, `floats` of the policy, g and H, symmetric, row by row in `weights`,
+nothing there for h = 0.
 """
 
 from __future__ import annotations
@@ -20,11 +22,24 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import FLOATS, INT, INTS, RNG, ROWS, STATES, allocating_helper, copy, helper, kernel
+from dualplan._kernels.compiler import (
+    FLOATS,
+    INT,
+    INTS,
+    RNG,
+    ROWS,
+    STATES,
+    allocating_helper,
+    copy,
+    helper,
+    kernel,
+)
 from dualplan._kernels.linear_index import best_waiting
 from dualplan._kernels.philox import seek, uniform
 
-CUBE, PATHS, WORDS = types.float64[:, :, ::1], types.int64[:, :, ::1], types.uint64[:, ::1]
+CUBE = types.float64[:, :, ::1]
+PATHS = types.int64[:, :, ::1]
+WORDS = types.uint64[:, ::1]
 
 
 @helper
@@ -40,7 +55,8 @@ def _serve(ints, floats, x, served):
 def _slopes(weights, x, n, slopes):
     """g + Hx."""
     for i in range(n):
-        v, row = weights[i], n + n * i
+        v = weights[i]
+        row = n + n * i
         for j in range(n):
             v += weights[row + j] * x[j]
         slopes[i] = v
@@ -48,19 +64,31 @@ def _slopes(weights, x, n, slopes):
 
 @helper
 def _add(x, out, rate, c, d, k, rates, moves):
-    """The k-th event leads from x to `out`, in which only classes c and d (-1: only c) differ; `out` is x after it."""
-    rates[k], moves[k, 0], moves[k, 1], moves[k, 2], moves[k, 3] = rate, c, out[c] - x[c], -1, 0
+    """The k-th event leads from x to `out`, in which only classes c and d (-1: only c) differ.
+
+    `out` is x after it.
+    """
+    rates[k] = rate
+    moves[k, 0] = c
+    moves[k, 1] = out[c] - x[c]
+    moves[k, 2] = -1
+    moves[k, 3] = 0
     out[c] = x[c]
     if d >= 0 and d != c:
-        moves[k, 2], moves[k, 3] = d, out[d] - x[d]
+        moves[k, 2] = d
+        moves[k, 3] = out[d] - x[d]
         out[d] = x[d]
     return k + 1
 
 
 @helper
 def _events(ints, floats, x, served, out, rates, moves):
-    """How many events can happen; their rates, and the one or two classes that each changes, with the changes."""
-    nothing, k = floats[:0], 0
+    """How many events can happen.
+
+    Their rates, and the one or two classes that each changes, with the changes.
+    """
+    nothing = floats[:0]
+    k = 0
     copy(out, x)
     for i in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
         c = ints[i]
@@ -71,13 +99,24 @@ def _events(ints, floats, x, served, out, rates, moves):
         for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
             d = ints[ints[net.ROUTE_DEST] + r]
             net.complete(ints, x, 0, out, c, d, nothing)
-            k = _add(x, out, floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r], c, d, k, rates, moves)
+            k = _add(
+                x,
+                out,
+                floats[ints[net.MU] + c] * floats[ints[net.ROUTE_PROB] + r],
+                c,
+                d,
+                k,
+                rates,
+                moves,
+            )
     return k
 
 
 @allocating_helper
 def _room(ints):
-    """Room for a decision, a state, slopes and events: what `_serve`, `_slopes` and `_events` write."""
+    """Room for a decision, a state, slopes and events: what `_serve`, `_slopes` and `_events`
+    write.
+    """
     n = ints[net.N]
     most = n + ints[ints[net.ROUTE_PTR] + n]
     return (
@@ -92,13 +131,19 @@ def _room(ints):
 @helper
 def _drift(ints, floats, weights, x, served, out, slopes, rates, moves):
     """Ph − h."""
-    n, total = ints[net.N], 0.0
+    n = ints[net.N]
+    total = 0.0
     _slopes(weights, x, n, slopes)
     for k in range(_events(ints, floats, x, served, out, rates, moves)):
-        c, u, d, v = moves[k, 0], float(moves[k, 1]), moves[k, 2], float(moves[k, 3])
+        c = moves[k, 0]
+        u = float(moves[k, 1])
+        d = moves[k, 2]
+        v = float(moves[k, 3])
         change = u * (slopes[c] + 0.5 * weights[n + n * c + c] * u)
         if d >= 0:
-            change += v * (slopes[d] + 0.5 * weights[n + n * d + d] * v + weights[n + n * c + d] * u)
+            change += v * (
+                slopes[d] + 0.5 * weights[n + n * d + d] * v + weights[n + n * c + d] * u
+            )
         total += rates[k] * change
     return total
 
@@ -119,7 +164,10 @@ def _loss(ints, floats, x, served):
 
 @helper
 def _finish(ints, floats, c, u, rng, x, out, counts):
-    """A potential completion of a server that works at class c, at u within its place; whether it is one."""
+    """A potential completion of a server that works at class c, at u within its place.
+
+    Whether it is one.
+    """
     if u >= floats[ints[net.MU] + c]:
         return False
     d = ints[ints[net.ROUTE_DEST] + net.route_at(ints, floats, c, uniform(rng))]
@@ -147,10 +195,21 @@ def _happen(ints, floats, served, rng, x, out, counts):
 
 @helper
 def _happen_pending(ints, floats, served, event, rng, x, out, counts):
-    """The same where the event is known to be that of server `event` − 1, or (0) none of a server."""
+    """The same where the event is known to be that of server `event` − 1, or (0) none of a
+    server.
+    """
     u = uniform(rng)
     if event > 0:
-        return _finish(ints, floats, served[event - 1], u * floats[ints[net.PEAK] + event - 1], rng, x, out, counts)
+        return _finish(
+            ints,
+            floats,
+            served[event - 1],
+            u * floats[ints[net.PEAK] + event - 1],
+            rng,
+            x,
+            out,
+            counts,
+        )
     u *= floats[ints[net.QUIET]]
     for k in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
         u -= floats[ints[net.LAM] + ints[k]]
@@ -163,7 +222,8 @@ def _happen_pending(ints, floats, served, event, rng, x, out, counts):
 @helper
 def _observe(ints, x, served, event, counts):
     """Busy servers, and all that are observed: those of all events, or of the pending one."""
-    n, servers = ints[net.N], ints[net.S]
+    n = ints[net.N]
+    servers = ints[net.S]
     for s in range(servers):
         if ints[net.PER_SERVER] == 0 or event == s + 1:
             if x[served[s]] > 0:
@@ -173,14 +233,21 @@ def _observe(ints, x, served, event, counts):
 
 @kernel(types.void(INTS, FLOATS, FLOATS, INTS, RNG, INT, INT, ROWS), allocates=True)
 def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
-    """Go on from x, which is updated, by one chunk of `length` steps for each row, as `simulate` does.
+    """Go on from x, which is updated, by one chunk of `length` steps for each row, as `simulate`
+    does.
 
-    With weights of h, as `simulate_shaped` does; where decisions are made at events, Ph is over these too, which leaves
-    the mean as it is.
+    With weights of h, as `simulate_shaped` does; where decisions are made at events, Ph is over
+    these too, which leaves the mean as it is.
     """
-    n, dim = ints[net.N], x.size
+    n = ints[net.N]
+    dim = x.size
     served, out, slopes, rates, moves = _room(ints)
-    loss, shaped, moved, event, ahead, t = 0.0, 0.0, True, 0, 0.0, t0
+    loss = 0.0
+    shaped = 0.0
+    moved = True
+    event = 0
+    ahead = 0.0
+    t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
         counts = sums[2 + dim :]
@@ -199,7 +266,8 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
             seek(rng, t)
             uniform(rng)  # by which `simulate` picks the action
             if ints[net.PER_SERVER]:
-                event, ahead = x[n], uniform(rng)
+                event = x[n]
+                ahead = uniform(rng)
             _observe(ints, x, served, event, counts)
             if ints[net.PER_SERVER]:
                 moved = _happen_pending(ints, floats, served, event, rng, x, out, counts)
@@ -213,7 +281,9 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
 def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, room):
     """One trajectory."""
     served, out, slopes, rates, moves = room
-    loss, shaped, moved = 0.0, 0.0, True
+    loss = 0.0
+    shaped = 0.0
+    moved = True
     sums[:] = 0.0
     for t in range(length):
         if moved:  # in most steps nothing happens, and all that is known of the state still holds
@@ -234,7 +304,8 @@ def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, room):
 def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
     """Go on from the states, one for each trajectory and updated, by `length` steps.
 
-    Σℓ and Σ(ℓ + Ph − h) go to a row of `sums`, the states after every so many steps to `seen`, as far as it has room.
+    Σℓ and Σ(ℓ + Ph − h) go to a row of `sums`, the states after every so many steps to `seen`, as
+    far as it has room.
     """
     room = _room(ints)
     for k in range(states.shape[0]):
@@ -243,7 +314,9 @@ def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
 
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
 def moments(ints, floats, states, losses, drifts, seconds):
-    """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic functions."""
+    """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic
+    functions.
+    """
     served, out, _, rates, moves = _room(ints)
     drifts[:] = 0.0
     seconds[:] = 0.0
@@ -252,7 +325,10 @@ def moments(ints, floats, states, losses, drifts, seconds):
         _serve(ints, floats, x, served)
         losses[i] = _loss(ints, floats, x, served)
         for k in range(_events(ints, floats, x, served, out, rates, moves)):
-            c, u, d, v = moves[k, 0], float(moves[k, 1]), moves[k, 2], float(moves[k, 3])
+            c = moves[k, 0]
+            u = float(moves[k, 1])
+            d = moves[k, 2]
+            v = float(moves[k, 3])
             drifts[i, c] += rates[k] * u
             seconds[i, c, c] += rates[k] * u * u
             if d >= 0:

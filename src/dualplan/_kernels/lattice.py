@@ -1,13 +1,15 @@
-"""Functions of the values at the nodes of a lattice, the chain on the nodes, and policies greedy for such functions.
+"""Functions of the values at the nodes of a lattice, the chain on the nodes, and policies greedy
+for such functions.
 
 A lattice of D coordinates is one flat array,
 
     [D, number of knots of each coordinate, stride of each, place of its first knot, knots]
 
-and nodes are numbered with the last coordinate fastest. A state lies in a cell of it, and is a combination of the
-corners: along each coordinate with weights 1 − t and t, t the part of the way from one knot to the next. Beyond the
-last knot t is more than 1, or is cut to 1 in a chain, whose weights are probabilities. A function has 1 + D numbers for
-each node, its value and its second derivative along each coordinate, and is, with c the weights of the corners,
+and nodes are numbered with the last coordinate fastest. A state lies in a cell of it, and is a
+combination of the corners: along each coordinate with weights 1 − t and t, t the part of the way
+from one knot to the next. Beyond the last knot t is more than 1, or is cut to 1 in a chain, whose
+weights are probabilities. A function has 1 + D numbers for each node, its value and its second
+derivative along each coordinate, and is, with c the weights of the corners,
 
     V(x)  =  Σ_z c_z(x)·[ v(z) − ½ Σ_i (x_i − left_i)·(right_i − x_i)·d_i(z) ].
 """
@@ -39,7 +41,9 @@ _ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, 
 @helper
 def cell(li, i, v):
     """The number of the interval of coordinate i that v lies in, or the last one."""
-    first, low, high = li[1 + 2 * li[0] + i], 0, li[1 + i] - 1
+    first = li[1 + 2 * li[0] + i]
+    low = 0
+    high = li[1 + i] - 1
     while high - low > 1:
         middle = (low + high) // 2
         if li[first + middle] <= v:
@@ -55,15 +59,20 @@ def corners(li, x, clip, nodes, weights, bends):
 
     `bends` gets ½ (x_i − left_i)(right_i − x_i) of each coordinate.
     """
-    dim, base, count = li[0], 0, 1
-    nodes[0], weights[0] = 0, 1.0
+    dim = li[0]
+    base = 0
+    count = 1
+    nodes[0] = 0
+    weights[0] = 1.0
     for i in range(dim):
         bends[i] = 0.0
         if li[1 + i] == 1:
             continue
-        j, stride = cell(li, i, x[i]), li[1 + dim + i]
+        j = cell(li, i, x[i])
+        stride = li[1 + dim + i]
         place = li[1 + 2 * dim + i] + j
-        left, right = li[place], li[place + 1]
+        left = li[place]
+        right = li[place + 1]
         base += j * stride
         if x[i] == right or (clip and x[i] > right):
             base += stride
@@ -83,7 +92,9 @@ def corners(li, x, clip, nodes, weights, bends):
 @helper
 def valued(li, lf, x, nodes, weights, bends):
     """V at x, and the sum of its absolute terms."""
-    dim, total, size = li[0], 0.0, 0.0
+    dim = li[0]
+    total = 0.0
+    size = 0.0
     for c in range(corners(li, x, False, nodes, weights, bends)):
         first = (1 + dim) * nodes[c]
         value = lf[first]
@@ -98,14 +109,19 @@ def valued(li, lf, x, nodes, weights, bends):
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS), allocates=True)
 def values_at(li, lf, states, out):
     """The function at the given states."""
-    nodes, weights, bends = np.empty(1 << li[0], np.int64), np.empty(1 << li[0]), np.empty(li[0])
+    nodes = np.empty(1 << li[0], np.int64)
+    weights = np.empty(1 << li[0])
+    bends = np.empty(li[0])
     for n in range(out.size):
         out[n] = valued(li, lf, states[n], nodes, weights, bends)[0]
 
 
 @kernel(VALUE, allocates=True)
 def lattice_value(li, lf, x, room):
-    """The function at one state; room: one, and a number for each coordinate and each corner of a cell."""
+    """The function at one state.
+
+    Room: one, and a number for each coordinate and each corner of a cell.
+    """
     dim = li[0]
     nodes = np.empty(1 << dim, np.int64)
     total, room[0] = valued(li, lf, x, nodes, room[1 + dim :], room[1 : 1 + dim])
@@ -133,7 +149,8 @@ def priced(loss, counts, mi, mf, x, a, prices, sums):
 
 @helper
 def distance_beyond(li, x):
-    dim, total = li[0], 0
+    dim = li[0]
+    total = 0
     for i in range(dim):
         total += max(0, x[i] - li[li[1 + 2 * dim + i] + li[1 + i] - 1])
     return total
@@ -147,22 +164,76 @@ def outside(x, lower, upper):
     return faults > 0
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, _COUNTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INT, INT, INT, INT, INTS,
-            INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        _COUNTS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+        INT,
+        INT,
+        INTS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        FLOATS,
+        FLOATS,
+    ),
+    allocates=True,
+)
 def node_rows(
-    allowed, loss, forward, counts, mi, mf, li, lower, upper, prices, actions, outcomes, first, last, place, columns,
-    entries, ends, nodes_of, actions_of, losses, beyond,
-):  # fmt: skip
-    """Write the pairs of the nodes first, first + 1, ... as far as there is room: rows of the chain, and their losses.
+    allowed,
+    loss,
+    forward,
+    counts,
+    mi,
+    mf,
+    li,
+    lower,
+    upper,
+    prices,
+    actions,
+    outcomes,
+    first,
+    last,
+    place,
+    columns,
+    entries,
+    ends,
+    nodes_of,
+    actions_of,
+    losses,
+    beyond,
+):
+    """Write the pairs of the nodes first, first + 1, ... as far as there is room: rows of the
+    chain, and their losses.
 
-    `place` holds for each node where it stands in the row at hand, or −1. The next node is returned, or −1 − the node
-    at which no action is allowed, a law leaves the box or does not sum to 1, or a loss is not finite. `beyond` gets the
-    mean distance by which the next state lies beyond the last knots. The number of pairs is written to nodes_of[-1].
+    `place` holds for each node where it stands in the row at hand, or −1. The next node is
+    returned, or −1 − the node at which no action is allowed, a law leaves the box or does not sum
+    to 1, or a loss is not finite. `beyond` gets the mean distance by which the next state lies
+    beyond the last knots. The number of pairs is written to nodes_of[-1].
     """
     dim = li[0]
-    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
-    near, weights, bends, sums = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim), np.zeros(prices.size)
-    row_size, pairs, filled = min(place.size, outcomes << dim), 0, 0
+    x = np.empty(dim, np.int64)
+    states = np.empty((outcomes, dim), np.int64)
+    probabilities = np.empty(outcomes)
+    near = np.empty(1 << dim, np.int64)
+    weights = np.empty(1 << dim)
+    bends = np.empty(dim)
+    sums = np.zeros(prices.size)
+    row_size = min(place.size, outcomes << dim)
+    pairs = 0
+    filled = 0
     for node in range(first, last):
         nodes_of[nodes_of.size - 1] = pairs
         if pairs + actions >= nodes_of.size or filled + actions * row_size > entries.size:
@@ -171,7 +242,10 @@ def node_rows(
         for a in range(actions):
             if not allowed(mi, mf, x, a):
                 continue
-            count, start, mass, excess = forward(mi, mf, x, a, states, probabilities), filled, 0.0, 0.0
+            count = forward(mi, mf, x, a, states, probabilities)
+            start = filled
+            mass = 0.0
+            excess = 0.0
             for n in range(count):
                 if outside(states[n], lower, upper):
                     return -1 - node
@@ -180,7 +254,8 @@ def node_rows(
                 for c in range(corners(li, states[n], True, near, weights, bends)):
                     if place[near[c]] < 0:
                         place[near[c]] = filled
-                        columns[filled], entries[filled] = near[c], 0.0
+                        columns[filled] = near[c]
+                        entries[filled] = 0.0
                         filled += 1
                     entries[place[near[c]]] += probabilities[n] * weights[c]
             losses[pairs] = priced(loss, counts, mi, mf, x, a, prices, sums)
@@ -189,7 +264,10 @@ def node_rows(
             for k in range(start, filled):
                 place[columns[k]] = -1
                 entries[k] /= mass
-            nodes_of[pairs], actions_of[pairs], ends[pairs], beyond[pairs] = node, a, filled, excess
+            nodes_of[pairs] = node
+            actions_of[pairs] = a
+            ends[pairs] = filled
+            beyond[pairs] = excess
             pairs += 1
         if pairs == 0 or nodes_of[pairs - 1] != node:
             return -1 - node
@@ -201,11 +279,16 @@ def node_rows(
 def expected_values(forward, mi, mf, li, lf, outcomes, nodes_of, actions_of, out):
     """Σ_y P(y|x,a) V(y) of pairs of a node and an action."""
     dim = li[0]
-    x, states, probabilities = np.empty(dim, np.int64), np.empty((outcomes, dim), np.int64), np.empty(outcomes)
-    near, weights, bends = np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim)
+    x = np.empty(dim, np.int64)
+    states = np.empty((outcomes, dim), np.int64)
+    probabilities = np.empty(outcomes)
+    near = np.empty(1 << dim, np.int64)
+    weights = np.empty(1 << dim)
+    bends = np.empty(dim)
     for p in range(out.size):
         node_state(li, nodes_of[p], x)
-        total, mass = 0.0, 0.0
+        total = 0.0
+        mass = 0.0
         for n in range(forward(mi, mf, x, actions_of[p], states, probabilities)):
             total += probabilities[n] * valued(li, lf, states[n], near, weights, bends)[0]
             mass += probabilities[n]

@@ -1,10 +1,12 @@
-"""The Bellman operator of a network whose law depends on the state only through emptiness and fullness.
+"""The Bellman operator of a network whose law depends on the state only through emptiness and
+fullness.
 
-A class is empty, or so far from its buffer that all who may come in one step find room, or so many places below it: a
-handful of cases, and the *case* of a state is one of their combinations. All states of a case have the same law: a list
-of shifts of the state's number and their probabilities, and an expected penalty, for each action. The lists are few and
-are made once (`exact/laws.py`). States that differ only in the last class lie side by side in a row; within a row each
-case of the last class is a range of states, worked shift by shift in loops that run several states at a time.
+A class is empty, or so far from its buffer that all who may come in one step find room, or so many
+places below it: a handful of cases, and the *case* of a state is one of their combinations. All
+states of a case have the same law: a list of shifts of the state's number and their probabilities,
+and an expected penalty, for each action. The lists are few and are made once (`exact/laws.py`).
+States that differ only in the last class lie side by side in a row; within a row each case of the
+last class is a range of states, worked shift by shift in loops that run several states at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def pair_row(values, i, a, b, first, last, shifts, probabilities, gamma, penalty
 
 @helper
 def keep_least(q, a, b, action, i, least, best):
-    ends, row = least[a:b], q[a:b]
+    ends = least[a:b]
+    row = q[a:b]
     if best.size > 0:
         actions = best[i + a : i + b]
         for k in range(b - a):
@@ -52,36 +55,102 @@ def keep_least(q, a, b, action, i, least, best):
             ends[k] = row[k]
     else:
         for k in range(b - a):
-            ends[k] = row[k] if row[k] < ends[k] else ends[k]
+            if row[k] < ends[k]:
+                ends[k] = row[k]
 
 
-@kernel(INT(INTS, FLOATS, INTS, INTS, INTS, INTS, INTS, FLOATS, FLOATS, INT, FLOAT, FLOAT, FLOATS, FLOATS, INTS, INTS,
-            FLOATS, FLOATS, INT, INT))  # fmt: skip
+@kernel(
+    INT(
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INTS,
+        INTS,
+        FLOATS,
+        FLOATS,
+        INT,
+        FLOAT,
+        FLOAT,
+        FLOATS,
+        FLOATS,
+        INTS,
+        INTS,
+        FLOATS,
+        FLOATS,
+        INT,
+        INT,
+    )
+)
 def optimal(
-    ints, floats, upper, cases, weights, ptr, shifts, probabilities, penalties, actions, gamma, damping, values, out,
-    best, x, work, ends, first, last,
-):  # fmt: skip
+    ints,
+    floats,
+    upper,
+    cases,
+    weights,
+    ptr,
+    shifts,
+    probabilities,
+    penalties,
+    actions,
+    gamma,
+    damping,
+    values,
+    out,
+    best,
+    x,
+    work,
+    ends,
+    first,
+    last,
+):
     """Sweep the rows first, ..., last − 1 as `sweep.optimal` does; x and work are scratch."""
     n = upper.size
     width = upper[n - 1] + 1
-    least, q = work[:width], work[width : 2 * width]
-    low, high = work[2 * width : 3 * width], work[3 * width : 4 * width]
+    least = work[:width]
+    q = work[width : 2 * width]
+    low = work[2 * width : 3 * width]
+    high = work[3 * width : 4 * width]
     for k in range(width):
-        low[k], high[k] = np.inf, -np.inf
+        low[k] = np.inf
+        high[k] = -np.inf
     for row in range(first, last):
-        rest, base = row, np.int64(0)
+        rest = row
+        base = np.int64(0)
         for c in range(n - 2, -1, -1):
             x[c] = rest % (upper[c] + 1)
             rest //= upper[c] + 1
             base += case_of(x[c], upper[c], cases[c]) * weights[c]
         i = row * width
-        for j in range(cases[n - 1]):  # the ranges of the last class: empty, far from full, each of the last places
-            a = np.int64(j) if j < 2 else width - cases[n - 1] + j
-            b = width - cases[n - 1] + 2 if j == 1 else a + 1
+        for j in range(
+            cases[n - 1]
+        ):  # the ranges of the last class: empty, far from full, each of the last places
+            if j < 2:
+                a = np.int64(j)
+            else:
+                a = width - cases[n - 1] + j
+            if j == 1:
+                b = width - cases[n - 1] + 2
+            else:
+                b = a + 1
             law = (base + j * weights[n - 1]) * actions
             for action in range(actions):
-                start, end = ptr[law + action], ptr[law + action + 1]
-                pair_row(values, i, a, b, start, end, shifts, probabilities, gamma, penalties[law + action], q)
+                start = ptr[law + action]
+                end = ptr[law + action + 1]
+                pair_row(
+                    values,
+                    i,
+                    a,
+                    b,
+                    start,
+                    end,
+                    shifts,
+                    probabilities,
+                    gamma,
+                    penalties[law + action],
+                    q,
+                )
                 keep_least(q, a, b, action, i, least, best)
         holding_row(ints, floats, x, q)
         for k in range(width):

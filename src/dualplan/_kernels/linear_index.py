@@ -2,9 +2,10 @@
 
     v_c(x) = α_c + Σ_d B_cd·x_d        (d over all classes),
 
-and is served with probability ∝ exp(v_c/τ) among those that wait; τ = 0 serves the largest, ties to the class named
-first. Nobody waits: the server stands at its first class. In non-preemptive service x is as it stands, and who is in
-service does not wait. Data follow those of the network: ints [...], floats [..., α, B row by row, τ].
+and is served with probability ∝ exp(v_c/τ) among those that wait; τ = 0 serves the largest, ties to
+the class named first. Nobody waits: the server stands at its first class. In non-preemptive service
+x is as it stands, and who is in service does not wait. Data follow those of the network: ints
+[...], floats [..., α, B row by row, τ].
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dualplan._kernels.policies import waiting_of
 @helper
 def index_of(ints, floats, x, c):
     """v_c(x)."""
-    n, base = ints[net.N], ints[net.FLOAT_END]
+    n = ints[net.N]
+    base = ints[net.FLOAT_END]
     row = base + n + n * c
     v = floats[base + c]
     for d in range(n):
@@ -30,21 +32,25 @@ def index_of(ints, floats, x, c):
 @helper
 def best_waiting(ints, floats, x, s):
     """The largest index of a waiting class of server s, and its place; -1 where nobody waits."""
-    first, last = ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
-    best, place = -np.inf, -1
+    first = ints[ints[net.CHOICE_PTR] + s]
+    last = ints[ints[net.CHOICE_PTR] + s + 1]
+    best = -np.inf
+    place = -1
     for j in range(first, last):
         c = ints[ints[net.CHOICE] + j]
         if c >= 0 and waiting_of(ints, x, c, s) > 0:
             v = index_of(ints, floats, x, c)
             if place < 0 or v > best:
-                best, place = v, j - first
+                best = v
+                place = j - first
     return best, place
 
 
 @helper
 def _mass(ints, floats, x, s, best):
     """Σ exp((v_c − best)/τ) over the waiting classes of server s."""
-    tau, total = floats[floats.size - 1], 0.0
+    tau = floats[floats.size - 1]
+    total = 0.0
     for j in range(ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]):
         c = ints[ints[net.CHOICE] + j]
         if c >= 0 and waiting_of(ints, x, c, s) > 0:
@@ -54,18 +60,32 @@ def _mass(ints, floats, x, s, best):
 
 @helper
 def _write_choices(ints, floats, x, s, stride, out):
-    """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has this stride."""
-    first, last = ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
+    """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has
+    this stride.
+    """
+    first = ints[ints[net.CHOICE_PTR] + s]
+    last = ints[ints[net.CHOICE_PTR] + s + 1]
     best, place = best_waiting(ints, floats, x, s)
     tau = floats[floats.size - 1]
-    bound = place < 0 or (ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == 0)  # no choice: its first stands for none
-    total = 1.0 if bound or tau == 0.0 else _mass(ints, floats, x, s, best)
+    bound = place < 0 or (
+        ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == 0
+    )  # no choice: its first stands for none
+    if bound or tau == 0.0:
+        total = 1.0
+    else:
+        total = _mass(ints, floats, x, s, best)
     for j in range(last - first):
         c = ints[ints[net.CHOICE] + first + j]
         if bound:
-            q = 1.0 if j == 0 else 0.0
+            if j == 0:
+                q = 1.0
+            else:
+                q = 0.0
         elif tau == 0.0:
-            q = 1.0 if j == place else 0.0
+            if j == place:
+                q = 1.0
+            else:
+                q = 0.0
         elif c >= 0 and waiting_of(ints, x, c, s) > 0:
             q = np.exp((index_of(ints, floats, x, c) - best) / tau) / total
         else:

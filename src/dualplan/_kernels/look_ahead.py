@@ -1,17 +1,18 @@
-"""Policies that look one step ahead around the functions of a model, whatever the values that they look at.
+"""Policies that look one step ahead around the functions of a model, whatever the values that they
+look at.
 
     q(x,a) = ℓ(x,a) + Σ_j p_j·(what the step adds to column j) + γ Σ_y P(y|x,a) V(y)
 
-with V any compiled function of states and prices p on the model's columns, if there are any. States beyond given
-numbers are looked at as if they were there. Data of a look-ahead:
+with V any compiled function of states and prices p on the model's columns, if there are any. States
+beyond given numbers are looked at as if they were there. Data of a look-ahead:
 
-    ints     [outcomes at most, sizes of the model's two arrays, number of prices, room of the values,
-              1 or 0 for each coordinate that V sees or not, the largest number of each at which to look,
-              the model's ints, the values' ints]
+    ints   [outcomes at most, sizes of the model's two arrays, number of prices, room of the values,
+              1 or 0 for each coordinate that V sees or not, the largest number of each at which to
+              look, the model's ints, the values' ints]
     floats   [γ, the prices, the model's floats, the values' floats]
 
-Outcomes of different actions are mostly the same states, so each is valued once: states that V cannot tell apart are
-looked up by a key of the coordinates that it sees.
+Outcomes of different actions are mostly the same states, so each is valued once: states that V
+cannot tell apart are looked up by a key of the coordinates that it sees.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more th
 
 @helper
 def _remembered(seen, x, known, keys, count):
-    """The place among known states of one that the values cannot tell from x, or −1; and the key of x."""
+    """The place among known states of one that the values cannot tell from x, or −1.
+
+    And the key of x.
+    """
     key = 0
     for i in range(x.size):
         if seen[i]:
@@ -48,37 +52,61 @@ def _remembered(seen, x, known, keys, count):
 
 @lru_cache(maxsize=256)
 def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Any:
-    """Writes q(x,a) and the size of its terms for the actions with wanted[a] > 0, infinity for the others."""
-    cost, law, count_of, valued = loss.compiled, forward.compiled, counts.compiled, value.compiled
+    """Writes q(x,a) and the size of its terms for the actions with wanted[a] > 0, infinity for the
+    others.
+    """
+    cost = loss.compiled
+    law = forward.compiled
+    count_of = counts.compiled
+    valued = value.compiled
 
     @njit(nogil=True, error_model="numpy")
     def looked(ints, floats, x, wanted, costs, sizes):
-        outcomes, dim, actions = ints[0], x.size, wanted.size
+        outcomes = ints[0]
+        dim = x.size
+        actions = wanted.size
         first = HEAD + 2 * dim
-        seen, last, f = ints[HEAD : HEAD + dim], first + ints[1], 1 + ints[3]
-        mi, vi, gamma, prices = ints[first:last], ints[last:], floats[0], floats[1:f]
-        mf, vf = floats[f : f + ints[2]], floats[f + ints[2] :]
+        seen = ints[HEAD : HEAD + dim]
+        last = first + ints[1]
+        f = 1 + ints[3]
+        mi = ints[first:last]
+        vi = ints[last:]
+        gamma = floats[0]
+        prices = floats[1:f]
+        mf = floats[f : f + ints[2]]
+        vf = floats[f + ints[2] :]
         memory = min(MEMORY, outcomes * actions)
         table = np.empty((1 + outcomes + memory, dim), np.int64)
-        states, known, keys = table[1 : 1 + outcomes], table[1 + outcomes :], np.empty(memory, np.int64)
+        states = table[1 : 1 + outcomes]
+        known = table[1 + outcomes :]
+        keys = np.empty(memory, np.int64)
         here = table[0]
         for i in range(dim):
             here[i] = min(x[i], ints[HEAD + dim + i])
         work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
-        chances, values, terms = work[:outcomes], work[outcomes:], work[outcomes + memory :]
-        sums, room = work[outcomes + 2 * memory :][: prices.size], work[outcomes + 2 * memory + prices.size :]
+        chances = work[:outcomes]
+        values = work[outcomes:]
+        terms = work[outcomes + memory :]
+        sums = work[outcomes + 2 * memory :][: prices.size]
+        room = work[outcomes + 2 * memory + prices.size :]
         held = 0
         for a in range(actions):
-            costs[a], sizes[a] = np.inf, 0.0
+            costs[a] = np.inf
+            sizes[a] = 0.0
             if wanted[a] > 0.0:
                 count = law(mi, mf, here, a, states, chances)
-                total, size, mass = 0.0, 0.0, 0.0
+                total = 0.0
+                size = 0.0
+                mass = 0.0
                 for n in range(count):
                     k, key = _remembered(seen, states[n], known, keys, held)
                     if k < 0:
-                        k = min(held, memory - 1)  # beyond what is remembered the last place is used again
+                        k = min(
+                            held, memory - 1
+                        )  # beyond what is remembered the last place is used again
                         values[k] = valued(vi, vf, states[n], room)
-                        terms[k], keys[k] = room[0], key
+                        terms[k] = room[0]
+                        keys[k] = key
                         copy(known[k], states[n])
                         held = min(held + 1, memory)
                     total += chances[n] * values[k]
@@ -87,29 +115,40 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
                 if abs(mass - 1.0) <= 1e-9:
                     q = cost(mi, mf, here, a) + gamma * total / mass
                     if prices.size > 0:  # here and not in a helper: what counts may allocate
-                        sums[0], sums[1] = 1.0, cost(mi, mf, here, a)
+                        sums[0] = 1.0
+                        sums[1] = cost(mi, mf, here, a)
                         for i in range(dim):
                             sums[2 + i] = here[i]
                         count_of(mi, mf, here, a, sums[2 + dim :])
                         for j in range(prices.size):
                             q += prices[j] * sums[j]
-                    costs[a], sizes[a] = q, abs(q) + size
+                    costs[a] = q
+                    sizes[a] = abs(q) + size
 
     return looked
 
 
 @made_once
-def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Kernel:
+def greedy_rule(
+    allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel
+) -> Kernel:
     """The allowed action of least q, ties to the lowest; data as above."""
-    may, looked = allowed.compiled, _look_ahead(loss, forward, counts, value)
+    may = allowed.compiled
+    looked = _look_ahead(loss, forward, counts, value)
 
     @user_kernel(ACT)
     def greedy(ints, floats, x, out):
-        first, f = HEAD + 2 * x.size, 1 + ints[3]
-        mi, mf = ints[first : first + ints[1]], floats[f : f + ints[2]]
+        first = HEAD + 2 * x.size
+        f = 1 + ints[3]
+        mi = ints[first : first + ints[1]]
+        mf = floats[f : f + ints[2]]
         for a in range(out.size):
-            out[a] = 1.0 if may(mi, mf, x, a) else 0.0
-        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+            if may(mi, mf, x, a):
+                out[a] = 1.0
+            else:
+                out[a] = 0.0
+        costs = np.empty(out.size, np.float64)
+        sizes = np.empty(out.size, np.float64)
         looked(ints, floats, x, out, costs, sizes)
         choose_least(costs, sizes, out)
 
@@ -117,18 +156,24 @@ def greedy_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, 
 
 
 @made_once
-def within_rule(act: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Kernel:
+def within_rule(
+    act: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel
+) -> Kernel:
     """The action of least q among those that a policy takes with positive probability.
 
-    ints: the sizes of the policy's two arrays, the policy's ints, those of the look-ahead; floats: the policy's, its.
+    ints: the sizes of the policy's two arrays, the policy's ints, those of the look-ahead; floats:
+    the policy's, its.
     """
-    rule, looked = act.compiled, _look_ahead(loss, forward, counts, value)
+    rule = act.compiled
+    looked = _look_ahead(loss, forward, counts, value)
 
     @user_kernel(ACT)
     def within(ints, floats, x, out):
-        i, f = 2 + ints[0], ints[1]
+        i = 2 + ints[0]
+        f = ints[1]
         rule(ints[2:i], floats[:f], x, out)
-        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+        costs = np.empty(out.size, np.float64)
+        sizes = np.empty(out.size, np.float64)
         looked(ints[i:], floats[f:], x, out, costs, sizes)
         choose_least(costs, sizes, out)
 
@@ -136,33 +181,49 @@ def within_rule(act: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, valu
 
 
 @made_once
-def among_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel, fill: Kernel) -> Kernel:
+def among_rule(
+    allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel, fill: Kernel
+) -> Kernel:
     """The probabilities of the policy, of several, whose look-ahead costs least, ties to the first.
 
-    ints: sizes of the look-ahead's two arrays, its ints, the policies'; floats: its floats, the policies'.
+    ints: sizes of the look-ahead's two arrays, its ints, the policies'; floats: its floats, the
+    policies'.
     """
-    may, looked, table_of = allowed.compiled, _look_ahead(loss, forward, counts, value), fill.compiled
+    may = allowed.compiled
+    looked = _look_ahead(loss, forward, counts, value)
+    table_of = fill.compiled
 
     @user_kernel(ACT)
     def among(ints, floats, x, out):
-        own, bank, numbers = ints[2 : 2 + ints[0]], ints[2 + ints[0] :], floats[: ints[1]]
-        first, f = HEAD + 2 * x.size, 1 + own[3]
-        mi, mf = own[first : first + own[1]], numbers[f : f + own[2]]
+        own = ints[2 : 2 + ints[0]]
+        bank = ints[2 + ints[0] :]
+        numbers = floats[: ints[1]]
+        first = HEAD + 2 * x.size
+        f = 1 + own[3]
+        mi = own[first : first + own[1]]
+        mf = numbers[f : f + own[2]]
         for a in range(out.size):
-            out[a] = 1.0 if may(mi, mf, x, a) else 0.0
-        costs, sizes = np.empty(out.size, np.float64), np.empty(out.size, np.float64)
+            if may(mi, mf, x, a):
+                out[a] = 1.0
+            else:
+                out[a] = 0.0
+        costs = np.empty(out.size, np.float64)
+        sizes = np.empty(out.size, np.float64)
         looked(own, numbers, x, out, costs, sizes)
         table = np.empty((bank[0], out.size), np.float64)
         table_of(bank, floats[ints[1] :], x, table)
-        least, chosen = np.inf, 0
+        least = np.inf
+        chosen = 0
         for k in range(bank[0]):
-            total, size = 0.0, 0.0
+            total = 0.0
+            size = 0.0
             for a in range(out.size):
                 if table[k, a] > 0.0:
                     total += table[k, a] * costs[a]
                     size += table[k, a] * sizes[a]
             if total < least - (NOISE * size if k > 0 else 0.0):
-                least, chosen = total, k
+                least = total
+                chosen = k
         out[:] = table[chosen]
 
     return among
@@ -170,11 +231,16 @@ def among_rule(allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, v
 
 @helper
 def choose_least(costs, sizes, out):
-    """1 for the action of least cost, ties to the lowest; nothing where none has a cost, which the loops report."""
-    least, action = np.inf, -1
+    """1 for the action of least cost, ties to the lowest.
+
+    Nothing where none has a cost, which the loops report.
+    """
+    least = np.inf
+    action = -1
     for a in range(out.size):
         out[a] = 0.0
         if costs[a] < least - (NOISE * sizes[a] if action >= 0 else 0.0):
-            least, action = costs[a], a
+            least = costs[a]
+            action = a
     if action >= 0:
         out[action] = 1.0

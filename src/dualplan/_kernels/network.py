@@ -1,15 +1,16 @@
 """Queueing networks as data: one set of compiled functions for all of them.
 
-A step of a network is an *outcome*: which classes receive a customer from outside, and which class each server
-completes and along which route. An outcome maps a state to the next one (`apply`), so
+A step of a network is an *outcome*: which classes receive a customer from outside, and which class
+each server completes and along which route. An outcome maps a state to the next one (`apply`), so
 
 - ``forward`` lists the outcomes that are possible at (x, a) and applies them,
 - ``step`` draws one of them,
 - ``predecessors`` (in `network_backward`) goes through all outcomes and inverts the map.
 
-The state is the number of customers in each class; with non-preemptive service then, for each server, 0 or 1 + the
-place of the class in service among those of the server; with decisions per server, last, the pending event: 0 (not a
-server's) or 1 + the server whose potential completion it is. A customer in service counts in his class.
+The state is the number of customers in each class; with non-preemptive service then, for each
+server, 0 or 1 + the place of the class in service among those of the server; with decisions per
+server, last, the pending event: 0 (not a server's) or 1 + the server whose potential completion it
+is. A customer in service counts in his class.
 """
 
 from __future__ import annotations
@@ -32,17 +33,43 @@ from dualplan._kernels.philox import uniform
 # Positions in the header of `ints`. Numbers and switches:
 N, S, BERNOULLI, PHANTOM, LOSE, NONPREEMPTIVE, PER_SERVER, ACTIONS, PENALISED = range(9)
 # Where the integer fields start (each ends where the next one starts):
-CHOICE_PTR, CHOICE, STRIDE, SERVER, BUFFER, ARRIVAL, ROUTE_PTR, ROUTE_DEST, ORDER, INT_END = range(9, 19)
+CHOICE_PTR, CHOICE, STRIDE, SERVER, BUFFER, ARRIVAL, ROUTE_PTR, ROUTE_DEST, ORDER, INT_END = range(
+    9, 19
+)
 # Where the fields of `floats` start:
-LAM, MU, ROUTE_PROB, LINEAR, QUADRATIC, EXCESS, LEVEL, PENALTY, PEAK, SCALE, QUIET, FLOAT_END = range(19, 31)
+LAM, MU, ROUTE_PROB, LINEAR, QUADRATIC, EXCESS, LEVEL, PENALTY, PEAK, SCALE, QUIET, FLOAT_END = (
+    range(19, 31)
+)
 HEADER = 31
 
-INT_FIELDS = ("CHOICE_PTR", "CHOICE", "STRIDE", "SERVER", "BUFFER", "ARRIVAL", "ROUTE_PTR", "ROUTE_DEST", "ORDER")
+INT_FIELDS = (
+    "CHOICE_PTR",
+    "CHOICE",
+    "STRIDE",
+    "SERVER",
+    "BUFFER",
+    "ARRIVAL",
+    "ROUTE_PTR",
+    "ROUTE_DEST",
+    "ORDER",
+)
 FLOAT_FIELDS = (
-    "LAM", "MU", "ROUTE_PROB", "LINEAR", "QUADRATIC", "EXCESS", "LEVEL", "PENALTY", "PEAK", "SCALE", "QUIET",
-)  # fmt: skip
+    "LAM",
+    "MU",
+    "ROUTE_PROB",
+    "LINEAR",
+    "QUADRATIC",
+    "EXCESS",
+    "LEVEL",
+    "PENALTY",
+    "PEAK",
+    "SCALE",
+    "QUIET",
+)
 
-EMPTY, BLOCKED, DONE = 0, 1, 2
+EMPTY = 0
+BLOCKED = 1
+DONE = 2
 
 
 # A field is read as ints[ints[FIELD] + i].
@@ -64,7 +91,9 @@ def chosen(ints, x, a, s):
 def in_service(ints, x, s):
     """Non-preemptive: the class that server s is at; -1: none."""
     place = x[ints[N] + s]
-    return ints[ints[CHOICE] + ints[ints[CHOICE_PTR] + s] + place - 1] if place > 0 else np.int64(-1)
+    if place > 0:
+        return ints[ints[CHOICE] + ints[ints[CHOICE_PTR] + s] + place - 1]
+    return np.int64(-1)
 
 
 @helper
@@ -100,7 +129,8 @@ def arrive(ints, out, c, counts):
     if ints[LOSE] == 0 and out[c] >= ints[ints[BUFFER] + c]:
         tally(counts, ints[N] + c)
         return
-    out[c] += 1  # where full queues lose, `clip` turns the surplus away once departures have counted
+    # where full queues lose, `clip` turns the surplus away once departures have counted
+    out[c] += 1
 
 
 @helper
@@ -134,7 +164,9 @@ def clip(ints, out, c, counts):
 
 @helper
 def next_service(ints, x, a, out, c):
-    """Non-preemptive: the server of class c, done with it, takes up what it chose, if somebody waits there."""
+    """Non-preemptive: the server of class c, done with it, takes up what it chose, if somebody
+    waits there.
+    """
     s = ints[ints[SERVER] + c]
     k = chosen(ints, x, a, s)
     out[ints[N] + s] = 0
@@ -144,10 +176,14 @@ def next_service(ints, x, a, out, c):
 
 @helper
 def wake(ints, out, c):
-    """Non-preemptive: a customer came to class c; its server, if idle, starts its first waiting class."""
+    """Non-preemptive: a customer came to class c.
+
+    Its server, if idle, starts its first waiting class.
+    """
     s = ints[ints[SERVER] + c]
     if out[ints[N] + s] == 0:
-        first, last = ints[ints[CHOICE_PTR] + s], ints[ints[CHOICE_PTR] + s + 1]
+        first = ints[ints[CHOICE_PTR] + s]
+        last = ints[ints[CHOICE_PTR] + s + 1]
         for j in range(first, last):
             if out[ints[ints[CHOICE] + j]] > 0:
                 out[ints[N] + s] = j - first + 1
@@ -180,10 +216,12 @@ def complete(ints, x, a, out, c, d, counts):
 
 @helper
 def apply(ints, x, a, arrived, done, out, counts):
-    """The next state for an outcome: `arrived[c]` is 0 or 1, `done[c]` is a slot of the routes or -1.
+    """The next state for an outcome: `arrived[c]` is 0 or 1, `done[c]` is a slot of the routes or
+    -1.
 
-    Completions count downstream first, then arrivals from outside; where full queues lose customers, the surplus is
-    turned away at the end. Whether a queue is empty is read from the state before the step.
+    Completions count downstream first, then arrivals from outside; where full queues lose
+    customers, the surplus is turned away at the end. Whether a queue is empty is read from the
+    state before the step.
     """
     copy(out, x)
     dest = ints[ROUTE_DEST]
@@ -213,16 +251,18 @@ def apply(ints, x, a, arrived, done, out, counts):
 def allowed_of(ints, x, a):
     if ints[PER_SERVER] and x[x.size - 1] == 0:
         return a == 0
-    first, last = np.int64(0), ints[S]
+    first = np.int64(0)
+    last = ints[S]
     if ints[PER_SERVER]:
-        first, last = x[x.size - 1] - 1, x[x.size - 1]
+        first = x[x.size - 1] - 1
+        last = x[x.size - 1]
         if a >= ints[ints[CHOICE_PTR] + last] - ints[ints[CHOICE_PTR] + first]:
             return False
     if ints[NONPREEMPTIVE] == 0:
         return True
     for s in range(first, last):
-        # A busy server chooses among the classes where somebody else waits; where nobody does, and for an idle
-        # server, its first choice stands for "none".
+        # A busy server chooses among the classes where somebody else waits; where nobody does, and
+        # for an idle server, its first choice stands for "none".
         b = in_service(ints, x, s)
         ptr = ints[ints[CHOICE_PTR] + s]
         k = chosen(ints, x, a, s)
@@ -245,7 +285,10 @@ def allowed(ints, floats, x, a):
 
 @helper
 def limits_of(ints, x, a, limits):
-    """How many ways each arrival and each server has in the outcomes possible at (x, a); their number."""
+    """How many ways each arrival and each server has in the outcomes possible at (x, a).
+
+    Their number.
+    """
     arrivals = ints[ARRIVAL + 1] - ints[ARRIVAL]
     number = 1
     for i in range(arrivals):
@@ -263,7 +306,9 @@ def limits_of(ints, x, a, limits):
 @helper
 def bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done):
     """Write outcome `number` (in mixed radix) of those possible at (x, a); its probability."""
-    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    lam = ints[LAM]
+    mu = ints[MU]
+    route_prob = ints[ROUTE_PROB]
     arrivals = ints[ARRIVAL + 1] - ints[ARRIVAL]
     p = 1.0
     for i in range(arrivals):
@@ -289,7 +334,10 @@ def bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done):
 
 @helper
 def holding(ints, floats, x):
-    linear, quadratic, excess, level = ints[LINEAR], ints[QUADRATIC], ints[EXCESS], ints[LEVEL]
+    linear = ints[LINEAR]
+    quadratic = ints[QUADRATIC]
+    excess = ints[EXCESS]
+    level = ints[LEVEL]
     total = 0.0
     for c in range(ints[N]):
         v = float(x[c])
@@ -302,7 +350,9 @@ def holding(ints, floats, x):
 @helper
 def arrival_penalty(ints, floats, x, c):
     """What an arrival to class c that would be lost costs, times its probability."""
-    return floats[ints[LAM] + c] * floats[ints[PENALTY] + c] if x[c] >= ints[ints[BUFFER] + c] else 0.0
+    if x[c] >= ints[ints[BUFFER] + c]:
+        return floats[ints[LAM] + c] * floats[ints[PENALTY] + c]
+    return 0.0
 
 
 @helper
@@ -320,18 +370,29 @@ def completion_penalty(ints, floats, x, c):
 
 @helper
 def expected_penalty(ints, floats, x, a):
-    """The penalties for customers lost in this step, in expectation, where at most one event happens."""
-    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    """The penalties for customers lost in this step, in expectation, where at most one event
+    happens.
+    """
+    if ints[PER_SERVER]:
+        event = x[x.size - 1]
+    else:
+        event = np.int64(-1)
     total = 0.0
     if event <= 0:
-        scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
+        if event == 0:
+            scale = 1.0 / floats[ints[QUIET]]
+        else:
+            scale = 1.0
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
             total += scale * arrival_penalty(ints, floats, x, ints[k])
     if ints[LOSE]:
         for s in range(ints[S]):
             c = active(ints, x, a, s)
             if c >= 0:
-                scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
+                if ints[PER_SERVER]:
+                    scale = 1.0 / floats[ints[PEAK] + s]
+                else:
+                    scale = 1.0
                 total += scale * completion_penalty(ints, floats, x, c)
     return total
 
@@ -340,7 +401,9 @@ def expected_penalty(ints, floats, x, a):
 def expected_penalty_bernoulli(ints, floats, x, a):
     n = ints[N]
     limits = np.empty(n + ints[S], np.int64)
-    arrived, done, out = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(x.size, np.int64)
+    arrived = np.zeros(n, np.int64)
+    done = np.empty(n, np.int64)
+    out = np.empty(x.size, np.int64)
     counts = np.empty(counters(ints), np.float64)
     total = 0.0
     for number in range(limits_of(ints, x, a, limits)):
@@ -388,7 +451,8 @@ def loss_bernoulli(ints, floats, x, a):
 def forward_bernoulli(ints, floats, x, a, states, probabilities):
     n = ints[N]
     limits = np.empty(n + ints[S], np.int64)
-    arrived, done = np.zeros(n, np.int64), np.empty(n, np.int64)
+    arrived = np.zeros(n, np.int64)
+    done = np.empty(n, np.int64)
     nothing = floats[:0]
     count = 0
     for number in range(limits_of(ints, x, a, limits)):
@@ -403,14 +467,23 @@ def forward_bernoulli(ints, floats, x, a, states, probabilities):
 @helper
 def forward_one_event(ints, floats, x, a, states, probabilities, tallies):
     """The outcomes; what each of them counts goes to a row of `tallies`, unless it has none."""
-    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    lam = ints[LAM]
+    mu = ints[MU]
+    route_prob = ints[ROUTE_PROB]
     dest = ints[ROUTE_DEST]
-    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    if ints[PER_SERVER]:
+        event = x[x.size - 1]
+    else:
+        event = np.int64(-1)
     nothing = floats[:0]
     counted = tallies.shape[0] > 0
-    count, rest = 0, 1.0
+    count = 0
+    rest = 1.0
     if event <= 0:
-        scale = 1.0 / floats[ints[QUIET]] if event == 0 else 1.0
+        if event == 0:
+            scale = 1.0 / floats[ints[QUIET]]
+        else:
+            scale = 1.0
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
             c = ints[k]
             copy(states[count], x)
@@ -423,10 +496,16 @@ def forward_one_event(ints, floats, x, a, states, probabilities, tallies):
             c = active(ints, x, a, s)
             if c < 0:
                 continue
-            scale = 1.0 / floats[ints[PEAK] + s] if ints[PER_SERVER] else 1.0
+            if ints[PER_SERVER]:
+                scale = 1.0 / floats[ints[PEAK] + s]
+            else:
+                scale = 1.0
             for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
                 copy(states[count], x)
-                tally_to = tallies[count] if counted else nothing
+                if counted:
+                    tally_to = tallies[count]
+                else:
+                    tally_to = nothing
                 complete(ints, x, a, states[count], c, ints[dest + r], tally_to)
                 probabilities[count] = scale * floats[mu + c] * floats[route_prob + r]
                 rest -= probabilities[count]
@@ -451,14 +530,17 @@ def forward(ints, floats, x, a, states, probabilities):
             k = i * events + event
             copy(states[k], states[i])
             states[k, x.size - 1] = event
-            probabilities[k] = p * (floats[ints[QUIET]] if event == 0 else floats[ints[PEAK] + event - 1])
+            probabilities[k] = p * (
+                floats[ints[QUIET]] if event == 0 else floats[ints[PEAK] + event - 1]
+            )
     return count * events
 
 
 @helper
 def route_at(ints, floats, c, u):
     """The slot of the route of class c at u in [0, 1)."""
-    r, last = ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1] - 1
+    r = ints[ints[ROUTE_PTR] + c]
+    last = ints[ints[ROUTE_PTR] + c + 1] - 1
     while r < last:
         u -= floats[ints[ROUTE_PROB] + r]
         if u < 0.0:
@@ -471,7 +553,8 @@ def route_at(ints, floats, c, u):
 def observe_servers(ints, x, a, counts):
     if counts.size == 0:
         return
-    n, servers = ints[N], ints[S]
+    n = ints[N]
+    servers = ints[S]
     for s in range(servers):
         if ints[PER_SERVER] and x[x.size - 1] != s + 1:
             continue
@@ -494,8 +577,13 @@ def next_event(ints, floats, u):
 
 @helper
 def step_one_event(ints, floats, x, a, rng, out, counts):
-    """Arrivals and potential completions have fixed places in [0, 1), so that coupled chains see the same events."""
-    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    """Arrivals and potential completions have fixed places in [0, 1), so that coupled chains see
+    the same events.
+    """
+    if ints[PER_SERVER]:
+        event = x[x.size - 1]
+    else:
+        event = np.int64(-1)
     u = uniform(rng)
     if event <= 0:
         if event == 0:
@@ -533,7 +621,8 @@ def add_tallies(probabilities, tallies, count, counts):
 def expected_counts(ints, floats, x, a, counts):
     """What a step counts, in expectation."""
     most = ints[ARRIVAL + 1] - ints[ARRIVAL] + ints[ROUTE_DEST + 1] - ints[ROUTE_DEST] + 1
-    states, probabilities = np.empty((most, x.size), np.int64), np.empty(most, np.float64)
+    states = np.empty((most, x.size), np.int64)
+    probabilities = np.empty(most, np.float64)
     tallies = np.zeros((most, counts.size), np.float64)
     count = forward_one_event(ints, floats, x, a, states, probabilities, tallies)
     counts[:] = 0.0
@@ -545,8 +634,11 @@ def expected_counts(ints, floats, x, a, counts):
 def expected_counts_bernoulli(ints, floats, x, a, counts):
     n = ints[N]
     limits = np.empty(n + ints[S], np.int64)
-    arrived, done, out = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(x.size, np.int64)
-    tallies, p = np.empty((1, counts.size), np.float64), np.empty(1, np.float64)
+    arrived = np.zeros(n, np.int64)
+    done = np.empty(n, np.int64)
+    out = np.empty(x.size, np.int64)
+    tallies = np.empty((1, counts.size), np.float64)
+    p = np.empty(1, np.float64)
     counts[:] = 0.0
     observe_servers(ints, x, a, counts)
     for number in range(limits_of(ints, x, a, limits)):
@@ -560,7 +652,11 @@ def expected_counts_bernoulli(ints, floats, x, a, counts):
 def step(ints, floats, x, a, rng, out, counts):
     copy(out, x)
     observe_servers(ints, x, a, counts)
-    u = uniform(rng) if ints[PER_SERVER] else 0.0  # first: coupled chains see the same event next
+    # first: coupled chains see the same event next
+    if ints[PER_SERVER]:
+        u = uniform(rng)
+    else:
+        u = 0.0
     step_one_event(ints, floats, x, a, rng, out, counts)
     if ints[PER_SERVER]:
         out[x.size - 1] = next_event(ints, floats, u)
@@ -570,13 +666,15 @@ def step(ints, floats, x, a, rng, out, counts):
 @kernel(STEP, allocates=True)
 def step_bernoulli(ints, floats, x, a, rng, out, counts):
     n = ints[N]
-    arrived, done = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+    arrived = np.zeros(n, np.int64)
+    done = np.full(n, -1, np.int64)
     observe_servers(ints, x, a, counts)
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         arrived[ints[k]] = uniform(rng) < floats[ints[LAM] + ints[k]]
     for s in range(ints[S]):
         c = active(ints, x, a, s)
-        u, v = uniform(rng), uniform(rng)
+        u = uniform(rng)
+        v = uniform(rng)
         if c >= 0 and u < floats[ints[MU] + c]:
             done[c] = route_at(ints, floats, c, v)
     apply(ints, x, a, arrived, done, out, counts)

@@ -1,12 +1,12 @@
 """The predecessors of a state of a queueing network: the maps of `network`, inverted.
 
-An outcome that brings `in_i` customers to class i and takes `out_i` away has y_i - in_i <= x_i <= y_i + out_i, whatever
-was empty, blocked, lost or clipped. So the few vectors within these limits are all the candidates there are, and the
-map itself confirms them.
+An outcome that brings `in_i` customers to class i and takes `out_i` away has y_i - in_i <= x_i
+<= y_i + out_i, whatever was empty, blocked, lost or clipped. So the few vectors within these limits
+are all the candidates there are, and the map itself confirms them.
 
-`predecessors` writes whole states. With one event a step, `changes` writes only what differs from y: no more than the
-classes that the event touches, the services of their servers and the pending event. So a list of predecessors costs as
-much as it is long, whatever the number of coordinates.
+`predecessors` writes whole states. With one event a step, `changes` writes only what differs from
+y: no more than the classes that the event touches, the services of their servers and the pending
+event. So a list of predecessors costs as much as it is long, whatever the number of coordinates.
 """
 
 from __future__ import annotations
@@ -45,20 +45,29 @@ MOST_CHANGED = 5  # coordinates that one event changes: two classes, two service
 @helper
 def outcome_probability(ints, floats, x, a, arrived, done, touched, size):
     """The probability of an outcome with at most one event at (x, a)."""
-    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
-    event = x[x.size - 1] if ints[PER_SERVER] else np.int64(-1)
+    lam = ints[LAM]
+    mu = ints[MU]
+    route_prob = ints[ROUTE_PROB]
+    if ints[PER_SERVER]:
+        event = x[x.size - 1]
+    else:
+        event = np.int64(-1)
     for i in range(size):
         c = touched[i]
         if arrived[c]:
             if event > 0:
                 return 0.0
-            return floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
+            if event == 0:
+                return floats[lam + c] / floats[ints[QUIET]]
+            return floats[lam + c]
         if done[c] >= 0:
             s = ints[ints[SERVER] + c]
             if active(ints, x, a, s) != c:
                 return 0.0
             p = floats[mu + c] * floats[route_prob + done[c]]
-            return p / floats[ints[PEAK] + s] if ints[PER_SERVER] else p
+            if ints[PER_SERVER]:
+                return p / floats[ints[PEAK] + s]
+            return p
     rest = 1.0
     if event <= 0:
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
@@ -68,13 +77,19 @@ def outcome_probability(ints, floats, x, a, arrived, done, touched, size):
         for s in range(ints[S]):
             c = active(ints, x, a, s)
             if c >= 0:
-                rest -= floats[mu + c] / floats[ints[PEAK] + s] if ints[PER_SERVER] else floats[mu + c]
-    return rest if rest > 1e-14 else 0.0
+                rest -= (
+                    floats[mu + c] / floats[ints[PEAK] + s] if ints[PER_SERVER] else floats[mu + c]
+                )
+    if rest > 1e-14:
+        return rest
+    return 0.0
 
 
 @helper
 def outcome_probability_bernoulli(ints, floats, x, a, arrived, done):
-    lam, mu, route_prob = ints[LAM], ints[MU], ints[ROUTE_PROB]
+    lam = ints[LAM]
+    mu = ints[MU]
+    route_prob = ints[ROUTE_PROB]
     p = 1.0
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         c = ints[k]
@@ -97,11 +112,34 @@ def same(x, y, size):
 
 
 @helper
-def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count):
-    """Append the (x, a) from which an outcome leads to y; `touched[:size]` are the classes it involves."""
-    n, servers = ints[N], ints[S]
+def invert(
+    ints,
+    floats,
+    y,
+    arrived,
+    done,
+    touched,
+    size,
+    low,
+    span,
+    x,
+    out,
+    states,
+    actions,
+    probabilities,
+    count,
+):
+    """Append the (x, a) from which an outcome leads to y.
+
+    `touched[:size]` are the classes it involves.
+    """
+    n = ints[N]
+    servers = ints[S]
     dest = ints[ROUTE_DEST]
-    queues = n + servers if ints[NONPREEMPTIVE] else n
+    if ints[NONPREEMPTIVE]:
+        queues = n + servers
+    else:
+        queues = n
     nothing = floats[:0]
     candidates = 1
     for i in range(size):
@@ -113,8 +151,10 @@ def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, sta
         low[i] = max(np.int64(0), y[c] - gain)
         span[i] = min(ints[ints[BUFFER] + c], y[c] + (1 if done[c] >= 0 else 0)) - low[i] + 1
         candidates *= span[i]
-    # With decisions per server, an arrival has event 0 before it, a completion that of its server, and none any.
-    first_event, last_event = np.int64(0), np.int64(1)
+    # With decisions per server, an arrival has event 0 before it, a completion that of its server,
+    # and none any.
+    first_event = np.int64(0)
+    last_event = np.int64(1)
     if ints[PER_SERVER]:
         last_event = servers + 1
         if size > 0 and arrived[touched[0]]:
@@ -122,8 +162,12 @@ def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, sta
         elif size > 0:
             first_event = ints[ints[SERVER] + touched[0]] + 1
             last_event = first_event + 1
-    # An idle server may have been woken by whoever came to it, so two histories of its service are possible.
-    histories = 1 << size if ints[NONPREEMPTIVE] else 1
+    # An idle server may have been woken by whoever came to it, so two histories of its service are
+    # possible.
+    if ints[NONPREEMPTIVE]:
+        histories = 1 << size
+    else:
+        histories = 1
     for history in range(histories):
         copy(x, y)
         if ints[NONPREEMPTIVE] and not rewind_services(ints, x, done, touched, size, history):
@@ -165,7 +209,10 @@ def invert(ints, floats, y, arrived, done, touched, size, low, span, x, out, sta
 
 @helper
 def rewind_services(ints, x, done, touched, size, history):
-    """Set the services before the step for one history of idle servers; False if it repeats another one."""
+    """Set the services before the step for one history of idle servers.
+
+    False if it repeats another one.
+    """
     n = ints[N]
     for i in range(size):
         c = touched[i]
@@ -210,16 +257,22 @@ def ways_of_server(ints, s):
 
 @kernel(PREDECESSORS, allocates=True)
 def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
-    n, dest = ints[N], ints[ROUTE_DEST]
-    arrived, done, touched = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
-    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    n = ints[N]
+    dest = ints[ROUTE_DEST]
+    arrived = np.empty(n, np.int64)
+    done = np.empty(n, np.int64)
+    touched = np.empty(n, np.int64)
+    low = np.empty(n, np.int64)
+    span = np.empty(n, np.int64)
+    x = np.empty(y.size, np.int64)
+    out = np.empty(y.size, np.int64)
     outcomes = 1 << (ints[ARRIVAL + 1] - ints[ARRIVAL])
     for s in range(ints[S]):
         outcomes *= ways_of_server(ints, s)
     count = np.int64(0)
     for outcome in range(outcomes):
-        digits, size = outcome, 0
+        digits = outcome
+        size = 0
         arrived[:] = 0
         done[:] = -1
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
@@ -243,7 +296,21 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
                         size = touch(touched, size, ints[dest + done[c]])
                 way -= slots
         count = invert(
-            ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities, count
+            ints,
+            floats,
+            y,
+            arrived,
+            done,
+            touched,
+            size,
+            low,
+            span,
+            x,
+            out,
+            states,
+            actions,
+            probabilities,
+            count,
         )
         if count < 0:
             return count
@@ -252,57 +319,112 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
 
 @kernel(PREDECESSORS, allocates=True)
 def predecessors(ints, floats, y, states, actions, probabilities):
-    n, dest = ints[N], ints[ROUTE_DEST]
-    arrived, done, touched = np.zeros(n, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
-    low, span = np.empty(n, np.int64), np.empty(n, np.int64)
-    x, out = np.empty(y.size, np.int64), np.empty(y.size, np.int64)
+    n = ints[N]
+    dest = ints[ROUTE_DEST]
+    arrived = np.zeros(n, np.int64)
+    done = np.full(n, -1, np.int64)
+    touched = np.empty(n, np.int64)
+    low = np.empty(n, np.int64)
+    span = np.empty(n, np.int64)
+    x = np.empty(y.size, np.int64)
+    out = np.empty(y.size, np.int64)
     count = invert(
-        ints, floats, y, arrived, done, touched, 0, low, span, x, out, states, actions, probabilities, np.int64(0)
+        ints,
+        floats,
+        y,
+        arrived,
+        done,
+        touched,
+        0,
+        low,
+        span,
+        x,
+        out,
+        states,
+        actions,
+        probabilities,
+        np.int64(0),
     )
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-        arrived[ints[k]], touched[0] = 1, ints[k]
+        arrived[ints[k]] = 1
+        touched[0] = ints[k]
         if count >= 0:
             count = invert(
-                ints, floats, y, arrived, done, touched, 1, low, span, x, out, states, actions, probabilities, count
+                ints,
+                floats,
+                y,
+                arrived,
+                done,
+                touched,
+                1,
+                low,
+                span,
+                x,
+                out,
+                states,
+                actions,
+                probabilities,
+                count,
             )
         arrived[ints[k]] = 0
     for c in range(n):
         for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-            done[c], touched[0] = r, c
+            done[c] = r
+            touched[0] = c
             size = 1
             if ints[dest + r] >= 0:
                 size = touch(touched, size, ints[dest + r])
             if count >= 0:
                 count = invert(
-                    ints, floats, y, arrived, done, touched, size, low, span, x, out, states, actions, probabilities,
+                    ints,
+                    floats,
+                    y,
+                    arrived,
+                    done,
+                    touched,
+                    size,
+                    low,
+                    span,
+                    x,
+                    out,
+                    states,
+                    actions,
+                    probabilities,
                     count,
-                )  # fmt: skip
+                )
             done[c] = -1
     return count
 
 
 @helper
 def note(ints, y, x, near, size, a, p, coords, news, sizes, actions, probabilities, count):
-    """Append the pair (x, a): what differs from y at the coordinates near[:size] and in the pending event."""
+    """Append the pair (x, a): what differs from y at the coordinates near[:size] and in the pending
+    event.
+    """
     if count >= actions.size:
         return np.int64(-1)
     changed = 0
     for k in range(size):
         if x[near[k]] != y[near[k]]:
-            coords[count, changed], news[count, changed] = near[k], x[near[k]]
+            coords[count, changed] = near[k]
+            news[count, changed] = x[near[k]]
             changed += 1
     last = y.size - 1
     if ints[PER_SERVER] and x[last] != y[last]:
-        coords[count, changed], news[count, changed] = last, x[last]
+        coords[count, changed] = last
+        news[count, changed] = x[last]
         changed += 1
-    sizes[count], actions[count], probabilities[count] = changed, a, p
+    sizes[count] = changed
+    actions[count] = a
+    probabilities[count] = p
     return count + 1
 
 
 @helper
 def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count):
     """Append the pairs from which nothing happens, with decisions per server."""
-    last, near = y.size - 1, coords[0]
+    last = y.size - 1
+    near = coords[0]
     for event in range(ints[S] + 1):
         x[last] = event
         for a in range(ints[ACTIONS]):
@@ -317,26 +439,49 @@ def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabil
                 if c >= 0:
                     rest -= floats[ints[MU] + c] / floats[ints[PEAK] + event - 1]
             if rest > 1e-14:
-                count = note(ints, y, x, near, 0, a, rest * factor, coords, news, sizes, actions, probabilities, count)
+                count = note(
+                    ints,
+                    y,
+                    x,
+                    near,
+                    0,
+                    a,
+                    rest * factor,
+                    coords,
+                    news,
+                    sizes,
+                    actions,
+                    probabilities,
+                    count,
+                )
     x[last] = y[last]
     return count
 
 
 @helper
 def one_event_probability(ints, floats, x, a, c, route):
-    """The probability of an arrival to class c (route −1), or of its completion along a route, at (x, a)."""
+    """The probability of an arrival to class c (route −1), or of its completion along a route, at
+    (x, a).
+    """
     if route < 0:
-        return floats[ints[LAM] + c] / floats[ints[QUIET]] if ints[PER_SERVER] else floats[ints[LAM] + c]
+        if ints[PER_SERVER]:
+            return floats[ints[LAM] + c] / floats[ints[QUIET]]
+        return floats[ints[LAM] + c]
     s = ints[ints[SERVER] + c]
     if active(ints, x, a, s) != c:
         return 0.0
     p = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + route]
-    return p / floats[ints[PEAK] + s] if ints[PER_SERVER] else p
+    if ints[PER_SERVER]:
+        return p / floats[ints[PEAK] + s]
+    return p
 
 
 @helper
 def rewind_one(ints, y, x, c, d, route, history):
-    """Set the services before an event at classes c and d for one history of idle servers; False if there is none."""
+    """Set the services before an event at classes c and d for one history of idle servers.
+
+    False if there is none.
+    """
     n = ints[N]
     for i in range(1 if d < 0 or d == c else 2):
         s = ints[ints[SERVER] + (c if i == 0 else d)]
@@ -355,14 +500,42 @@ def rewind_one(ints, y, x, c, d, route, history):
 
 
 @helper
-def invert_one(ints, floats, y, c, route, factor, x, out, near, coords, news, sizes, actions, probabilities, count):
-    """Append the pairs from which an arrival to class c (route −1), or its completion along a route, leads to y."""
-    n, buffer, last = ints[N], ints[BUFFER], y.size - 1
-    d = ints[ints[ROUTE_DEST] + route] if route >= 0 else np.int64(-1)
-    other = d if d != c else np.int64(-1)
-    near[0], size = c, 1
+def invert_one(
+    ints,
+    floats,
+    y,
+    c,
+    route,
+    factor,
+    x,
+    out,
+    near,
+    coords,
+    news,
+    sizes,
+    actions,
+    probabilities,
+    count,
+):
+    """Append the pairs from which an arrival to class c (route −1), or its completion along a
+    route, leads to y.
+    """
+    n = ints[N]
+    buffer = ints[BUFFER]
+    last = y.size - 1
+    if route >= 0:
+        d = ints[ints[ROUTE_DEST] + route]
+    else:
+        d = np.int64(-1)
+    if d != c:
+        other = d
+    else:
+        other = np.int64(-1)
+    near[0] = c
+    size = 1
     if other >= 0:
-        near[1], size = other, 2
+        near[1] = other
+        size = 2
     classes = size
     if ints[NONPREEMPTIVE]:
         near[size] = n + ints[ints[SERVER] + c]
@@ -370,14 +543,21 @@ def invert_one(ints, floats, y, c, route, factor, x, out, near, coords, news, si
         if other >= 0 and ints[ints[SERVER] + other] != ints[ints[SERVER] + c]:
             near[size] = n + ints[ints[SERVER] + other]
             size += 1
-    gain = np.int64(1) if route < 0 or d == c else np.int64(0)
+    if route < 0 or d == c:
+        gain = np.int64(1)
+    else:
+        gain = np.int64(0)
     low = max(np.int64(0), y[c] - gain)
     span = min(ints[buffer + c], y[c] + (1 if route >= 0 else 0)) - low + 1
-    low_other, span_other = np.int64(0), np.int64(1)
+    low_other = np.int64(0)
+    span_other = np.int64(1)
     if other >= 0:
         low_other = max(np.int64(0), y[other] - 1)
         span_other = y[other] - low_other + 1
-    event = np.int64(0) if route < 0 else ints[ints[SERVER] + c] + 1
+    if route < 0:
+        event = np.int64(0)
+    else:
+        event = ints[ints[SERVER] + c] + 1
     for history in range(1 << classes if ints[NONPREEMPTIVE] else 1):
         if ints[NONPREEMPTIVE] and not rewind_one(ints, y, x, c, other, route, history):
             continue
@@ -387,7 +567,8 @@ def invert_one(ints, floats, y, c, route, factor, x, out, near, coords, news, si
                 x[other] = low_other + number // span
             if ints[PER_SERVER]:
                 x[last] = event
-            mapped, same_map = False, False
+            mapped = False
+            same_map = False
             for a in range(ints[ACTIONS]):
                 if count < 0 or not allowed_of(ints, x, a):
                     continue
@@ -399,7 +580,19 @@ def invert_one(ints, floats, y, c, route, factor, x, out, near, coords, news, si
                     mapped = True
                 if same_map:
                     count = note(
-                        ints, y, x, near, size, a, p * factor, coords, news, sizes, actions, probabilities, count
+                        ints,
+                        y,
+                        x,
+                        near,
+                        size,
+                        a,
+                        p * factor,
+                        coords,
+                        news,
+                        sizes,
+                        actions,
+                        probabilities,
+                        count,
                     )
     for k in range(size):
         x[near[k]] = y[near[k]]
@@ -426,15 +619,24 @@ def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
 
 @kernel(CHANGES)
 def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
-    """The predecessors of y, with one event a step: for each what differs from y; −1 if there are too many.
+    """The predecessors of y, with one event a step: for each what differs from y; −1 if there are
+    too many.
 
     x and out equal y before and after.
     """
-    near, count, factor = coords[coords.shape[0] - 1], np.int64(0), 1.0  # the last row is room to work
+    # the last row is room to work
+    near = coords[coords.shape[0] - 1]
+    count = np.int64(0)
+    factor = 1.0
     if ints[PER_SERVER]:
         event = y[y.size - 1]
-        factor = floats[ints[QUIET]] if event == 0 else floats[ints[PEAK] + event - 1]
-        count = unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count)
+        if event == 0:
+            factor = floats[ints[QUIET]]
+        else:
+            factor = floats[ints[PEAK] + event - 1]
+        count = unchanged(
+            ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count
+        )
     else:
         for a in range(ints[ACTIONS]):
             if count >= 0 and allowed_of(ints, x, a):
@@ -446,17 +648,58 @@ def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out
                     if c >= 0:
                         rest -= floats[ints[MU] + c]
                 if rest > 1e-14:
-                    count = note(ints, y, x, near, 0, a, rest, coords, news, sizes, actions, probabilities, count)
+                    count = note(
+                        ints,
+                        y,
+                        x,
+                        near,
+                        0,
+                        a,
+                        rest,
+                        coords,
+                        news,
+                        sizes,
+                        actions,
+                        probabilities,
+                        count,
+                    )
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         if count >= 0:
             count = invert_one(
-                ints, floats, y, ints[k], np.int64(-1), factor, x, out, near, coords, news, sizes, actions,
-                probabilities, count,
-            )  # fmt: skip
+                ints,
+                floats,
+                y,
+                ints[k],
+                np.int64(-1),
+                factor,
+                x,
+                out,
+                near,
+                coords,
+                news,
+                sizes,
+                actions,
+                probabilities,
+                count,
+            )
     for c in range(ints[N]):
         for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
             if count >= 0:
                 count = invert_one(
-                    ints, floats, y, c, r, factor, x, out, near, coords, news, sizes, actions, probabilities, count
+                    ints,
+                    floats,
+                    y,
+                    c,
+                    r,
+                    factor,
+                    x,
+                    out,
+                    near,
+                    coords,
+                    news,
+                    sizes,
+                    actions,
+                    probabilities,
+                    count,
                 )
     return count

@@ -1,13 +1,16 @@
 """The Bellman operator of a network with one event a step, preemptive service and joint decisions.
 
-At most one thing happens in a step, so with δ_e V(x) = γ·(V(T_e x) − V(x)) the operator splits into servers,
+At most one thing happens in a step, so with δ_e V(x) = γ·(V(T_e x) − V(x)) the operator splits into
+servers,
 
-    (L V)(x) = h(x) + γ·V(x) + Σ_c λ_c δ_c V(x) + Σ_s min_{c of s} μ_c Σ_r p_cr δ_cr V(x)   (plus penalties),
+    (L V)(x) = h(x) + γ·V(x) + Σ_c λ_c δ_c V(x) + Σ_s min_{c of s} μ_c Σ_r p_cr δ_cr V(x)   (plus
+        penalties),
 
-and the minimum over joint actions costs no more than the sum over the classes. States that differ only in the last
-two classes lie side by side in a slab, as rows of the last one. An event shifts all states of a slab by the same
-offset, but for first and last row or place where it touches these two classes, so a slab is worked event by event in
-long loops that the processor runs several states at a time.
+and the minimum over joint actions costs no more than the sum over the classes. States that differ
+only in the last two classes lie side by side in a slab, as rows of the last one. An event shifts
+all states of a slab by the same offset, but for first and last row or place where it touches these
+two classes, so a slab is worked event by event in long loops that the processor runs several states
+at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ def arrival_effect(ints, floats, x, strides, c):
 @helper
 def route_effect(ints, floats, x, strides, c, d):
     """The shift by a completion of class c on its way to d, and its penalty."""
-    leaves = strides[c] if x[c] > 0 else np.int64(0)
+    if x[c] > 0:
+        leaves = strides[c]
+    else:
+        leaves = np.int64(0)
     if x[c] == 0 and ints[PHANTOM] == 0:
         return np.int64(0), 0.0
     if d < 0:
@@ -76,32 +82,40 @@ def one_state(ints, floats, x, strides, gamma, values, i):
         total += floats[ints[LAM] + c] * (gamma * (values[i + shift] - v) + penalty)
     action = np.int64(0)
     for s in range(ints[S]):
-        least, choice = np.inf, np.int64(0)
+        least = np.inf
+        choice = np.int64(0)
         first = ints[ints[CHOICE_PTR] + s]
         for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
             c = ints[ints[CHOICE] + j]
             q = 0.0
             if c >= 0:
                 for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-                    shift, penalty = route_effect(ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r])
+                    shift, penalty = route_effect(
+                        ints, floats, x, strides, c, ints[ints[ROUTE_DEST] + r]
+                    )
                     p = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
                     q += p * (gamma * (values[i + shift] - v) + penalty)
             if q < least:
-                least, choice = q, j - first
+                least = q
+                choice = j - first
         total += least
         action += choice * ints[ints[STRIDE] + s]
     return total, action
 
 
 # What an event brings to a slab is added to it, starts it, or is brought into a minimum.
-ADD, SET, LEAST = 0, 1, 2
+ADD = 0
+SET = 1
+LEAST = 2
 
 
 @helper
 def along(values, i, a, b, shift, weight, constant, mode, slab):
     """Bring weight·(V[i + k + shift] − V[i + k]) + constant into slab[k], k = a, ..., b − 1."""
     # views, so that the index is known not to be negative and several states go at a time
-    here, there, out = values[i + a : i + b], values[i + a + shift : i + b + shift], slab[a:b]
+    here = values[i + a : i + b]
+    there = values[i + a + shift : i + b + shift]
+    out = slab[a:b]
     if mode == ADD:
         for k in range(b - a):
             out[k] += weight * (there[k] - here[k]) + constant
@@ -111,7 +125,8 @@ def along(values, i, a, b, shift, weight, constant, mode, slab):
     else:
         for k in range(b - a):
             q = weight * (there[k] - here[k]) + constant
-            out[k] = q if q < out[k] else out[k]
+            if q < out[k]:
+                out[k] = q
 
 
 @helper
@@ -121,21 +136,46 @@ def edge(piece, pieces, size):
         return 0
     if piece == pieces:
         return size
-    return 1 if piece == 1 else max(1, size - 1)
+    if piece == 1:
+        return 1
+    return max(1, size - 1)
 
 
 @helper
 def event(ints, floats, x, strides, gamma, values, i, height, width, c, r, mode, slab):
-    """Bring one event into a slab: an arrival to class c (r < 0), or its completion along the route r."""
+    """Bring one event into a slab: an arrival to class c (r < 0), or its completion along the route
+    r.
+    """
     last = ints[N] - 1
-    d = ints[ints[ROUTE_DEST] + r] if r >= 0 else c
-    rate = floats[ints[LAM] + c] if r < 0 else floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
+    if r >= 0:
+        d = ints[ints[ROUTE_DEST] + r]
+    else:
+        d = c
+    if r < 0:
+        rate = floats[ints[LAM] + c]
+    else:
+        rate = floats[ints[MU] + c] * floats[ints[ROUTE_PROB] + r]
     by_place = c == last or d == last
     by_row = not by_place and last > 0 and (c == last - 1 or d == last - 1)
-    tops, lefts = height if by_place else (3 if by_row else 1), 3 if by_place else 1
+    if by_place:
+        tops = height
+    elif by_row:
+        tops = 3
+    else:
+        tops = 1
+    if by_place:
+        lefts = 3
+    else:
+        lefts = 1
     for top in range(tops):
-        row = top if by_place else edge(top, tops, height)
-        end = top if by_place else edge(top + 1, tops, height) - 1
+        if by_place:
+            row = top
+        else:
+            row = edge(top, tops, height)
+        if by_place:
+            end = top
+        else:
+            end = edge(top + 1, tops, height) - 1
         if last > 0:
             x[last - 1] = row
         for left in range(lefts):
@@ -145,15 +185,22 @@ def event(ints, floats, x, strides, gamma, values, i, height, width, c, r, mode,
                 shift, penalty = arrival_effect(ints, floats, x, strides, c)
             else:
                 shift, penalty = route_effect(ints, floats, x, strides, c, d)
-            a, b = row * width + place, end * width + edge(left + 1, lefts, width)
+            a = row * width + place
+            b = end * width + edge(left + 1, lefts, width)
             along(values, i, a, b, shift, rate * gamma, rate * penalty, mode, slab)
 
 
 @helper
 def choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q):
     """Bring the choice to serve class c into the minimum of its server."""
-    first = ints[ints[ROUTE_PTR] + c] if c >= 0 else np.int64(0)
-    routes = ints[ints[ROUTE_PTR] + c + 1] - first if c >= 0 else np.int64(0)
+    if c >= 0:
+        first = ints[ints[ROUTE_PTR] + c]
+    else:
+        first = np.int64(0)
+    if c >= 0:
+        routes = ints[ints[ROUTE_PTR] + c + 1] - first
+    else:
+        routes = np.int64(0)
     if routes == 1:
         event(ints, floats, x, strides, gamma, values, i, height, width, c, first, mode, least)
         return
@@ -162,15 +209,18 @@ def choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, l
     for r in range(first, first + routes):
         event(ints, floats, x, strides, gamma, values, i, height, width, c, r, ADD, q)
     for k in range(height * width):
-        least[k] = q[k] if mode == SET or q[k] < least[k] else least[k]
+        if mode == SET or q[k] < least[k]:
+            least[k] = q[k]
 
 
 @helper
 def holding_row(ints, floats, x, row):
     """h(x) along a row of the last class."""
     last = ints[N] - 1
-    linear, quadratic = floats[ints[LINEAR] + last], floats[ints[QUADRATIC] + last]
-    excess, level = floats[ints[EXCESS] + last], floats[ints[LEVEL] + last]
+    linear = floats[ints[LINEAR] + last]
+    quadratic = floats[ints[QUADRATIC] + last]
+    excess = floats[ints[EXCESS] + last]
+    level = floats[ints[LEVEL] + last]
     x[last] = 0
     rest = holding(ints, floats, x)
     for k in range(row.size):
@@ -183,7 +233,8 @@ def stay(ints, floats, x, gamma, values, i, height, width, total):
     for row in range(height):
         if ints[N] > 1:
             x[ints[N] - 2] = row
-        here, out = values[i + row * width : i + (row + 1) * width], total[row * width : (row + 1) * width]
+        here = values[i + row * width : i + (row + 1) * width]
+        out = total[row * width : (row + 1) * width]
         holding_row(ints, floats, x, out)
         for k in range(width):
             out[k] += gamma * here[k]
@@ -198,7 +249,11 @@ def operator(ints, floats, x, strides, gamma, values, i, height, width, total, l
     for s in range(ints[S]):
         first = ints[ints[CHOICE_PTR] + s]
         for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
-            c, mode = ints[ints[CHOICE] + j], SET if j == first else LEAST
+            c = ints[ints[CHOICE] + j]
+            if j == first:
+                mode = SET
+            else:
+                mode = LEAST
             choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q)
         for k in range(height * width):
             total[k] += least[k]
@@ -206,28 +261,47 @@ def operator(ints, floats, x, strides, gamma, values, i, height, width, total, l
 
 @helper
 def relax(values, damping, i, total, out, low, high):
-    """out = V + τ·(L V − V) in a slab, and the ends of L V − V, one pair for each place (a minimum of many is slow)."""
-    here, there = values[i : i + total.size], out[i : i + total.size]
+    """out = V + τ·(L V − V) in a slab, and the ends of L V − V, one pair for each place (a minimum
+    of many is slow).
+    """
+    here = values[i : i + total.size]
+    there = out[i : i + total.size]
     for k in range(total.size):
         difference = total[k] - here[k]
         there[k] = here[k] + damping * difference
-        low[k] = difference if difference < low[k] else low[k]
-        high[k] = difference if difference > high[k] else high[k]
+        if difference < low[k]:
+            low[k] = difference
+        if difference > high[k]:
+            high[k] = difference
 
 
 WORK = 5  # slabs of numbers that a sweep needs for itself
 
 
-@kernel(INT(INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT))
-def optimal(ints, floats, upper, strides, gamma, damping, values, out, best, x, work, ends, first, last):
+@kernel(
+    INT(
+        INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT
+    )
+)
+def optimal(
+    ints, floats, upper, strides, gamma, damping, values, out, best, x, work, ends, first, last
+):
     """Sweep the slabs first, ..., last − 1 as `sweep.optimal` does; x and work are scratch."""
     n = ints[N]
-    width, height = upper[n - 1] + 1, upper[n - 2] + 1 if n > 1 else np.int64(1)
+    width = upper[n - 1] + 1
+    if n > 1:
+        height = upper[n - 2] + 1
+    else:
+        height = np.int64(1)
     size = width * height
-    total, least, q = work[:size], work[size : 2 * size], work[2 * size : 3 * size]
-    low, high = work[3 * size : 4 * size], work[4 * size : 5 * size]
+    total = work[:size]
+    least = work[size : 2 * size]
+    q = work[2 * size : 3 * size]
+    low = work[3 * size : 4 * size]
+    high = work[4 * size : 5 * size]
     for k in range(size):
-        low[k], high[k] = np.inf, -np.inf
+        low[k] = np.inf
+        high[k] = -np.inf
     for slab in range(first, last):
         rest = slab
         for c in range(n - 3, -1, -1):

@@ -1,8 +1,10 @@
-"""Coefficients of the drift of products of functions of single coordinates, on cells (see primal/cells.py).
+"""Coefficients of the drift of products of functions of single coordinates, on cells (see
+primal/cells.py).
 
-`table[i, f, e, 1 + s]` is coefficient e of factor f of coordinate i, moved by s ∈ {−1, 0, 1}. A row is one coefficient
-e_i for each coordinate, and the coefficient of a product is the product of those of its factors. `down` and `up` are
-the coordinates that a move takes one from and adds one to, −1 for none.
+`table[i, f, e, 1 + s]` is coefficient e of factor f of coordinate i, moved by s ∈ {−1, 0, 1}. A row
+is one coefficient e_i for each coordinate, and the coefficient of a product is the product of those
+of its factors. `down` and `up` are the coordinates that a move takes one from and adds one to, −1
+for none.
 
 All entries are integers, so a product below 2^53 is exact; `sizes` add up what rounding may touch.
 """
@@ -22,9 +24,11 @@ EXACT = 2.0**53
 @helper
 def contrast(table, factors, row, k, down, up):
     """The coefficients of function k after a move and before it."""
-    before, after = 1.0, 1.0
+    before = 1.0
+    after = 1.0
     for i in range(row.size):
-        f, e = factors[k, i], row[i]
+        f = factors[k, i]
+        e = row[i]
         stays = table[i, f, e, 1]
         before *= stays
         if i == down:
@@ -41,13 +45,20 @@ def contrast(table, factors, row, k, down, up):
 @helper
 def rounded(after, before):
     """What rounding may touch of their difference."""
-    return abs(after) + abs(before) if abs(after) + abs(before) >= EXACT else 0.0
+    if abs(after) + abs(before) >= EXACT:
+        return abs(after) + abs(before)
+    return 0.0
 
 
 @helper
 def parts(table, factors, row, k):
-    """The product of the coefficients of function k other than 0, how many are 0, and two places of these (or −1)."""
-    product, zeros, first, second = 1.0, 0, -1, -1
+    """The product of the coefficients of function k other than 0, how many are 0, and two places of
+    these (or −1).
+    """
+    product = 1.0
+    zeros = 0
+    first = -1
+    second = -1
     for i in range(row.size):
         entry = table[i, factors[k, i], row[i], 1]
         if entry != 0.0:
@@ -59,7 +70,9 @@ def parts(table, factors, row, k):
 
 @helper
 def replaced(table, factors, row, k, i, s):
-    """What a factor other than 0 is divided by, and what it is multiplied with, when coordinate i moves by s."""
+    """What a factor other than 0 is divided by, and what it is multiplied with, when coordinate i
+    moves by s.
+    """
     if i < 0:
         return 1.0, 1.0
     entries = table[i, factors[k, i], row[i]]
@@ -71,15 +84,22 @@ def drifts(table, factors, rows, down, up, weights, out, sizes):
     """Σ_k w_k (Ψ_k after − Ψ_k before) of every row and move, and the sum of the absolute terms."""
     for r in range(rows.shape[0]):
         for m in range(out.shape[1]):
-            out[r, m], sizes[r, m] = 0.0, 0.0
+            out[r, m] = 0.0
+            sizes[r, m] = 0.0
         for k in range(weights.size):
             product, zeros, first, second = parts(table, factors, rows[r], k)
             if weights[k] == 0.0 or zeros > 2:  # no move changes three coordinates
                 continue
-            before = product if zeros == 0 else 0.0
+            if zeros == 0:
+                before = product
+            else:
+                before = 0.0
             for m in range(out.shape[1]):
-                i, j = down[r, m], up[r, m]
-                if (first >= 0 and first != i and first != j) or (second >= 0 and second != i and second != j):
+                i = down[r, m]
+                j = up[r, m]
+                if (first >= 0 and first != i and first != j) or (
+                    second >= 0 and second != i and second != j
+                ):
                     continue
                 less, by = replaced(table, factors, rows[r], k, i, -1)
                 fewer, times = replaced(table, factors, rows[r], k, j, 1)

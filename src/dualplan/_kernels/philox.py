@@ -1,8 +1,9 @@
 """The random numbers: Philox 4x64-10 (Salmon, Moraes, Dror & Shaw 2011), a counter-based generator.
 
-A draw is a function of (seed, stream, replica, step, draw) and of nothing else, so results do not depend on
-threads, on the order of work, or on interruptions; and two policies simulated with one seed meet the same
-random numbers at the same step, however many draws each of them makes (common random numbers).
+A draw is a function of (seed, stream, replica, step, draw) and of nothing else, so results do not
+depend on threads, on the order of work, or on interruptions; and two policies simulated with one
+seed meet the same random numbers at the same step, however many draws each of them makes (common
+random numbers).
 
 The state of a generator is eleven words::
 
@@ -26,8 +27,10 @@ from dualplan.core.types import Words
 
 WORDS = 11
 _POSITION = 10
-_M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
-_W0, _W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+_M0 = np.uint64(0xD2E7470EE14C6C93)
+_M1 = np.uint64(0xCA5A826395121157)
+_W0 = np.uint64(0x9E3779B97F4A7C15)
+_W1 = np.uint64(0xBB67AE8584CAA73B)
 _ONE = np.uint64(1)
 _ELEVEN = np.uint64(11)
 
@@ -47,15 +50,27 @@ def _high_word(typing: Any, a: Any, b: Any) -> Any:
 @helper
 def refill(rng):
     """Compute the four output words of the current counter, then advance the block of draws."""
-    k0, k1 = rng[0], rng[1]
-    c0, c1, c2, c3 = rng[2], rng[3], rng[4], rng[5]
+    k0 = rng[0]
+    k1 = rng[1]
+    c0 = rng[2]
+    c1 = rng[3]
+    c2 = rng[4]
+    c3 = rng[5]
     for _ in range(10):
-        h0, l0 = _high_word(_M0, c0), _M0 * c0
-        h1, l1 = _high_word(_M1, c2), _M1 * c2
-        c0, c1, c2, c3 = h1 ^ c1 ^ k0, l1, h0 ^ c3 ^ k1, l0
+        h0 = _high_word(_M0, c0)
+        l0 = _M0 * c0
+        h1 = _high_word(_M1, c2)
+        l1 = _M1 * c2
+        c0 = h1 ^ c1 ^ k0
+        c1 = l1
+        c2 = h0 ^ c3 ^ k1
+        c3 = l0
         k0 += _W0
         k1 += _W1
-    rng[6], rng[7], rng[8], rng[9] = c0, c1, c2, c3
+    rng[6] = c0
+    rng[7] = c1
+    rng[8] = c2
+    rng[9] = c3
     rng[_POSITION] = np.uint64(0)
     rng[2] += _ONE
 
@@ -81,5 +96,8 @@ def seek(rng, step):
 def generator(seed: int, stream: int, replica: int) -> Words:
     """The state of the generator of one replica, before its first step."""
     rng = np.zeros(WORDS, np.uint64)
-    rng[0], rng[1], rng[4], rng[_POSITION] = seed, stream, replica, 4
+    rng[0] = seed
+    rng[1] = stream
+    rng[4] = replica
+    rng[_POSITION] = 4
     return rng

@@ -1,14 +1,15 @@
 """Compiled policies: probabilities of the actions from data.
 
-`network_rule` is an index rule for queueing networks. Each waiting class c of a server has the index
+`network_rule` is an index rule for queueing networks. Each waiting class c of a server has the
+index
 
     v_c(x) = α_c + β_c·(x_c − κ·Σ_d R_cd·x_d),
 
-R being the routes. The server serves a class with the largest index (ties shared equally, or to the class named
-first) with probability p, and the others that wait share 1 − p; where no other waits, the 1 − p falls on empty
-classes, which is idling. Where nobody waits the server stands at the class with the smallest index, which matters
-only where empty queues in service produce phantom customers. Its data follow those of the network:
-ints [..., ties], floats [..., α, β, p, κ].
+R being the routes. The server serves a class with the largest index (ties shared equally, or to the
+class named first) with probability p, and the others that wait share 1 − p; where no other waits,
+the 1 − p falls on empty classes, which is idling. Where nobody waits the server stands at the class
+with the smallest index, which matters only where empty queues in service produce phantom customers.
+Its data follow those of the network: ints [..., ties], floats [..., α, β, p, κ].
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ def waiting_of(ints, x, c, s):
 
 @helper
 def _index(ints, floats, x, c, s):
-    n, base = ints[net.N], ints[net.FLOAT_END]
-    alpha, beta, kappa = floats[base + c], floats[base + n + c], floats[floats.size - 1]
+    n = ints[net.N]
+    base = ints[net.FLOAT_END]
+    alpha = floats[base + c]
+    beta = floats[base + n + c]
+    kappa = floats[floats.size - 1]
     v = float(waiting_of(ints, x, c, s))
     if kappa != 0.0:
         for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
@@ -43,8 +47,15 @@ def _index(ints, floats, x, c, s):
 
 @helper
 def _survey(ints, floats, x, s):
-    """Who waits at server s: the best index (nobody: the smallest), its ties, how many classes wait and do not."""
-    best, least, ties, least_ties, waiting, empty = -np.inf, np.inf, 0, 0, 0, 0
+    """Who waits at server s: the best index (nobody: the smallest), its ties, how many classes wait
+    and do not.
+    """
+    best = -np.inf
+    least = np.inf
+    ties = 0
+    least_ties = 0
+    waiting = 0
+    empty = 0
     for j in range(ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]):
         c = ints[ints[net.CHOICE] + j]
         if c < 0:
@@ -54,12 +65,14 @@ def _survey(ints, floats, x, s):
         if waiting_of(ints, x, c, s) > 0:
             waiting += 1
             if v > best:
-                best, ties = v, 0
+                best = v
+                ties = 0
             ties += v == best
         else:
             empty += 1
             if v < least:
-                least, least_ties = v, 0
+                least = v
+                least_ties = 0
             least_ties += v == least
     if waiting == 0:
         return least, least_ties, 0, empty
@@ -68,13 +81,19 @@ def _survey(ints, floats, x, s):
 
 @helper
 def _write_rule(ints, floats, x, s, stride, out):
-    """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has this stride."""
-    n, first, last = ints[net.N], ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
+    """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has
+    this stride.
+    """
+    n = ints[net.N]
+    first = ints[ints[net.CHOICE_PTR] + s]
+    last = ints[ints[net.CHOICE_PTR] + s + 1]
     best, ties, waiting, empty = _survey(ints, floats, x, s)
     p = floats[ints[net.FLOAT_END] + 2 * n + s]
     if ints[ints[net.INT_END]] == 1:  # ties go to the class named first
         ties = min(ties, 1)
-    bound = ints[net.NONPREEMPTIVE] and (waiting == 0 or x[n + s] == 0)  # no choice: its first stands for none
+    bound = ints[net.NONPREEMPTIVE] and (
+        waiting == 0 or x[n + s] == 0
+    )  # no choice: its first stands for none
     if waiting == 0 or (waiting == ties and (empty == 0 or waiting > 1 or ints[net.NONPREEMPTIVE])):
         p = 1.0  # nobody to share the rest with
     left = ties
@@ -82,14 +101,24 @@ def _write_rule(ints, floats, x, s, stride, out):
         c = ints[ints[net.CHOICE] + j]
         waits = c >= 0 and waiting_of(ints, x, c, s) > 0
         if bound:
-            q = 1.0 if j == first else 0.0
-        elif c >= 0 and left > 0 and (waits or waiting == 0) and _index(ints, floats, x, c, s) == best:
+            if j == first:
+                q = 1.0
+            else:
+                q = 0.0
+        elif (
+            c >= 0
+            and left > 0
+            and (waits or waiting == 0)
+            and _index(ints, floats, x, c, s) == best
+        ):
             q = p / ties
             left -= 1
         elif waits:
             q = (1.0 - p) / (waiting - ties)
+        elif waiting == ties:
+            q = (1.0 - p) / empty
         else:
-            q = (1.0 - p) / empty if waiting == ties else 0.0
+            q = 0.0
         for block in range((j - first) * stride, out.size, stride * (last - first)):
             for a in range(block, block + stride):
                 out[a] *= q
@@ -145,7 +174,10 @@ def write_table_rule(ints, floats, x, out):
 
 @kernel(ACT)
 def table_rule(ints, floats, x, out):
-    """ints: [lower..., strides...]; floats: one row of probabilities for each state of a bounded box."""
+    """ints: [lower..., strides...].
+
+    Floats: one row of probabilities for each state of a bounded box.
+    """
     write_table_rule(ints, floats, x, out)
 
 

@@ -1,22 +1,35 @@
-"""Ratios against a reference policy: cells of a partition, rows for many pairs, and steps of a saddle point.
+"""Ratios against a reference policy: cells of a partition, rows for many pairs, and steps of a
+saddle point.
 
-`cell_of` reads a partition: the number of parts, then for each its coordinate, the interval that counts, the number of
-cuts and the cuts.
+`cell_of` reads a partition: the number of parts, then for each its coordinate, the interval that
+counts, the number of cuts and the cuts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dualplan._kernels.compiler import FLOATS, INT, INTS, ROW, ROWS, STATES, function_type, helper, kernel
+from dualplan._kernels.compiler import (
+    FLOATS,
+    INT,
+    INTS,
+    ROW,
+    ROWS,
+    STATES,
+    function_type,
+    helper,
+    kernel,
+)
 
 
 @helper
 def cell_of(ints, o, x):
     """The cell of x in the partition at o, or −1."""
-    cell, at = np.int64(0), o + 1
+    cell = np.int64(0)
+    at = o + 1
     for _ in range(ints[o]):
-        v, cuts = x[ints[at]], ints[at + 3]
+        v = x[ints[at]]
+        cuts = ints[at + 3]
         if v < ints[at + 1] or v > ints[at + 2]:
             return np.int64(-1)
         place = np.int64(0)
@@ -29,7 +42,10 @@ def cell_of(ints, o, x):
 
 @kernel(INT(function_type(ROW), INTS, FLOATS, STATES, INTS, INTS, STATES, ROWS))
 def rows_at(row, ints, floats, states, actions, counts, indices, values):
-    """The rows of the given pairs; the number of the first pair with a fault, which is in its count, or −1."""
+    """The rows of the given pairs.
+
+    The number of the first pair with a fault, which is in its count, or −1.
+    """
     for n in range(actions.size):
         counts[n] = row(ints, floats, states[n], actions[n], indices[n], values[n])
         if counts[n] < 0:

@@ -1,4 +1,6 @@
-"""The loop of coupled copies: several trajectories of one model under one policy, driven by the same random numbers."""
+"""The loop of coupled copies: several trajectories of one model under one policy, driven by the
+same random numbers.
+"""
 
 from __future__ import annotations
 
@@ -54,57 +56,170 @@ def _begin(states, x, live):
     return count
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), function_type(VALUE),
-            INTS, FLOATS, INT, INT, INTS, STATES, INT, RNG, FLOAT, INT, ROWS, FLOATS, INTS, INTS),
-        allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        *FUNCTIONS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        function_type(FORWARD),
+        function_type(VALUE),
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+        INTS,
+        STATES,
+        INT,
+        RNG,
+        FLOAT,
+        INT,
+        ROWS,
+        FLOATS,
+        INTS,
+        INTS,
+    ),
+    allocates=True,
+)
 def coupled(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, value, vi, vf, room, outcomes, places, states,
-    first, rng, gamma, horizon, totals, met, steps, where,
-):  # fmt: skip
-    """Σ_t γ^t (r of a copy − r of the first of its group), until the two meet; a column for each repetition.
+    step,
+    allowed,
+    act,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    actions,
+    forward,
+    value,
+    vi,
+    vf,
+    room,
+    outcomes,
+    places,
+    states,
+    first,
+    rng,
+    gamma,
+    horizon,
+    totals,
+    met,
+    steps,
+    where,
+):
+    """Σ_t γ^t (r of a copy − r of the first of its group), until the two meet; a column for each
+    repetition.
 
-    r(x, a) = ℓ(x, a) + γ E[h(x')] − h(x) for a function h of states; room 0 stands for h = 0. Group g is the rows
-    places[g], ..., places[g + 1] − 1 of `states`; repetition k of it is the replica (first + g)·repetitions + k. `met`
-    counts for each copy the repetitions in which it met the first one.
+    r(x, a) = ℓ(x, a) + γ E[h(x')] − h(x) for a function h of states; room 0 stands for h = 0. Group
+    g is the rows places[g], ..., places[g + 1] − 1 of `states`; repetition k of it is the replica
+    (first + g)·repetitions + k. `met` counts for each copy the repetitions in which it met the
+    first one.
     """
-    dim, repetitions, widest = lower.size, totals.shape[1], 0
+    dim = lower.size
+    repetitions = totals.shape[1]
+    widest = 0
     for g in range(places.size - 1):
         widest = max(widest, places[g + 1] - places[g])
-    x, live = np.empty((widest, dim), np.int64), np.empty(widest, np.int64)
-    probabilities, out, nothing = np.empty(actions, np.float64), np.empty(dim, np.int64), np.empty(0, np.float64)
-    after, chances = np.empty((outcomes, dim), np.int64), np.empty(outcomes, np.float64)
+    x = np.empty((widest, dim), np.int64)
+    live = np.empty(widest, np.int64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(dim, np.int64)
+    nothing = np.empty(0, np.float64)
+    after = np.empty((outcomes, dim), np.int64)
+    chances = np.empty(outcomes, np.float64)
     scratch = np.empty(room, np.float64)
     for g in range(places.size - 1):
-        low, high = places[g], places[g + 1]
+        low = places[g]
+        high = places[g + 1]
         for k in range(repetitions):
             rng[4] = np.uint64((first + g) * repetitions + k)
             for j in range(low, high):
                 totals[j, k] = 0.0
                 met[j] += 1.0
             count = _begin(states[low:high], x, live)
-            t, factor = 0, 1.0
+            t = 0
+            factor = 1.0
             while count > 0 and t < horizon:
                 base, fault = one_step(
-                    step, allowed, act, mi, mf, pi, pf, lower, upper, x[0], rng, t, probabilities, out, nothing, where
+                    step,
+                    allowed,
+                    act,
+                    mi,
+                    mf,
+                    pi,
+                    pf,
+                    lower,
+                    upper,
+                    x[0],
+                    rng,
+                    t,
+                    probabilities,
+                    out,
+                    nothing,
+                    where,
                 )
                 if fault != FINE:
                     return fault
                 if room > 0:
-                    base += shaping(forward, value, mi, mf, vi, vf, x[0], where[dim], gamma, after, chances, scratch)
+                    base += shaping(
+                        forward,
+                        value,
+                        mi,
+                        mf,
+                        vi,
+                        vf,
+                        x[0],
+                        where[dim],
+                        gamma,
+                        after,
+                        chances,
+                        scratch,
+                    )
                 copy(x[0], out)
                 steps[0] += 1 + count
                 i = 0
                 while i < count:
                     j = live[i]
                     loss, fault = one_step(
-                        step, allowed, act, mi, mf, pi, pf, lower, upper, x[j], rng, t, probabilities, out, nothing,
+                        step,
+                        allowed,
+                        act,
+                        mi,
+                        mf,
+                        pi,
+                        pf,
+                        lower,
+                        upper,
+                        x[j],
+                        rng,
+                        t,
+                        probabilities,
+                        out,
+                        nothing,
                         where,
-                    )  # fmt: skip
+                    )
                     if fault != FINE:
                         return fault
                     if room > 0:
                         loss += shaping(
-                            forward, value, mi, mf, vi, vf, x[j], where[dim], gamma, after, chances, scratch
+                            forward,
+                            value,
+                            mi,
+                            mf,
+                            vi,
+                            vf,
+                            x[j],
+                            where[dim],
+                            gamma,
+                            after,
+                            chances,
+                            scratch,
                         )
                     totals[low + j, k] += factor * (loss - base)
                     copy(x[j], out)

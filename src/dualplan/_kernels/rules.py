@@ -3,14 +3,16 @@
 One block of integers holds all trees of a rule; positions are counted from its beginning:
 
     block     [number of trees, where the root of each lies, the nodes]
-    a test    [terms, threshold, where to go if Σ weight·x >= threshold, where to go if not, coordinate, weight, ...]
+    a test    [terms, threshold, where to go if Σ weight·x >= threshold, where to go if not,
+              coordinate, weight, ...]
     a leaf    [0, choices, the first choice, the second, ...]
 
-In a leaf the first choice that can be made is made. Networks have a tree for each server, whose choices are places
-among those of the server, and one number more stands for idling beside waiting customers, which is to choose an empty
-class: without one, and where an empty class may not be chosen (nonpreemptive) or is served (phantom), it cannot be
-made. The block follows the network's ints. Other models have one tree of actions: ints [size of the model's ints, the
-model's ints, the block].
+In a leaf the first choice that can be made is made. Networks have a tree for each server, whose
+choices are places among those of the server, and one number more stands for idling beside waiting
+customers, which is to choose an empty class: without one, and where an empty class may not be
+chosen (nonpreemptive) or is served (phantom), it cannot be made. The block follows the network's
+ints. Other models have one tree of actions: ints [size of the model's ints, the model's ints, the
+block].
 """
 
 from __future__ import annotations
@@ -39,9 +41,14 @@ def leaf_of(ints, base, tree, x):
 
 @helper
 def _served(ints, base, x, s):
-    """The place that server s chooses; where there is nothing to choose, its first one stands for none."""
-    first, last = ints[ints[net.CHOICE_PTR] + s], ints[ints[net.CHOICE_PTR] + s + 1]
-    waiting, empty = 0, -1
+    """The place that server s chooses.
+
+    Where there is nothing to choose, its first one stands for none.
+    """
+    first = ints[ints[net.CHOICE_PTR] + s]
+    last = ints[ints[net.CHOICE_PTR] + s + 1]
+    waiting = 0
+    empty = -1
     for j in range(last - first):
         c = ints[ints[net.CHOICE] + first + j]
         if c >= 0 and waiting_of(ints, x, c, s) > 0:

@@ -1,8 +1,9 @@
 """The loops that simulate: any compiled model under any compiled policy.
 
-Each step starts at its own place in the random stream (see `philox`): the first draw picks the action, the others
-belong to the model. Every state is checked against the box, every action against what is allowed, every row of
-probabilities against 1; the first fault stops the loop and is described in `where` = (x, a, next x).
+Each step starts at its own place in the random stream (see `philox`): the first draw picks the
+action, the others belong to the model. Every state is checked against the box, every action against
+what is allowed, every row of probabilities against 1; the first fault stops the loop and is
+described in `where` = (x, a, next x).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
 @helper
 def _draw_action(probabilities, u):
     """The action at u; -1 if these are not probabilities."""
-    total, action = 0.0, -1
+    total = 0.0
+    action = -1
     for a in range(probabilities.size):
         p = probabilities[a]
         if not p >= 0.0:
@@ -55,7 +57,9 @@ def _draw_action(probabilities, u):
 
 
 @helper
-def one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where):
+def one_step(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
+):
     """Draw an action and a next state; the loss and a fault code."""
     seek(rng, t)
     copy(where, x)  # before anything of the user's runs, which may raise
@@ -79,13 +83,17 @@ def one_step(step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probab
 
 @helper
 def _note_cycle(x, anchor, loss, cycle, cycles):
-    """Add a step to the cycle under way; if it ended at `anchor`, add (1, y, l, yy, yl, ll) to `cycles`."""
+    """Add a step to the cycle under way.
+
+    If it ended at `anchor`, add (1, y, l, yy, yl, ll) to `cycles`.
+    """
     cycle[0] += loss
     cycle[1] += 1.0
     for i in range(x.size):
         if x[i] != anchor[i]:
             return
-    y, length = cycle[0], cycle[1]
+    y = cycle[0]
+    length = cycle[1]
     cycles[0] += 1.0
     cycles[1] += y
     cycles[2] += length
@@ -95,18 +103,57 @@ def _note_cycle(x, anchor, loss, cycle, cycles):
     cycle[:] = 0.0
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, INTS, FLOATS, ROWS,
-            FLOATS, INTS), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        *FUNCTIONS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        INTS,
+        RNG,
+        INT,
+        INT,
+        INTS,
+        FLOATS,
+        ROWS,
+        FLOATS,
+        INTS,
+    ),
+    allocates=True,
+)
 def simulate(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, length, anchor, cycle, rows, cycles, where
+    step,
+    allowed,
+    act,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    actions,
+    x,
+    rng,
+    t0,
+    length,
+    anchor,
+    cycle,
+    rows,
+    cycles,
+    where,
 ):
     """Go on from x, which is updated, by one chunk of `length` steps for each row.
 
-    A row gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length of the cycle
-    under way are kept in `cycle`, and the sums over cycles that ended in `cycles`.
+    A row gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length
+    of the cycle under way are kept in `cycle`, and the sums over cycles that ended in `cycles`.
     """
     dim = x.size
-    probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(dim, np.int64)
     t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
@@ -114,7 +161,22 @@ def simulate(
         sums[0] += length
         for _ in range(length):
             loss, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
+                step,
+                allowed,
+                act,
+                mi,
+                mf,
+                pi,
+                pf,
+                lower,
+                upper,
+                x,
+                rng,
+                t,
+                probabilities,
+                out,
+                counts,
+                where,
             )
             if fault != FINE:
                 return fault
@@ -132,7 +194,8 @@ def simulate(
 def shaping(forward, value, mi, mf, vi, vf, x, a, gamma, states, chances, room):
     """γ Σ_y P(y|x,a) h(y) − h(x); not a number where the law does not sum to 1."""
     count = forward(mi, mf, x, a, states, chances)
-    total, mass = 0.0, 0.0
+    total = 0.0
+    mass = 0.0
     for k in range(count):
         total += chances[k] * value(vi, vf, states[k], room)
         mass += chances[k]
@@ -141,29 +204,94 @@ def shaping(forward, value, mi, mf, vi, vf, x, a, gamma, states, chances, room):
     return gamma * total / mass - value(vi, vf, x, room)
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, function_type(FORWARD), function_type(VALUE),
-            INTS, FLOATS, INT, INT, INTS, RNG, INT, INT, ROWS, INTS), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        *FUNCTIONS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        function_type(FORWARD),
+        function_type(VALUE),
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+        INTS,
+        RNG,
+        INT,
+        INT,
+        ROWS,
+        INTS,
+    ),
+    allocates=True,
+)
 def simulate_shaped(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, forward, value, vi, vf, room, outcomes, x, rng, t0,
-    length, rows, where
-):  # fmt: skip
-    """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses, and these in a last column."""
+    step,
+    allowed,
+    act,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    actions,
+    forward,
+    value,
+    vi,
+    vf,
+    room,
+    outcomes,
+    x,
+    rng,
+    t0,
+    length,
+    rows,
+    where,
+):
+    """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses, and these in a
+    last column.
+    """
     dim = x.size
-    probabilities, out = np.empty(actions, np.float64), np.empty(dim, np.int64)
-    states, chances = np.empty((outcomes, dim), np.int64), np.empty(outcomes, np.float64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(dim, np.int64)
+    states = np.empty((outcomes, dim), np.int64)
+    chances = np.empty(outcomes, np.float64)
     scratch = np.empty(room, np.float64)
     t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
-        counts, last = sums[2 + dim : sums.size - 1], sums.size - 1
+        counts = sums[2 + dim : sums.size - 1]
+        last = sums.size - 1
         sums[0] += length
         for _ in range(length):
             loss, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
+                step,
+                allowed,
+                act,
+                mi,
+                mf,
+                pi,
+                pf,
+                lower,
+                upper,
+                x,
+                rng,
+                t,
+                probabilities,
+                out,
+                counts,
+                where,
             )
             if fault != FINE:
                 return fault
-            shaped = shaping(forward, value, mi, mf, vi, vf, x, where[dim], 1.0, states, chances, scratch)
+            shaped = shaping(
+                forward, value, mi, mf, vi, vf, x, where[dim], 1.0, states, chances, scratch
+            )
             if not np.isfinite(shaped):
                 return BAD_LAW
             t += 1
@@ -175,17 +303,37 @@ def simulate_shaped(
     return FINE
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
-        allocates=True)  # fmt: skip
-def visits(step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where):
+@kernel(
+    INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
+    allocates=True,
+)
+def visits(
+    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where
+):
     """Go on from x, which is updated, and write down where it is after every so many steps."""
-    probabilities, out = np.empty(actions, np.float64), np.empty(x.size, np.int64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(x.size, np.int64)
     nothing = np.empty(0, np.float64)
     t = t0
     for k in range(states.shape[0]):
         for _ in range(every):
             _, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+                step,
+                allowed,
+                act,
+                mi,
+                mf,
+                pi,
+                pf,
+                lower,
+                upper,
+                x,
+                rng,
+                t,
+                probabilities,
+                out,
+                nothing,
+                where,
             )
             if fault != FINE:
                 return fault
@@ -205,23 +353,85 @@ def _start(weights, u):
     return k
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, RNG, FLOAT, STATES, FLOATS,
-            STATES, INTS, FLOATS, STATES, INTS), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        *FUNCTIONS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        INTS,
+        RNG,
+        INT,
+        INT,
+        RNG,
+        FLOAT,
+        STATES,
+        FLOATS,
+        STATES,
+        INTS,
+        FLOATS,
+        STATES,
+        INTS,
+    ),
+    allocates=True,
+)
 def record(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, chance, gamma, starts, weights,
-    states, chosen, losses, following, where,
-):  # fmt: skip
+    step,
+    allowed,
+    act,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    actions,
+    x,
+    rng,
+    t0,
+    every,
+    chance,
+    gamma,
+    starts,
+    weights,
+    states,
+    chosen,
+    losses,
+    following,
+    where,
+):
     """Go on from x, which is updated, and write down every so many-th transition (x, a, ℓ, x').
 
-    After each step, with probability 1 − γ, the trajectory begins anew at a start; `chance` decides that.
+    After each step, with probability 1 − γ, the trajectory begins anew at a start; `chance` decides
+    that.
     """
-    probabilities, out = np.empty(actions, np.float64), np.empty(x.size, np.int64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(x.size, np.int64)
     nothing = np.empty(0, np.float64)
     t = t0
     for k in range(losses.size):
         for j in range(every):
             loss, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+                step,
+                allowed,
+                act,
+                mi,
+                mf,
+                pi,
+                pf,
+                lower,
+                upper,
+                x,
+                rng,
+                t,
+                probabilities,
+                out,
+                nothing,
+                where,
             )
             if fault != FINE:
                 return fault
@@ -239,19 +449,59 @@ def record(
     return FINE
 
 
-@kernel(INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, STATES, FLOATS, RNG, FLOAT, INT, INT, FLOATS,
-            INTS, INTS), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        *FUNCTIONS,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INT,
+        STATES,
+        FLOATS,
+        RNG,
+        FLOAT,
+        INT,
+        INT,
+        FLOATS,
+        INTS,
+        INTS,
+    ),
+    allocates=True,
+)
 def simulate_discounted(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, starts, weights, rng, gamma, horizon, first, totals,
-    lengths, where
-):  # fmt: skip
+    step,
+    allowed,
+    act,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    actions,
+    starts,
+    weights,
+    rng,
+    gamma,
+    horizon,
+    first,
+    totals,
+    lengths,
+    where,
+):
     """Independent runs number first, first + 1, ...: their totals and lengths.
 
-    With a horizon, losses are discounted and the run is cut there. With horizon 0 they are added undiscounted until
-    a geometric time T, P(T >= t) = γ^t, whose expectation is the discounted cost exactly.
+    With a horizon, losses are discounted and the run is cut there. With horizon 0 they are added
+    undiscounted until a geometric time T, P(T >= t) = γ^t, whose expectation is the discounted cost
+    exactly.
     """
     dim = lower.size
-    probabilities, out, x = np.empty(actions, np.float64), np.empty(dim, np.int64), np.empty(dim, np.int64)
+    probabilities = np.empty(actions, np.float64)
+    out = np.empty(dim, np.int64)
+    x = np.empty(dim, np.int64)
     nothing = np.empty(0, np.float64)
     for run in range(totals.size):
         rng[4] = np.uint64(first + run)
@@ -260,10 +510,26 @@ def simulate_discounted(
         steps = horizon
         if horizon == 0:
             steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))
-        total, factor = 0.0, 1.0
+        total = 0.0
+        factor = 1.0
         for t in range(steps):
             loss, fault = one_step(
-                step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, nothing, where
+                step,
+                allowed,
+                act,
+                mi,
+                mf,
+                pi,
+                pf,
+                lower,
+                upper,
+                x,
+                rng,
+                t,
+                probabilities,
+                out,
+                nothing,
+                where,
             )
             if fault != FINE:
                 return fault

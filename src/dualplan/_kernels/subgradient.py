@@ -7,9 +7,10 @@ A batch of b pairs and b flows gives, with weights w = price/q,
 
 where the last sum is over limits.
 
-`plain` moves by the given step sizes and projects onto Θ. `adaptive` has a step size for each weight, its reach over
-the root of the sum of its squared subgradients, so that nothing need be tuned; the reach is the distance that the
-weight has come so far, but at least what it was at the start. It projects onto the plane in its own metric.
+`plain` moves by the given step sizes and projects onto Θ. `adaptive` has a step size for each
+weight, its reach over the root of the sum of its squared subgradients, so that nothing need be
+tuned; the reach is the distance that the weight has come so far, but at least what it was at the
+start. It projects onto the plane in its own metric.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def product(ptr, indices, values, row, theta):
 
 
 @helper
-def add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g):
+def add_rows(
+    pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
+):
     """Add the subgradients of both violations over the rows first, ..., last − 1 to g."""
     batch = last - first
     for row in range(first, last):
@@ -59,7 +62,8 @@ def add_limits(rows, offsets, prices, theta, g):
 @helper
 def into_ball(theta, mass, radius):
     """Shrink a point of the plane towards the plane's point nearest to 0, into the ball."""
-    centre, square = mass / theta.size, 0.0
+    centre = mass / theta.size
+    square = 0.0
     for j in range(theta.size):
         square += (theta[j] - centre) ** 2
     room = max(radius * radius - theta.size * centre * centre, 0.0)
@@ -70,21 +74,61 @@ def into_ball(theta, mass, radius):
 
 
 _ROWS = (
-    FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
-)  # fmt: skip
+    FLOATS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    ROWS,
+    FLOATS,
+    FLOATS,
+)
 
 
 @kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS))
 def plain(
-    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, limits, offsets, prices, on_negative, on_flow, batch,
-    mass, radius, steps, theta, total, g,
-):  # fmt: skip
-    """One step of each size in `steps`, each on its own batch; θ is moved, and the iterates added to `total`."""
+    losses,
+    pp,
+    pi,
+    pv,
+    pw,
+    base,
+    fp,
+    fi,
+    fv,
+    fw,
+    alpha,
+    limits,
+    offsets,
+    prices,
+    on_negative,
+    on_flow,
+    batch,
+    mass,
+    radius,
+    steps,
+    theta,
+    total,
+    g,
+):
+    """One step of each size in `steps`, each on its own batch.
+
+    θ is moved, and the iterates added to `total`.
+    """
     d = theta.size
     for t in range(steps.size):
         copy(g, losses)
-        first, last = t * batch, (t + 1) * batch
-        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g)
+        first = t * batch
+        last = (t + 1) * batch
+        add_rows(
+            pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
+        )
         add_limits(limits, offsets, prices, theta, g)
         for j in range(d):
             total[j] += theta[j]
@@ -95,18 +139,65 @@ def plain(
         into_ball(theta, mass, radius)
 
 
-@kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS,
-                   FLOATS))  # fmt: skip
+@kernel(
+    types.void(
+        *_ROWS,
+        FLOAT,
+        FLOAT,
+        INT,
+        INT,
+        FLOAT,
+        FLOAT,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+    )
+)
 def adaptive(
-    losses, pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, limits, offsets, prices, on_negative, on_flow, batch,
-    batches, mass, radius, theta, origin, reach, squares, total, weights, g,
-):  # fmt: skip
-    """`batches` steps with a step size for each weight; `total` is a weighted sum of iterates, `weights` of weights."""
+    losses,
+    pp,
+    pi,
+    pv,
+    pw,
+    base,
+    fp,
+    fi,
+    fv,
+    fw,
+    alpha,
+    limits,
+    offsets,
+    prices,
+    on_negative,
+    on_flow,
+    batch,
+    batches,
+    mass,
+    radius,
+    theta,
+    origin,
+    reach,
+    squares,
+    total,
+    weights,
+    g,
+):
+    """`batches` steps with a step size for each weight.
+
+    `total` is a weighted sum of iterates, `weights` of weights.
+    """
     d = theta.size
     for t in range(batches):
         copy(g, losses)
-        first, last = t * batch, (t + 1) * batch
-        add_rows(pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g)
+        first = t * batch
+        last = (t + 1) * batch
+        add_rows(
+            pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
+        )
         add_limits(limits, offsets, prices, theta, g)
         mean = g.sum() / d  # along the plane
         importance = 0.0
@@ -115,16 +206,23 @@ def adaptive(
             squares[j] += g[j] * g[j]
             importance += reach[j]
         weights[0] += importance
-        excess, give = -mass, 0.0
+        excess = -mass
+        give = 0.0
         for j in range(d):
             total[j] += importance * theta[j]
-            rate = reach[j] / np.sqrt(squares[j]) if squares[j] > 0.0 else 0.0
+            if squares[j] > 0.0:
+                rate = reach[j] / np.sqrt(squares[j])
+            else:
+                rate = 0.0
             theta[j] -= rate * g[j]
             excess += theta[j]
             give += rate
         for j in range(d):
             if give > 0.0:
-                rate = reach[j] / np.sqrt(squares[j]) if squares[j] > 0.0 else 0.0
+                if squares[j] > 0.0:
+                    rate = reach[j] / np.sqrt(squares[j])
+                else:
+                    rate = 0.0
                 theta[j] -= excess * rate / give
         into_ball(theta, mass, radius)
         for j in range(d):

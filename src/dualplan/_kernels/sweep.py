@@ -1,13 +1,13 @@
 """Sweeps over all states of a bounded box: Bellman operators without a table of transitions.
 
-A sweep covers the states first, ..., last − 1 in the order of `Box.index`, so that threads can share one. It reads the
-values V of all states, and with D = L V − V, or D = L_π V − V, where
+A sweep covers the states first, ..., last − 1 in the order of `Box.index`, so that threads can
+share one. It reads the values V of all states, and with D = L V − V, or D = L_π V − V, where
 
     optimal   (L V)(x) = min_a [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
     fixed     (L_π V)(x) = Σ_a π(a|x) [ ℓ(x,a) + γ Σ_x' P(x'|x,a) V(x') ]
 
-it writes V + τ·D to `out` and the least and the greatest entry of D to `ends`. `chain_rows` writes the rows of P_π, for
-methods that need the chain as a sparse matrix, `pair_rows` those of P.
+it writes V + τ·D to `out` and the least and the greatest entry of D to `ends`. `chain_rows` writes
+the rows of P_π, for methods that need the chain as a sparse matrix, `pair_rows` those of P.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from dualplan._kernels.compiler import (
     kernel,
 )
 
-_LOSS, _ALLOWED, _FORWARD, _ACT, _COUNTS = (function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT, COUNTS))
+_LOSS, _ALLOWED, _FORWARD, _ACT, _COUNTS = (
+    function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT, COUNTS)
+)
 
 
 @helper
@@ -62,20 +64,23 @@ def number_of(x, lower, upper, strides):
     return index
 
 
-# A law that leaves the box or does not sum to 1, or a loss that is not finite, makes a value that is not finite, and a
-# sweep stops at such a state; sums within rounding of 1 are divided out.
+# A law that leaves the box or does not sum to 1, or a loss that is not finite, makes a value that
+# is not finite, and a sweep stops at such a state; sums within rounding of 1 are divided out.
 
 
 @helper
 def expected(states, probabilities, count, lower, upper, strides, values):
-    total, mass = 0.0, 0.0
+    total = 0.0
+    mass = 0.0
     for k in range(count):
         index = number_of(states[k], lower, upper, strides)
         if index < 0:
             return np.nan
         total += probabilities[k] * values[index]
         mass += probabilities[k]
-    return total / mass if abs(mass - 1.0) <= 1e-9 else np.nan
+    if abs(mass - 1.0) <= 1e-9:
+        return total / mass
+    return np.nan
 
 
 @helper
@@ -84,26 +89,71 @@ def note(ends, difference):
     ends[1] = max(ends[1], difference)
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT, FLOATS, FLOATS, INTS,
-            FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        FLOAT,
+        FLOAT,
+        FLOATS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+    ),
+    allocates=True,
+)
 def optimal(
-    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, damping, values, out, best, ends,
-    first, last,
-):  # fmt: skip
-    """Sweep with L; minimising actions go to `best` unless it is empty; -1, or the number of a state with no action."""
+    allowed,
+    loss,
+    forward,
+    mi,
+    mf,
+    lower,
+    upper,
+    strides,
+    actions,
+    outcomes,
+    gamma,
+    damping,
+    values,
+    out,
+    best,
+    ends,
+    first,
+    last,
+):
+    """Sweep with L; minimising actions go to `best` unless it is empty.
+
+    -1, or the number of a state with no action.
+    """
     x = np.empty(lower.size, np.int64)
-    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    states = np.empty((outcomes, lower.size), np.int64)
+    probabilities = np.empty(outcomes, np.float64)
     first_state(lower, upper, first, x)
     for index in range(first, last):
-        least, action = np.inf, np.int64(-1)
+        least = np.inf
+        action = np.int64(-1)
         for a in range(actions):
             if allowed(mi, mf, x, a):
                 count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, upper, strides, values)
+                q = loss(mi, mf, x, a) + gamma * expected(
+                    states, probabilities, count, lower, upper, strides, values
+                )
                 if not np.isfinite(q):
                     return index
                 if q < least:
-                    least, action = q, a
+                    least = q
+                    action = a
         if action < 0:
             return index
         difference = least - values[index]
@@ -118,31 +168,74 @@ def optimal(
 @helper
 def expected_new(states, probabilities, count, lower, upper, strides, values, out, first, index):
     """As `expected`, with the new values of the states first, ..., index − 1."""
-    total, mass = 0.0, 0.0
+    total = 0.0
+    mass = 0.0
     for k in range(count):
         target = number_of(states[k], lower, upper, strides)
         if target < 0:
             return np.nan
         total += probabilities[k] * (out[target] if first <= target < index else values[target])
         mass += probabilities[k]
-    return total / mass if abs(mass - 1.0) <= 1e-9 else np.nan
+    if abs(mass - 1.0) <= 1e-9:
+        return total / mass
+    return np.nan
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, FLOATS, INT,
-            INT), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        FLOAT,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        INT,
+        INT,
+    ),
+    allocates=True,
+)
 def gauss_seidel(
-    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, gamma, values, out, ends, first, last
-):  # fmt: skip
-    """Sweep with L where each state sees the new values of those before it, from `first` on; otherwise as `optimal`."""
+    allowed,
+    loss,
+    forward,
+    mi,
+    mf,
+    lower,
+    upper,
+    strides,
+    actions,
+    outcomes,
+    gamma,
+    values,
+    out,
+    ends,
+    first,
+    last,
+):
+    """Sweep with L where each state sees the new values of those before it, from `first` on.
+
+    Otherwise as `optimal`.
+    """
     x = np.empty(lower.size, np.int64)
-    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    states = np.empty((outcomes, lower.size), np.int64)
+    probabilities = np.empty(outcomes, np.float64)
     first_state(lower, upper, first, x)
     for index in range(first, last):
         least = np.inf
         for a in range(actions):
             if allowed(mi, mf, x, a):
                 count = forward(mi, mf, x, a, states, probabilities)
-                value = expected_new(states, probabilities, count, lower, upper, strides, values, out, first, index)
+                value = expected_new(
+                    states, probabilities, count, lower, upper, strides, values, out, first, index
+                )
                 q = loss(mi, mf, x, a) + gamma * value
                 if not np.isfinite(q):
                     return index
@@ -155,27 +248,72 @@ def gauss_seidel(
     return np.int64(-1)
 
 
-@kernel(INT(_ACT, _ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, FLOAT, FLOAT,
-            FLOATS, FLOATS, FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ACT,
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        FLOAT,
+        FLOAT,
+        FLOATS,
+        FLOATS,
+        FLOATS,
+        INT,
+        INT,
+    ),
+    allocates=True,
+)
 def fixed(
-    act, allowed, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, gamma, damping, values, out,
-    ends, first, last,
-):  # fmt: skip
+    act,
+    allowed,
+    loss,
+    forward,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    strides,
+    actions,
+    outcomes,
+    gamma,
+    damping,
+    values,
+    out,
+    ends,
+    first,
+    last,
+):
     """Sweep with L_π; -1, or the number of a state where π is no distribution."""
     x = np.empty(lower.size, np.int64)
-    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    states = np.empty((outcomes, lower.size), np.int64)
+    probabilities = np.empty(outcomes, np.float64)
     row = np.empty(actions, np.float64)
     first_state(lower, upper, first, x)
     for index in range(first, last):
         act(pi, pf, x, row)
-        total, mass = 0.0, 0.0
+        total = 0.0
+        mass = 0.0
         for a in range(actions):
             if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
                 return index
             mass += row[a]
             if row[a] > 0.0:
                 count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(states, probabilities, count, lower, upper, strides, values)
+                q = loss(mi, mf, x, a) + gamma * expected(
+                    states, probabilities, count, lower, upper, strides, values
+                )
                 total += row[a] * q
         if abs(mass - 1.0) > 1e-9 or not np.isfinite(total):
             return index
@@ -186,27 +324,73 @@ def fixed(
     return np.int64(-1)
 
 
-@kernel(INT(_ACT, _ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS,
-            FLOATS, INT, INT), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ACT,
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        INTS,
+        FLOATS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+    ),
+    allocates=True,
+)
 def chain_rows(
-    act, allowed, loss, forward, mi, mf, pi, pf, lower, upper, strides, actions, outcomes, columns, entries, ends,
-    losses, first, last,
-):  # fmt: skip
-    """Write the rows first, ..., last − 1 of P_π, one after the other, and their losses; -1, or a state at fault."""
+    act,
+    allowed,
+    loss,
+    forward,
+    mi,
+    mf,
+    pi,
+    pf,
+    lower,
+    upper,
+    strides,
+    actions,
+    outcomes,
+    columns,
+    entries,
+    ends,
+    losses,
+    first,
+    last,
+):
+    """Write the rows first, ..., last − 1 of P_π, one after the other, and their losses.
+
+    -1, or a state at fault.
+    """
     x = np.empty(lower.size, np.int64)
-    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    states = np.empty((outcomes, lower.size), np.int64)
+    probabilities = np.empty(outcomes, np.float64)
     row = np.empty(actions, np.float64)
     first_state(lower, upper, first, x)
     filled = 0
     for index in range(first, last):
         act(pi, pf, x, row)
-        total, mass, start = 0.0, 0.0, filled
+        total = 0.0
+        mass = 0.0
+        start = filled
         for a in range(actions):
             if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
                 return index
             if row[a] > 0.0:
                 total += row[a] * loss(mi, mf, x, a)
-                count, sum_of_law = forward(mi, mf, x, a, states, probabilities), 0.0
+                count = forward(mi, mf, x, a, states, probabilities)
+                sum_of_law = 0.0
                 for k in range(count):
                     columns[filled] = number_of(states[k], lower, upper, strides)
                     if columns[filled] < 0:
@@ -230,22 +414,65 @@ def chain_rows(
     return np.int64(-1)
 
 
-@kernel(INT(_ALLOWED, _LOSS, _FORWARD, INTS, FLOATS, INTS, INTS, INTS, INT, INT, INTS, FLOATS, INTS, INTS, INTS, FLOATS,
-            INT, INT), allocates=True)  # fmt: skip
+@kernel(
+    INT(
+        _ALLOWED,
+        _LOSS,
+        _FORWARD,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        INT,
+        INT,
+        INTS,
+        FLOATS,
+        INTS,
+        INTS,
+        INTS,
+        FLOATS,
+        INT,
+        INT,
+    ),
+    allocates=True,
+)
 def pair_rows(
-    allowed, loss, forward, mi, mf, lower, upper, strides, actions, outcomes, columns, entries, ends, states_of,
-    actions_of, losses, first, last,
-):  # fmt: skip
-    """Write the rows of P of the pairs of the states first, ..., last − 1; their number, or −1 − a state at fault."""
+    allowed,
+    loss,
+    forward,
+    mi,
+    mf,
+    lower,
+    upper,
+    strides,
+    actions,
+    outcomes,
+    columns,
+    entries,
+    ends,
+    states_of,
+    actions_of,
+    losses,
+    first,
+    last,
+):
+    """Write the rows of P of the pairs of the states first, ..., last − 1.
+
+    Their number, or −1 − a state at fault.
+    """
     x = np.empty(lower.size, np.int64)
-    states, probabilities = np.empty((outcomes, lower.size), np.int64), np.empty(outcomes, np.float64)
+    states = np.empty((outcomes, lower.size), np.int64)
+    probabilities = np.empty(outcomes, np.float64)
     first_state(lower, upper, first, x)
-    pairs, filled = 0, 0
+    pairs = 0
+    filled = 0
     for index in range(first, last):
         for a in range(actions):
             if not allowed(mi, mf, x, a):
                 continue
-            count, mass = forward(mi, mf, x, a, states, probabilities), 0.0
+            count = forward(mi, mf, x, a, states, probabilities)
+            mass = 0.0
             for k in range(count):
                 columns[filled + k] = number_of(states[k], lower, upper, strides)
                 mass += probabilities[k]
@@ -257,7 +484,9 @@ def pair_rows(
             for k in range(count):
                 entries[filled + k] = probabilities[k] / mass
             filled += count
-            states_of[pairs], actions_of[pairs], ends[pairs] = index, a, filled
+            states_of[pairs] = index
+            actions_of[pairs] = a
+            ends[pairs] = filled
             pairs += 1
         if pairs == 0 or states_of[pairs - 1] != index:
             return -1 - index
@@ -267,9 +496,12 @@ def pair_rows(
 
 @helper
 def sums_of(loss, counts, mi, mf, x, a, out):
-    """What a simulation would add up in one step from (x, a), in expectation: step, loss, coordinates, counters."""
+    """What a simulation would add up in one step from (x, a), in expectation: step, loss,
+    coordinates, counters.
+    """
     n = x.size
-    out[0], out[1] = 1.0, loss(mi, mf, x, a)
+    out[0] = 1.0
+    out[1] = loss(mi, mf, x, a)
     for i in range(n):
         out[2 + i] = x[i]
     if out.size > 2 + n:
@@ -285,11 +517,17 @@ def pair_sums(loss, counts, mi, mf, lower, upper, states_of, actions_of, out):
         sums_of(loss, counts, mi, mf, x, actions_of[p], out[p])
 
 
-@kernel(types.void(_ACT, _LOSS, _COUNTS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, FLOATS, FLOATS),
-        allocates=True)  # fmt: skip
+@kernel(
+    types.void(
+        _ACT, _LOSS, _COUNTS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, FLOATS, FLOATS
+    ),
+    allocates=True,
+)
 def policy_sums(act, loss, counts, mi, mf, pi, pf, lower, upper, actions, states_of, weights, out):
     """Σ weight(x)·π(a|x)·`sums_of` (x, a)."""
-    x, row, sums = np.empty(lower.size, np.int64), np.empty(actions, np.float64), np.zeros(out.size, np.float64)
+    x = np.empty(lower.size, np.int64)
+    row = np.empty(actions, np.float64)
+    sums = np.zeros(out.size, np.float64)
     for k in range(states_of.size):
         first_state(lower, upper, states_of[k], x)
         act(pi, pf, x, row)
@@ -316,7 +554,10 @@ def all_losses(allowed, loss, mi, mf, lower, upper, out):
     first_state(lower, upper, np.int64(0), x)
     for k in range(out.shape[0]):
         for a in range(out.shape[1]):
-            out[k, a] = loss(mi, mf, x, a) if allowed(mi, mf, x, a) else np.nan
+            if allowed(mi, mf, x, a):
+                out[k, a] = loss(mi, mf, x, a)
+            else:
+                out[k, a] = np.nan
         next_state(lower, upper, x)
 
 

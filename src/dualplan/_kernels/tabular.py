@@ -1,13 +1,22 @@
 """Models given as sparse tables: a state is one coordinate, its number.
 
-ints: [states, actions, then forward pointers (states·actions + 1), forward targets, allowed (states·actions),
-backward pointers (states + 1), backward pairs], with the start of each field in ints[2:8];
-floats: [losses, forward probabilities, backward probabilities], started in ints[8:11].
+ints: [states, actions, then forward pointers (states·actions + 1), forward targets, allowed
+(states·actions), backward pointers (states + 1), backward pairs], with the start of each field in
+ints[2:8]; floats: [losses, forward probabilities, backward probabilities], started in ints[8:11].
 """
 
 from __future__ import annotations
 
-from dualplan._kernels.compiler import ALLOWED, FORWARD, LOSS, PREDECESSORS, STEP, copy, helper, kernel
+from dualplan._kernels.compiler import (
+    ALLOWED,
+    FORWARD,
+    LOSS,
+    PREDECESSORS,
+    STEP,
+    copy,
+    helper,
+    kernel,
+)
 from dualplan._kernels.philox import uniform
 
 STATES, ACTIONS, PTR, TARGET, MAY, BACK_PTR, BACK_PAIR, LOSSES, PROB, BACK_PROB = range(10)
@@ -42,7 +51,8 @@ def forward(ints, floats, x, a, states, probabilities):
 def step(ints, floats, x, a, rng, out, counts):
     k = ints[PTR] + pair(ints, x, a)
     u = uniform(rng)
-    i, last = ints[k], ints[k + 1] - 1
+    i = ints[k]
+    last = ints[k + 1] - 1
     while i < last:
         u -= floats[ints[PROB] + i]
         if u < 0.0:

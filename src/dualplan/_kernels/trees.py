@@ -2,21 +2,24 @@
 
     log P(x) = Σ_i log P_i(x_i | class of x_p(i))
 
-with p(i) the parent of coordinate i, if it has one. A coordinate lists values low..high; the class of a value is its
-place among them, and all values from `high` on are one class. Beyond `high` a law may go on, to a limit or for ever,
-with P(high + k | high or more) in proportion to r^k. Products of laws are trees without parents.
+with p(i) the parent of coordinate i, if it has one. A coordinate lists values low..high; the class
+of a value is its place among them, and all values from `high` on are one class. Beyond `high` a law
+may go on, to a limit or for ever, with P(high + k | high or more) in proportion to r^k. Products of
+laws are trees without parents.
 
-From y to a state x that differs in a few coordinates only the terms of these and of their children change:
+From y to a state x that differs in a few coordinates only the terms of these and of their children
+change:
 
     P(x) = P(y)·exp(Σ_changed [log P_i(x_i|·) − log P_i(y_i|·)]),
 
-so that the density of a state costs one pass over the coordinates, and that of each of its predecessors a few look-ups.
-Terms that are log 0 are counted apart from the sum of the others.
+so that the density of a state costs one pass over the coordinates, and that of each of its
+predecessors a few look-ups. Terms that are log 0 are counted apart from the sum of the others.
 
-A node is NODE numbers: low, high, the largest value, parent or −1, where its table starts in `floats`, the number of
-classes of its parent, where its children are listed (from the law on), their number. A law is its nodes, an order in
-which parents come first, and the lists of children. A table is the logarithms by class and value, the cumulative sums
-by class and value, then log r and the logarithm of the tail's first probability.
+A node is NODE numbers: low, high, the largest value, parent or −1, where its table starts in
+`floats`, the number of classes of its parent, where its children are listed (from the law on),
+their number. A law is its nodes, an order in which parents come first, and the lists of children. A
+table is the logarithms by class and value, the cumulative sums by class and value, then log r and
+the logarithm of the tail's first probability.
 """
 
 from __future__ import annotations
@@ -39,10 +42,15 @@ def class_of(ints, node, value):
 def term(ints, floats, law, f, x, i):
     """log P_i(x_i | its parent's class); −inf where it is 0."""
     node = law + NODE * i
-    value, low, high, most = x[i], ints[node], ints[node + 1], ints[node + 2]
+    value = x[i]
+    low = ints[node]
+    high = ints[node + 1]
+    most = ints[node + 2]
     if value < low or value > most:
         return -np.inf
-    parent, size, kind = ints[node + 3], high - low + 1, np.int64(0)
+    parent = ints[node + 3]
+    size = high - low + 1
+    kind = np.int64(0)
     if parent >= 0:
         kind = class_of(ints, law + NODE * parent, x[parent])
     table = f + ints[node + 4]
@@ -55,7 +63,8 @@ def term(ints, floats, law, f, x, i):
 @helper
 def log_density(ints, floats, law, f, x, dim):
     """The sum of the terms that are finite, and the number of the others."""
-    total, zeros = 0.0, 0
+    total = 0.0
+    zeros = 0
     for i in range(dim):
         t = term(ints, floats, law, f, x, i)
         if t == -np.inf:
@@ -76,10 +85,12 @@ def is_among(coords, changed, i):
 @helper
 def log_ratio(ints, floats, law, f, y, x, coords, changed):
     """log P(x) − log P(y) over the finite terms, and by how many more terms are not finite at x."""
-    total, zeros = 0.0, 0
+    total = 0.0
+    zeros = 0
     for k in range(changed):
         i = coords[k]
-        old, new = term(ints, floats, law, f, y, i), term(ints, floats, law, f, x, i)
+        old = term(ints, floats, law, f, y, i)
+        new = term(ints, floats, law, f, x, i)
         if old == -np.inf:
             zeros -= 1
         else:
@@ -95,7 +106,8 @@ def log_ratio(ints, floats, law, f, y, x, coords, changed):
             child = ints[j]
             if is_among(coords, changed, child):
                 continue
-            old, new = term(ints, floats, law, f, y, child), term(ints, floats, law, f, x, child)
+            old = term(ints, floats, law, f, y, child)
+            new = term(ints, floats, law, f, x, child)
             if old == -np.inf:
                 zeros -= 1
             else:
@@ -113,14 +125,22 @@ def draw_states(ints, floats, law, f, dim, rng, x):
     for k in range(law + NODE * dim, law + NODE * dim + dim):
         i = ints[k]
         node = law + NODE * i
-        low, high, most, parent = ints[node], ints[node + 1], ints[node + 2], ints[node + 3]
-        size, kind = high - low + 1, np.int64(0)
+        low = ints[node]
+        high = ints[node + 1]
+        most = ints[node + 2]
+        parent = ints[node + 3]
+        size = high - low + 1
+        kind = np.int64(0)
         if parent >= 0:
             kind = class_of(ints, law + NODE * parent, x[parent])
         table = f + ints[node + 4]
         sums = table + (ints[node + 5] + kind) * size
-        place, last = sums, sums + size - 1
-        u = uniform(rng) * floats[last] if size > 1 else 0.0
+        place = sums
+        last = sums + size - 1
+        if size > 1:
+            u = uniform(rng) * floats[last]
+        else:
+            u = 0.0
         while last - place > 8:
             middle = (place + last) // 2
             if floats[middle] > u:
@@ -132,6 +152,8 @@ def draw_states(ints, floats, law, f, dim, rng, x):
         value = low + place - sums
         if value == high and most > high:
             rate = floats[table + 2 * ints[node + 5] * size]
-            whole = 1.0 - np.exp(rate * (np.float64(most) - np.float64(high) + 1.0))  # 1, where there is no end
+            whole = 1.0 - np.exp(
+                rate * (np.float64(most) - np.float64(high) + 1.0)
+            )  # 1, where there is no end
             value = min(value + np.int64(np.log(1.0 - uniform(rng) * whole) / rate), most)
         x[i] = value

@@ -2,10 +2,12 @@
 
 A basis of K functions over P pieces is two flat arrays,
 
-    ints     [K, P, M, coordinate of each piece, its kind, K + 1 places in the list of members, M members]
+    ints     [K, P, M, coordinate of each piece, its kind, K + 1 places in the list of members, M
+             members]
     floats   three parameters (p, q, s) for each piece
 
-and function k is the product of the pieces that are its members (none: the constant 1). A piece at v is
+and function k is the product of the pieces that are its members (none: the constant 1). A piece at
+v is
 
     POWER     ((v − q)/s)^p              BETWEEN   1 if p <= v <= q, else 0
     HINGE     max(v − p, 0)/s            CAPPED    min(v, p)/s
@@ -19,18 +21,22 @@ from numba import types
 from dualplan._kernels.compiler import FLOATS, INTS, ROWS, STATES, VALUE, helper, kernel
 
 POWER, BETWEEN, HINGE, CAPPED = range(4)
-HEAD, PARAMETERS = 3, 3
+HEAD = 3
+PARAMETERS = 3
 
 
 @helper
 def piece_value(kind, p, q, s, v):
     if kind == BETWEEN:
-        return 1.0 if p <= v <= q else 0.0
+        if p <= v <= q:
+            return 1.0
+        return 0.0
     if kind == HINGE:
         return max(v - p, 0.0) / s
     if kind == CAPPED:
         return min(v, p) / s
-    base, power = (v - q) / s, 1.0
+    base = (v - q) / s
+    power = 1.0
     for _ in range(int(p)):
         power *= base
     return power
@@ -62,7 +68,8 @@ def product(bi, pieces, k):
 @helper
 def weighted(bi, weights, pieces):
     """Σ w_k Ψ_k and Σ |w_k Ψ_k|."""
-    total, size = 0.0, 0.0
+    total = 0.0
+    size = 0.0
     for k in range(bi[0]):
         if weights[k] != 0.0:
             term = weights[k] * product(bi, pieces, k)
@@ -92,7 +99,10 @@ def values_at(bi, bf, weights, states, out):
 
 @kernel(VALUE)
 def linear_value(ints, floats, x, room):
-    """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's; room: one and a number for each piece."""
+    """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's.
+
+    Room: one and a number for each piece.
+    """
     piece_values(ints, floats[ints[0] :], x, room[1:])
     total, room[0] = weighted(ints, floats[: ints[0]], room[1:])
     return total

@@ -1,8 +1,9 @@
 """The command line: one command a file.
 
-Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and nothing else. Bad input
-ends with one sentence on stderr and exit status 2, and so does a check that finds something wrong. Ctrl-C ends with
-what there is and exit status 130. What all commands share is in `command.py`.
+Results go to stdout, everything else to stderr. With --json, stdout holds one JSON object and
+nothing else. Bad input ends with one sentence on stderr and exit status 2, and so does a check that
+finds something wrong. Ctrl-C ends with what there is and exit status 130. What all commands share
+is in `command.py`.
 """
 
 from __future__ import annotations
@@ -47,5 +48,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except DualplanError as error:
-        output.err.print(f"dualplan: {error}", style=None, markup=False, highlight=False, soft_wrap=True)
+        output.err.print(
+            f"dualplan: {error}", style=None, markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(2)

@@ -1,8 +1,9 @@
 """What all commands share: how much they say on stderr (-q, -v), and what Ctrl-C does.
 
-The first Ctrl-C ends the work after the piece that is being done: what was found is saved if there is a folder, printed
-with the status "interrupted", and the exit status is 130. The second one ends the process at once; files are written
-whole or not at all, so that nothing is lost but the last piece.
+The first Ctrl-C ends the work after the piece that is being done: what was found is saved if there
+is a folder, printed with the status "interrupted", and the exit status is 130. The second one ends
+the process at once; files are written whole or not at all, so that nothing is lost but the last
+piece.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from dualplan.core.status import Status
 
 INTERRUPTED = 130  # the exit status that shells give to what Ctrl-C has ended
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="nothing on stderr but errors")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="a line on stderr for each event")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="a line on stderr for each event")
+]
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -39,25 +42,40 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, quiet: bool = False, verbose: bool = False, **given: Any) -> None:
         if quiet and verbose:
             raise InputError("--quiet and --verbose contradict each other; leave one of them out.")
-        output.loudness = output.QUIET if quiet else output.VERBOSE if verbose else output.NORMAL
+        if quiet:
+            output.loudness = output.QUIET
+        elif verbose:
+            output.loudness = output.VERBOSE
+        else:
+            output.loudness = output.NORMAL
         with _interrupts():
             try:
                 command(**given)
             except KeyboardInterrupt:
-                _stop(f"interrupted before there was anything to show{_go_on(given.get('out'), 'resume' in given)}")
+                _stop(
+                    "interrupted before there was anything to "
+                    f"show{_go_on(given.get('out'), 'resume' in given)}"
+                )
 
     more = {"quiet": QuietOption, "verbose": VerboseOption}
     options = [
-        inspect.Parameter(k, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=v) for k, v in more.items()
+        inspect.Parameter(k, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=v)
+        for k, v in more.items()
     ]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values()]
+    parameters = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values()
+    ]
     vars(run)["__signature__"] = signature.replace(parameters=[*parameters, *options])
     run.__annotations__ = {p.name: p.annotation for p in [*parameters, *options]}
     return run
 
 
-def stop_if_interrupted(status: Status | str, out: str | None = None, *, resumable: bool = True) -> None:
-    """After the result of an interrupted run was printed: say how to go on, and end with exit status 130."""
+def stop_if_interrupted(
+    status: Status | str, out: str | None = None, *, resumable: bool = True
+) -> None:
+    """After the result of an interrupted run was printed: say how to go on, and end with exit
+    status 130.
+    """
     if status == Status.INTERRUPTED:
         _stop(f"interrupted{_go_on(out, resumable)}")
 
@@ -67,7 +85,9 @@ def _go_on(out: Any, resumable: bool) -> str:
     if out is not None and not (Path(out) / SETTINGS).exists():
         return "; nothing was saved."
     if out is None or not resumable:
-        return "; nothing was saved" + (", name a folder by --out to be able to go on." if resumable else ".")
+        return "; nothing was saved" + (
+            ", name a folder by --out to be able to go on." if resumable else "."
+        )
     words = [word for word in sys.argv[1:] if word != "--resume"]
     return f"; go on with: {shlex.join(['dualplan', *words, '--resume'])}"
 

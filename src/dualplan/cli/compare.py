@@ -1,8 +1,8 @@
 """``dualplan compare``: policies side by side.
 
-All intervals, those of n costs and of n − 1 differences from the first, are made at the level 1 − (1 − c)/(2n − 1), so
-that they hold together with probability c (Bonferroni). Each difference is that of `dualplan.compare` with the same
-seed: the same random numbers for both policies.
+All intervals, those of n costs and of n − 1 differences from the first, are made at the level 1
+− (1 − c)/(2n − 1), so that they hold together with probability c (Bonferroni). Each difference is
+that of `dualplan.compare` with the same seed: the same random numbers for both policies.
 """
 
 from __future__ import annotations
@@ -36,14 +36,21 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="folders of runs, files of policies, heuristics of the first one's model", metavar="DIR..."
+            help="folders of runs, files of policies, heuristics of the first one's model",
+            metavar="DIR...",
         ),
     ],
-    model: Annotated[str | None, typer.Option(help="the model, where the first one does not bring it")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="the model, where the first one does not bring it")
+    ] = None,
     settings: SetOption = None,
-    criterion: Annotated[str | None, typer.Option(help="average or discounted; default: that of the runs")] = None,
+    criterion: Annotated[
+        str | None, typer.Option(help="average or discounted; default: that of the runs")
+    ] = None,
     gamma: GammaOption = None,
-    steps: Annotated[int, typer.Option(min=1, help="simulated steps of each comparison with the first")] = STEPS,
+    steps: Annotated[
+        int, typer.Option(min=1, help="simulated steps of each comparison with the first")
+    ] = STEPS,
     confidence: Annotated[float, typer.Option(help="that all intervals hold together")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     simulate: Annotated[bool, typer.Option("--simulate", help="even where states are few")] = False,
@@ -62,15 +69,28 @@ def compare(
     for spec in runs[1:]:
         sources += others_of(spec, sources[0].policy.model)
     if len(sources) < 2:
-        raise InputError(f"compare needs two policies at least, and {runs[0]!r} is one; name another.")
-    wanted = make_criterion(criterion, gamma) if criterion is not None else common_criterion(sources)
-    found = None if simulate else exactly(sources, wanted, threads)
+        raise InputError(
+            f"compare needs two policies at least, and {runs[0]!r} is one; name another."
+        )
+    if criterion is not None:
+        wanted = make_criterion(criterion, gamma)
+    else:
+        wanted = common_criterion(sources)
+    if simulate:
+        found = None
+    else:
+        found = exactly(sources, wanted, threads)
     if found is None:
         with bar("simulating") as update:
             found = simulated(
-                sources, wanted, confidence=confidence, steps=steps, seed=seed, threads=threads,
+                sources,
+                wanted,
+                confidence=confidence,
+                steps=steps,
+                seed=seed,
+                threads=threads,
                 progress=lambda done, total, interval: update(done, total, words_of(interval)),
-            )  # fmt: skip
+            )
     result = {"model": sources[0].policy.model.name, **wanted.describe(), **found}
     if figure is not None:
         draw_compared(result, figure)
@@ -80,19 +100,34 @@ def compare(
         print_compared(result)
 
 
-def exactly(sources: Sequence[Source], criterion: Criterion, threads: int | None = None) -> Json | None:
+def exactly(
+    sources: Sequence[Source], criterion: Criterion, threads: int | None = None
+) -> Json | None:
     """Over all states; None where they are many, or a policy has no one cost."""
     model = sources[0].policy.model
     if not few_states(model) or any(s.policy.code is None for s in sources):
         return None
     try:
         found = [evaluate_exact(model, s.policy, criterion, threads=threads) for s in sources]
-    except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+    except (
+        ModelError
+    ):  # several recurrent classes: the cost depends on chance, and simulation says so
         return None
     rows = [_exact_row(s, e, found[0]) for s, e in zip(sources, found, strict=True)]
     rows[0]["difference"] = None
-    notes = [f"{s.label}: {note}" for s, e in zip(sources, found, strict=True) for note in notes_on(model, _exact(e))]
-    return {"method": "exact", "states": model.box.count, "confidence": 1.0, "level": 1.0, "rows": rows, "notes": notes}
+    notes = [
+        f"{s.label}: {note}"
+        for s, e in zip(sources, found, strict=True)
+        for note in notes_on(model, _exact(e))
+    ]
+    return {
+        "method": "exact",
+        "states": model.box.count,
+        "confidence": 1.0,
+        "level": 1.0,
+        "rows": rows,
+        "notes": notes,
+    }
 
 
 def _exact(own: ExactEvaluation) -> dict[str, Interval]:
@@ -100,33 +135,68 @@ def _exact(own: ExactEvaluation) -> dict[str, Interval]:
 
 
 def _exact_row(source: Source, own: ExactEvaluation, first: ExactEvaluation) -> Json:
-    difference = Interval(own.cost - first.cost, own.lower - first.upper, own.upper - first.lower, 1.0)
+    difference = Interval(
+        own.cost - first.cost, own.lower - first.upper, own.upper - first.lower, 1.0
+    )
     return {
-        "name": source.label, "policy": own.policy, "cost": own.cost, "lower": own.lower, "upper": own.upper,
-        "difference": difference.to_json(), "measures": {n: m.to_json() for n, m in _exact(own).items()},
+        "name": source.label,
+        "policy": own.policy,
+        "cost": own.cost,
+        "lower": own.lower,
+        "upper": own.upper,
+        "difference": difference.to_json(),
+        "measures": {n: m.to_json() for n, m in _exact(own).items()},
         "status": str(own.status),
-    }  # fmt: skip
+    }
 
 
-def simulated(sources: Sequence[Source], criterion: Criterion, *, confidence: float = 0.95, **settings: Any) -> Json:
+def simulated(
+    sources: Sequence[Source], criterion: Criterion, *, confidence: float = 0.95, **settings: Any
+) -> Json:
     """Every policy beside the first; `settings` are those of `dualplan.compare`."""
-    first, model = sources[0].policy, sources[0].policy.model
+    first = sources[0].policy
+    model = sources[0].policy.model
     level = 1 - (1 - confidence) / (2 * len(sources) - 1)
     pairs = []
     for source in sources[1:]:
-        pairs.append(compare_two(model, source.policy, first, criterion, confidence=level, **settings))
-        if pairs[-1].status is Status.INTERRUPTED:  # the others are missing, so no table of all can be made
+        pairs.append(
+            compare_two(model, source.policy, first, criterion, confidence=level, **settings)
+        )
+        if (
+            pairs[-1].status is Status.INTERRUPTED
+        ):  # the others are missing, so no table of all can be made
             raise KeyboardInterrupt
     rows = [_row(sources[0], pairs[0].second, None)]
     rows += [_row(s, pair.first, pair) for s, pair in zip(sources[1:], pairs, strict=True)]
-    own = [(sources[0].label, pairs[0].second), *((s.label, p.first) for s, p in zip(sources[1:], pairs, strict=True))]
+    own = [
+        (sources[0].label, pairs[0].second),
+        *((s.label, p.first) for s, p in zip(sources[1:], pairs, strict=True)),
+    ]
     notes = [f"{label}: {note}" for label, run in own for note in run.notes]
-    notes += [f"{s.label}: {note}" for s, pair in zip(sources[1:], pairs, strict=True) for note in pair.notes]
+    notes += [
+        f"{s.label}: {note}"
+        for s, pair in zip(sources[1:], pairs, strict=True)
+        for note in pair.notes
+    ]
     method = pairs[0].first.method
-    return {"method": method, "states": None, "confidence": confidence, "level": level, "rows": rows, "notes": notes}
+    return {
+        "method": method,
+        "states": None,
+        "confidence": confidence,
+        "level": level,
+        "rows": rows,
+        "notes": notes,
+    }
 
 
 def _row(source: Source, own: Evaluation, pair: Comparison | None) -> Json:
     data = own.to_json()
-    kept = {key: data[key] for key in ("policy", "cost", "lower", "upper", "measures", "status", "steps", "seed")}
-    return {"name": source.label, **kept, "difference": None if pair is None else pair.difference.to_json()}
+    kept = {
+        key: data[key]
+        for key in ("policy", "cost", "lower", "upper", "measures", "status", "steps", "seed")
+    }
+    return {
+        "name": source.label,
+        **kept,
+        "difference": None if pair is None else pair.difference.to_json(),
+    }

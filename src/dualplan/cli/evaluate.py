@@ -43,23 +43,34 @@ def evaluate(
         typer.Option(
             "--policy",
             "-p",
-            help="a heuristic, the folder or file of a saved policy, or FILE.py:FUNCTION; two are compared",
+            help=(
+                "a heuristic, the folder or file of a saved policy, or FILE.py:FUNCTION; two are "
+                "compared"
+            ),
         ),
     ],
     settings: SetOption = None,
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
-    method: Annotated[str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = STEPS,
-    half_width: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
-    relative: Annotated[float | None, typer.Option(help="the same, as a fraction of the cost")] = None,
+    half_width: Annotated[
+        float | None, typer.Option(help="stop when the interval is this narrow")
+    ] = None,
+    relative: Annotated[
+        float | None, typer.Option(help="the same, as a fraction of the cost")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     threads: ThreadsOption = None,
     out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     overloaded: OverloadedOption = False,
-    mixing: Annotated[bool, typer.Option("--mixing", help="measure how fast the chain mixes (method exact)")] = False,
+    mixing: Annotated[
+        bool, typer.Option("--mixing", help="measure how fast the chain mixes (method exact)")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one policy, or compare two on the same random numbers."""
@@ -67,22 +78,40 @@ def evaluate(
         raise InputError(f"evaluate takes one or two policies, got {len(policy)}.")
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the run to go on with.")
-    loaded, judged_by = load_model(model, settings), make_criterion(criterion, gamma)
+    loaded = load_model(model, settings)
+    judged_by = make_criterion(criterion, gamma)
     if not overloaded and not isinstance(judged_by, Discounted):
         require_stable(loaded)
     chosen = [named_policy(loaded, name) for name in policy]
     if method == "exact":
-        changed = (out, resume, half_width, relative, confidence, steps) != (None, False, None, None, 0.95, STEPS)
+        changed = (out, resume, half_width, relative, confidence, steps) != (
+            None,
+            False,
+            None,
+            None,
+            0.95,
+            STEPS,
+        )
         if changed:
-            raise InputError("--method exact has no run to save, no steps and no interval; leave such options out.")
+            raise InputError(
+                "--method exact has no run to save, no steps and no interval; leave such options "
+                "out."
+            )
         _evaluate_exactly(loaded, chosen, judged_by, threads, mixing, as_json)
         return
     if mixing:
         raise InputError("--mixing needs --method exact.")
     options: dict[str, Any] = {
-        "method": method, "steps": steps, "half_width": half_width, "relative": relative, "confidence": confidence,
-        "seed": seed, "threads": threads, "folder": out, "resume": resume,
-    }  # fmt: skip
+        "method": method,
+        "steps": steps,
+        "half_width": half_width,
+        "relative": relative,
+        "confidence": confidence,
+        "seed": seed,
+        "threads": threads,
+        "folder": out,
+        "resume": resume,
+    }
     with bar("simulating", unit="steps") as update:
         options["progress"] = _Progress(update, half_width, relative)
         result: Evaluation | Comparison
@@ -94,25 +123,45 @@ def evaluate(
         print_json(result.to_json())
     else:
         print_evaluation(result, out)
-    first = result if isinstance(result, Evaluation) else result.first
+    if isinstance(result, Evaluation):
+        first = result
+    else:
+        first = result.first
     stop_if_interrupted(first.status, out)
 
 
 class _Progress:
-    """The interval so far; half-widths shrink as the root of the steps, which says how many a wanted one takes."""
+    """The interval so far.
+
+    Half-widths shrink as the root of the steps, which says how many a wanted one takes.
+    """
 
     def __init__(self, update: Update, half_width: float | None, relative: float | None) -> None:
-        self.update, self.half_width, self.relative, self.expected = update, half_width, relative, float("inf")
+        self.update = update
+        self.half_width = half_width
+        self.relative = relative
+        self.expected = float("inf")
 
     def __call__(self, done: int, total: int, interval: Interval | None) -> None:
         if interval is not None:
-            wanted = [w for w in (self.half_width, self.relative and self.relative * abs(interval.value)) if w]
-            self.expected = min([done * (interval.half_width / w) ** 2 for w in wanted], default=float("inf"))
+            wanted = [
+                w
+                for w in (self.half_width, self.relative and self.relative * abs(interval.value))
+                if w
+            ]
+            self.expected = min(
+                [done * (interval.half_width / w) ** 2 for w in wanted], default=float("inf")
+            )
         self.update(done, max(done, min(total, self.expected)), words_of(interval))
 
 
 def _evaluate_exactly(
-    model: Model, chosen: list[Policy], criterion: Criterion, threads: int | None, mixing: bool, as_json: bool
+    model: Model,
+    chosen: list[Policy],
+    criterion: Criterion,
+    threads: int | None,
+    mixing: bool,
+    as_json: bool,
 ) -> None:
     results = [evaluate_exact(model, policy, criterion, threads=threads) for policy in chosen]
     rows = [r.to_json() | ({"mixing": asdict(r.mixing)} if mixing else {}) for r in results]
@@ -121,8 +170,14 @@ def _evaluate_exactly(
         return
     table = Table("policy", "cost", "bounds", "status", "states", "seconds")
     for r in results:
-        table.add_row(r.policy, f"{r.cost:.8g}", f"{r.lower:.10g} – {r.upper:.10g}", str(r.status),
-                      f"{r.reached.size:,}", f"{r.seconds:.1f}")  # fmt: skip
+        table.add_row(
+            r.policy,
+            f"{r.cost:.8g}",
+            f"{r.lower:.10g} – {r.upper:.10g}",
+            str(r.status),
+            f"{r.reached.size:,}",
+            f"{r.seconds:.1f}",
+        )
     out_console().print(table)
     measures = Table("measure", *(r.policy for r in results), title="measures, exactly")
     for name in results[0].measures:

@@ -10,7 +10,14 @@ import typer
 
 from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import load_model
-from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, ModelArgument, SetOption, ThreadsOption
+from dualplan.cli.options import (
+    CriterionOption,
+    GammaOption,
+    JsonOption,
+    ModelArgument,
+    SetOption,
+    ThreadsOption,
+)
 from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.core.errors import InputError, unknown
@@ -35,30 +42,45 @@ def exact(
     method: Annotated[str | None, typer.Option(help=", ".join(EXACT_METHODS))] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(help="a side constraint on a measure (linear programs)", metavar="MEASURE<=NUMBER"),
+        typer.Option(
+            help="a side constraint on a measure (linear programs)", metavar="MEASURE<=NUMBER"
+        ),
     ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
-    max_sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = SWEEPS,
+    max_sweeps: Annotated[
+        int, typer.Option(min=1, help="budget of sweeps over all states")
+    ] = SWEEPS,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The optimal cost between two bounds, over all states of a model that can be enumerated."""
-    loaded, chosen = load_model(model, settings), make_criterion(criterion, gamma)
+    loaded = load_model(model, settings)
+    chosen = make_criterion(criterion, gamma)
     if method is not None and method not in EXACT_METHODS:
         raise unknown("exact method", method, EXACT_METHODS)
     if method in LINEAR or (limit and method is None):
         if max_sweeps != SWEEPS:
             raise InputError("--max-sweeps is for the methods that sweep, not for linear programs.")
-        form, limits = (method or LINEAR[0]).removesuffix("-lp"), [Limit.parse(text) for text in limit or []]
-        result = solve_lp(loaded, chosen, limits=limits, form=form, tol=tol, threads=threads).to_json()
+        form = (method or LINEAR[0]).removesuffix("-lp")
+        limits = [Limit.parse(text) for text in limit or []]
+        result = solve_lp(
+            loaded, chosen, limits=limits, form=form, tol=tol, threads=threads
+        ).to_json()
     elif limit:
         raise InputError(f"--limit works with --method {' or '.join(LINEAR)}, not with {method}.")
     else:
         with bar("sweeping", unit="sweeps") as update:
             looks = _Looks(update, tol, max_sweeps)
             try:
-                result = solve_exact(loaded, chosen, method=method, tol=tol, max_sweeps=max_sweeps, threads=threads,
-                                     progress=looks).to_json()  # fmt: skip
+                result = solve_exact(
+                    loaded,
+                    chosen,
+                    method=method,
+                    tol=tol,
+                    max_sweeps=max_sweeps,
+                    threads=threads,
+                    progress=looks,
+                ).to_json()
             except KeyboardInterrupt:
                 if looks.sweeps == 0:
                     raise
@@ -71,19 +93,31 @@ def exact(
 
 
 class _Looks:
-    """The bounds so far, which hold whenever the sweeps end; with -v a line each time their number has doubled.
+    """The bounds so far, which hold whenever the sweeps end; with -v a line each time their number
+    has doubled.
 
     The width shrinks about geometrically, which says how many sweeps are still to come.
     """
 
     def __init__(self, update: Update, tol: float, most: int) -> None:
-        self.update, self.tol, self.most = update, tol, most
-        self.started, self.sweeps, self.lower, self.upper = time.monotonic(), 0, -math.inf, math.inf
-        self.first, self.next_line = (0, math.inf), 1
+        self.update = update
+        self.tol = tol
+        self.most = most
+        self.started = time.monotonic()
+        self.sweeps = 0
+        self.lower = -math.inf
+        self.upper = math.inf
+        self.first = (0, math.inf)
+        self.next_line = 1
 
     def __call__(self, sweeps: int, lower: float, upper: float) -> None:
-        self.sweeps, self.lower, self.upper = sweeps, lower, upper
-        self.first = self.first if math.isfinite(self.first[1]) else (sweeps, upper - lower)
+        self.sweeps = sweeps
+        self.lower = lower
+        self.upper = upper
+        if math.isfinite(self.first[1]):
+            self.first = self.first
+        else:
+            self.first = (sweeps, upper - lower)
         if event := sweeps >= self.next_line:
             self.next_line = 2 * sweeps
         words = f"{lower:.6g} – {upper:.6g} after {sweeps:,} sweeps"
@@ -100,7 +134,10 @@ class _Looks:
         """The bounds of the last sweep as a result."""
         status = Status.INTERRUPTED
         return {
-            "status": str(status), "advice": "interrupted; the bounds hold, and are as close as they got",
-            "lower": self.lower, "upper": self.upper, "sweeps": self.sweeps,
+            "status": str(status),
+            "advice": "interrupted; the bounds hold, and are as close as they got",
+            "lower": self.lower,
+            "upper": self.upper,
+            "sweeps": self.sweeps,
             "seconds": round(time.monotonic() - self.started, 3),
-        }  # fmt: skip
+        }

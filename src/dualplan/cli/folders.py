@@ -28,12 +28,17 @@ class Source:
 
 
 def sources_of(spec: str, model: Model | None = None) -> list[Source]:
-    """The policies of a run's folder (two where two were compared) or of a file; `model` where they bring none."""
+    """The policies of a run's folder (two where two were compared) or of a file.
+
+    `model` where they bring none.
+    """
     path = Path(spec)
     if spec.endswith(".npz"):
         return [Source(spec, _loaded(path, model))]
     if not (path / SETTINGS).exists():
-        raise RunError(f"{spec!r} is neither the folder of a run that was saved with --out nor a saved policy.")
+        raise RunError(
+            f"{spec!r} is neither the folder of a run that was saved with --out nor a saved policy."
+        )
     settings = read_json(path / SETTINGS).get("settings", {})
     criterion = _criterion(settings)
     if (path / POLICY).exists():
@@ -42,12 +47,18 @@ def sources_of(spec: str, model: Model | None = None) -> list[Source]:
         raise RunError(f"the run in {spec!r} has no policy yet; go on with it by --resume.")
     made = _model_of(spec, settings["model"], model)
     found = [_heuristic(spec, made, described) for described in settings["policies"]]
-    labels = [spec] if len(found) == 1 else [f"{spec} ({policy.name})" for policy in found]
+    if len(found) == 1:
+        labels = [spec]
+    else:
+        labels = [f"{spec} ({policy.name})" for policy in found]
     return [Source(label, policy, criterion) for label, policy in zip(labels, found, strict=True)]
 
 
 def others_of(spec: str, first: Model) -> list[Source]:
-    """As `sources_of`, or a heuristic of the first policy's model by its name; the model must be the same."""
+    """As `sources_of`, or a heuristic of the first policy's model by its name.
+
+    The model must be the same.
+    """
     if not spec.endswith(".npz") and not Path(spec).is_dir():
         return [Source(spec, named_policy(first, spec))]
     try:
@@ -67,21 +78,35 @@ def _loaded(path: Path, model: Model | None) -> Policy:
 
 def _criterion(settings: Json) -> Criterion:
     given = settings.get("criterion", "average")
-    if isinstance(given, dict):  # of evaluations and searches; plans have its parts among their keys
+    if isinstance(
+        given, dict
+    ):  # of evaluations and searches; plans have its parts among their keys
         return make_criterion(given["criterion"], given.get("gamma"), given.get("start"))
     return make_criterion(given, settings.get("gamma"), settings.get("start"))
 
 
 def _model_of(spec: str, described: Json, given: Model | None) -> Model:
-    """The model of an evaluation, which saves what it is called and its fingerprint; networks are there as a whole."""
+    """The model of an evaluation, which saves what it is called and its fingerprint.
+
+    Networks are there as a whole.
+    """
     made = given
     if made is None and "classes" in described:
-        made = remake({"network": {"name": described["name"], **described["options"], "class": described["classes"]}})
+        made = remake(
+            {
+                "network": {
+                    "name": described["name"],
+                    **described["options"],
+                    "class": described["classes"],
+                }
+            }
+        )
     elif made is None and described["name"] in INSTANCES:
         made = load(described["name"])
     if made is None or made.digest != described["digest"]:
         raise InputError(
-            f"the folder {spec!r} does not hold its model {described['name']!r}; give it by --model and --set."
+            f"the folder {spec!r} does not hold its model {described['name']!r}; give it by "
+            "--model and --set."
         )
     return made
 
@@ -89,26 +114,33 @@ def _model_of(spec: str, described: Json, given: Model | None) -> Model:
 def _heuristic(spec: str, model: Model, described: Json) -> Policy:
     """A policy that was evaluated, if it is one of the model's own."""
     name = described["name"]
-    found = model.policy(name) if name in model.policies else None
+    if name in model.policies:
+        found = model.policy(name)
+    else:
+        found = None
     if found is None or found.digest != described["digest"]:
         raise InputError(
-            f"the folder {spec!r} holds what its policy {name!r} cost, not the policy; name the file it was saved in."
+            f"the folder {spec!r} holds what its policy {name!r} cost, not the policy; name the "
+            "file it was saved in."
         )
     return found
 
 
-# -- the same model ---------------------------------------------------------------------------------------------------
+# -- the same model --------------------------------------------------------------------------------
 
 
 def require_same_model(first: Model, other: Model, spec: str) -> None:
     """Raise unless the two are the same, and say what differs."""
     if first.digest != other.digest:
-        raise InputError(f"the model of {spec!r} is not that of the first policy: {_what_differs(first, other)}.")
+        raise InputError(
+            f"the model of {spec!r} is not that of the first policy: {_what_differs(first, other)}."
+        )
 
 
 def _what_differs(first: Model, other: Model) -> str:
     for what in ("name", "kind", "coordinates", "actions", "options", "classes", "states"):
-        one, two = first.describe().get(what), other.describe().get(what)
+        one = first.describe().get(what)
+        two = other.describe().get(what)
         if one != two:
             return _between(what, one, two)
     return f"both are called {first.name!r}, but their numbers differ"
@@ -118,7 +150,10 @@ def _between(what: str, one: Any, two: Any) -> str:
     """The first difference of two descriptions, down to a single value."""
     if isinstance(one, dict) and isinstance(two, dict):
         key = next(k for k in [*one, *two] if one.get(k) != two.get(k))
-        name = f"class {one['name']!r}, " if what == "classes" and one.get("name") == two.get("name") else ""
+        if what == "classes" and one.get("name") == two.get("name"):
+            name = f"class {one['name']!r}, "
+        else:
+            name = ""
         return _between(f"{name}{key}", one.get(key), two.get(key))
     if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
         k = next(k for k in range(len(one)) if one[k] != two[k])
@@ -132,6 +167,9 @@ def common_criterion(sources: list[Source]) -> Criterion:
     for source in found[1:]:
         if source.criterion != found[0].criterion:
             raise InputError(
-                f"{found[0].label!r} and {source.label!r} were run for different criteria; say which by --criterion."
+                f"{found[0].label!r} and {source.label!r} were run for different criteria; say "
+                "which by --criterion."
             )
-    return make_criterion("average") if not found or found[0].criterion is None else found[0].criterion
+    if not found or found[0].criterion is None:
+        return make_criterion("average")
+    return found[0].criterion

@@ -10,7 +10,9 @@ from dualplan.models.load import load
 
 
 def parse_value(text: str) -> Any:
-    """A value from the command line: numbers, true, false, none, inf, lists with commas, otherwise text."""
+    """A value from the command line: numbers, true, false, none, inf, lists with commas, otherwise
+    text.
+    """
     if "," in text:
         return tuple(parse_value(part) for part in text.split(",") if part.strip())
     word = text.strip()

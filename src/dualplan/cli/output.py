@@ -1,4 +1,7 @@
-"""Where output goes: results to stdout, everything else to stderr; numbers, and progress on a terminal."""
+"""Where output goes: results to stdout, everything else to stderr.
+
+Numbers, and progress on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,7 @@ from typing import Any, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -34,25 +30,33 @@ loudness = NORMAL  # how much is said on stderr besides errors; each command set
 
 
 class _Out(Console):
-    """Names are printed as they are, whatever brackets they have, and tables with all their digits."""
+    """Names are printed as they are, whatever brackets they have, and tables with all their
+    digits.
+    """
 
     def print(self, *objects: Any, **options: Any) -> None:
         width = self.width
         try:
-            self.width = max([width, *(_fit(one, width) for one in objects if isinstance(one, Table))])
+            self.width = max(
+                [width, *(_fit(one, width) for one in objects if isinstance(one, Table))]
+            )
             super().print(*objects, **options)
         finally:
             self.width = width
 
 
 def _fit(table: Table, width: int) -> int:
-    """Make columns narrower if the table is too wide, the widest first, but none than its longest word; what it needs.
+    """Make columns narrower if the table is too wide, the widest first, but none than its longest
+    word; what it needs.
 
-    Rich makes columns narrower than that, and cuts numbers. On a terminal that is too narrow the terminal breaks lines.
+    Rich makes columns narrower than that, and cuts numbers. On a terminal that is too narrow the
+    terminal breaks lines.
     """
     cells = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
     widths = [max(map(cell_len, own)) for own in cells]
-    least = [max((cell_len(word) for cell in own for word in cell.split()), default=0) for own in cells]
+    least = [
+        max((cell_len(word) for cell in own for word in cell.split()), default=0) for own in cells
+    ]
     around = 3 * len(cells) + 1  # a blank on both sides, and lines
     for k in sorted(range(len(cells)), key=lambda k: -widths[k]):
         more = sum(widths) + around - width
@@ -62,9 +66,17 @@ def _fit(table: Table, width: int) -> int:
 
 
 def out_console() -> Console:
-    """Standard output; where it is not a terminal, as wide as COLUMNS says, or wide enough for most tables."""
+    """Standard output.
+
+    Where it is not a terminal, as wide as COLUMNS says, or wide enough for most tables.
+    """
     told = os.environ.get("COLUMNS", "")
-    width = None if sys.stdout.isatty() else int(told) if told.isdecimal() and int(told) > 0 else 140
+    if sys.stdout.isatty():
+        width = None
+    elif told.isdecimal() and int(told) > 0:
+        width = int(told)
+    else:
+        width = 140
     return _Out(width=width, markup=False, highlight=False)
 
 
@@ -80,12 +92,18 @@ def print_json(value: dict[str, Any]) -> None:
 
 def number(value: float | None, digits: int = 5) -> str:
     """A number in a table; JSON has None for one that is infinite or unknown."""
-    return "unknown" if value is None else "∞" if value == float("inf") else f"{value:.{digits}g}"
+    if value is None:
+        return "unknown"
+    if value == float("inf"):
+        return "∞"
+    return f"{value:.{digits}g}"
 
 
 def words_of(interval: Interval | None) -> str:
     """An interval as it is shown beside a bar."""
-    return "" if interval is None else f"{interval.value:.5g} ± {interval.half_width:.2g}"
+    if interval is None:
+        return ""
+    return f"{interval.value:.5g} ± {interval.half_width:.2g}"
 
 
 def note(words: str) -> None:
@@ -101,7 +119,10 @@ def note(words: str) -> None:
 
 def rate(pace: float, unit: str) -> str:
     """So many of a unit in a second."""
-    power = min(3, max(0, math.floor(math.log10(pace) / 3))) if pace > 0 else 0
+    if pace > 0:
+        power = min(3, max(0, math.floor(math.log10(pace) / 3)))
+    else:
+        power = 0
     return f"{pace / 1000**power:.3g}{('', 'k', 'M', 'G')[power]} {unit}/s"
 
 
@@ -110,20 +131,29 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Nothing where there is no unit, or not yet a pace."""
-        unit, pace = task.fields["unit"], task.fields["pace"]
+        unit = task.fields["unit"]
+        pace = task.fields["pace"]
         return Text(rate(pace, unit) if unit and pace > 0 else "")
 
 
 class _Left(ProgressColumn):
-    """Time left, by the pace since the first look; Rich's own forgets it whenever the total changes."""
+    """Time left, by the pace since the first look.
+
+    Rich's own forgets it whenever the total changes.
+    """
 
     def render(self, task: Task) -> Text:
         """What is measured in seconds goes at the pace of the clock."""
-        pace = 1.0 if task.fields["timed"] else task.fields["pace"]
+        if task.fields["timed"]:
+            pace = 1.0
+        else:
+            pace = task.fields["pace"]
         if task.total is None or not pace > 0:
             return Text("-:--:--", style="progress.remaining")
         left = int(max(0.0, task.total - task.completed) / pace)
-        return Text(f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}", style="progress.remaining")
+        return Text(
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}", style="progress.remaining"
+        )
 
 
 class _Bars(Progress):
@@ -139,7 +169,10 @@ class _Bars(Progress):
 
 
 class Update(Protocol):
-    """Where the work stands; words that are empty leave the last ones, and those of an event are a line of -v."""
+    """Where the work stands.
+
+    Words that are empty leave the last ones, and those of an event are a line of -v.
+    """
 
     def __call__(self, done: float, total: float, words: str, *, event: bool = True) -> None:
         """Tell."""
@@ -147,28 +180,52 @@ class Update(Protocol):
 
 @contextmanager
 def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
-    """A progress bar on a terminal, once two seconds have passed, and with -v a line for each event.
+    """A progress bar on a terminal, once two seconds have passed, and with -v a line for each
+    event.
 
-    With a `unit`, how many of it are done in a second is shown as well; `timed` work is measured in seconds.
+    With a `unit`, how many of it are done in a second is shown as well; `timed` work is measured in
+    seconds.
     """
-    named, told = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[words]}"))
+    named, told = (
+        TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[words]}")
+    )
     columns = (named, BarColumn(24), told, _Rate(), TimeElapsedColumn(), _Left())
     bars = _Bars(*columns, console=err, transient=True)
-    started, shown, latest = time.monotonic(), False, ""
+    started = time.monotonic()
+    shown = False
+    latest = ""
     first: tuple[float, float] | None = None  # when, and how much was done by then
-    task = bars.add_task(title, total=None, words="", unit=unit, timed=timed, done=0.0, looked=started, pace=0.0)
+    task = bars.add_task(
+        title, total=None, words="", unit=unit, timed=timed, done=0.0, looked=started, pace=0.0
+    )
 
     def update(done: float, total: float, words: str, *, event: bool = True) -> None:
         nonlocal shown, latest, first
-        now, new = time.monotonic(), bool(words) and words != latest
-        latest, first = words or latest, first or (now, done)
-        pace = (done - first[1]) / (now - first[0]) if now > first[0] else 0.0
+        now = time.monotonic()
+        new = bool(words) and words != latest
+        latest = words or latest
+        first = first or (now, done)
+        if now > first[0]:
+            pace = (done - first[1]) / (now - first[0])
+        else:
+            pace = 0.0
         if not shown and err.is_terminal and loudness != QUIET and now - started > PROGRESS_AFTER:
             bars.start()
             shown = True
-        bars.update(task, completed=min(done, total), total=total, words=latest, done=done, looked=now, pace=pace)
+        bars.update(
+            task,
+            completed=min(done, total),
+            total=total,
+            words=latest,
+            done=done,
+            looked=now,
+            pace=pace,
+        )
         if loudness == VERBOSE and new and event:
-            quick = f", {rate(pace, unit)}" if unit and pace > 0 else ""
+            if unit and pace > 0:
+                quick = f", {rate(pace, unit)}"
+            else:
+                quick = ""
             note(f"{now - started:8.1f} s  {title}: {words}{quick}")
 
     try:

@@ -13,15 +13,26 @@ from dualplan.report.page import SECONDS
 
 
 def report(
-    folder: Annotated[str, typer.Argument(help="of a run that `solve` saved with --out", metavar="DIR")],
-    out: Annotated[str | None, typer.Option(help="file of the page; DIR/report.html unless told otherwise")] = None,
+    folder: Annotated[
+        str, typer.Argument(help="of a run that `solve` saved with --out", metavar="DIR")
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="file of the page; DIR/report.html unless told otherwise")
+    ] = None,
     time: Annotated[
-        str | None, typer.Option(help=f"for what is simulated and tabulated, such as 1m; {SECONDS:g}s")
+        str | None,
+        typer.Option(help=f"for what is simulated and tabulated, such as 1m; {SECONDS:g}s"),
     ] = None,
 ) -> None:
-    """Write a page about a saved run: what was found, how good it is, what the policy does. It opens anywhere."""
+    """Write a page about a saved run: what was found, how good it is, what the policy does.
+
+    It opens anywhere.
+    """
     with bar("writing the report") as update:
         path = write_report(
-            folder, out, seconds=SECONDS if time is None else seconds(time), tell=lambda words: update(0, 1, words)
+            folder,
+            out,
+            seconds=SECONDS if time is None else seconds(time),
+            tell=lambda words: update(0, 1, words),
         )
     out_console().print(f"written to {path}", soft_wrap=True)

@@ -18,26 +18,42 @@ from dualplan.core.runs import read_json
 
 def reproduce(
     name: Annotated[str, typer.Argument(help=", ".join(EXPERIMENTS), metavar="NAME")],
-    time: Annotated[str | None, typer.Option(help="how long each search may take, such as 30s")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="how long each search may take, such as 30s")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="of each simulation")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
     settings: SetOption = None,
-    out: Annotated[str | None, typer.Option(help=f"folder of the figure and the result; {FOLDER}/NAME")] = None,
+    out: Annotated[
+        str | None, typer.Option(help=f"folder of the figure and the result; {FOLDER}/NAME")
+    ] = None,
     as_json: JsonOption = False,
     features: Annotated[int | None, typer.Option(help="366 or 372 (figure-3)")] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="of the subgradient method (figure-3)")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="of the subgradient method (figure-3)")
+    ] = None,
     radius: Annotated[float | None, typer.Option(help="S (figure-3)")] = None,
-    criterion: Annotated[str | None, typer.Option(help="average or discounted (four-queue)")] = None,
+    criterion: Annotated[
+        str | None, typer.Option(help="average or discounted (four-queue)")
+    ] = None,
     gamma: Annotated[float | None, typer.Option(help="discount factor (four-queue)")] = None,
 ) -> None:
     """Run a published experiment again, and show our figures beside the published ones.
 
-    The exit status is 1 if a figure that is exact elsewhere is missed. Options that an experiment has not are refused.
+    The exit status is 1 if a figure that is exact elsewhere is missed. Options that an experiment
+    has not are refused.
     """
     options = {
-        "time": time, "steps": steps, "seed": seed, "parameters": parameters_from(settings) or None,
-        "features": features, "iterations": iterations, "radius": radius, "criterion": criterion, "gamma": gamma,
-    }  # fmt: skip
+        "time": time,
+        "steps": steps,
+        "seed": seed,
+        "parameters": parameters_from(settings) or None,
+        "features": features,
+        "iterations": iterations,
+        "radius": radius,
+        "criterion": criterion,
+        "gamma": gamma,
+    }
     given = {key: value for key, value in options.items() if value is not None}
     with bar(name) as update:
         outcome, folder = run_again(name, given, out=out, progress=update)
@@ -48,5 +64,7 @@ def reproduce(
         print_outcome(outcome, folder)
     sentence = failure(outcome.rows)
     if sentence is not None:
-        output.err.print(f"dualplan: {sentence}", style=None, markup=False, highlight=False, soft_wrap=True)
+        output.err.print(
+            f"dualplan: {sentence}", style=None, markup=False, highlight=False, soft_wrap=True
+        )
         raise typer.Exit(1)

@@ -15,7 +15,10 @@ from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.report.figures import blank, save
 from dualplan.report.rules import Rule
 
-RATES = ("lost fraction", "rejected fraction")  # in the table of costs; what is lost of each class has its own
+RATES = (
+    "lost fraction",
+    "rejected fraction",
+)  # in the table of costs; what is lost of each class has its own
 
 
 def print_evaluated(result: dict[str, Any]) -> None:
@@ -33,56 +36,79 @@ def _evaluation(data: dict[str, Any]) -> Evaluation:
     level = data["confidence"]
     cost = _interval({"value": data["cost"], **data}, level)
     return Evaluation(
-        data["policy"], cost.value, cost.lower, cost.upper, level, data["method"], Status(data["status"]),
-        data["steps"], data["seconds"], data["seed"], data["warm_up_steps"],
-        {name: _interval(measure, level) for name, measure in data["measures"].items()}, tuple(data["notes"]),
-    )  # fmt: skip
+        data["policy"],
+        cost.value,
+        cost.lower,
+        cost.upper,
+        level,
+        data["method"],
+        Status(data["status"]),
+        data["steps"],
+        data["seconds"],
+        data["seed"],
+        data["warm_up_steps"],
+        {name: _interval(measure, level) for name, measure in data["measures"].items()},
+        tuple(data["notes"]),
+    )
 
 
 def _interval(data: dict[str, Any], confidence: float) -> Interval:
     """JSON has None for what is infinite; an infinite cost is that of a policy that is unstable."""
     value, lower, upper = (data[key] for key in ("value", "lower", "upper"))
     return Interval(
-        math.inf if value is None else value, -math.inf if lower is None else lower,
-        math.inf if upper is None else upper, confidence,
-    )  # fmt: skip
+        math.inf if value is None else value,
+        -math.inf if lower is None else lower,
+        math.inf if upper is None else upper,
+        confidence,
+    )
 
 
 def print_rule(rule: Rule) -> None:
     """A rule in words, and what it costs more than the policy that it stands for."""
-    out, known = out_console(), rule.simplification
+    out = out_console()
+    known = rule.simplification
     out.print(f"\n{rule.name} ({rule.leaves} leaves)")
     out.print(rule.text(), soft_wrap=True)
     if known is not None:
         out.print(str(known), soft_wrap=True)
         if not known.within:
             out.print(
-                f"the rule is not within {known.tolerance:.2%} of the cost with its whole interval; allow more leaves, "
-                "a larger tolerance, or more steps.", soft_wrap=True,
-            )  # fmt: skip
+                f"the rule is not within {known.tolerance:.2%} of the cost with its whole "
+                "interval; allow more leaves, a larger tolerance, or more steps.",
+                soft_wrap=True,
+            )
 
 
 def print_action(label: str, state: str, actions: list[dict[str, Any]]) -> None:
     """What a policy does in a state."""
     words = "; ".join(
-        a["does"] if a["probability"] == 1 else f"{a['does']} with probability {a['probability']:.4g}" for a in actions
+        a["does"]
+        if a["probability"] == 1
+        else f"{a['does']} with probability {a['probability']:.4g}"
+        for a in actions
     )
     out_console().print(f"{label} in {state}: {words}", soft_wrap=True)
 
 
-# -- several policies -------------------------------------------------------------------------------------------------
+# -- several policies ------------------------------------------------------------------------------
 
 
 def print_compared(result: dict[str, Any]) -> None:
     """A row for each policy: its cost, and how much more than the first."""
-    out, rows = out_console(), result["rows"]
+    out = out_console()
+    rows = result["rows"]
     rates = [name for name in RATES if any(name in row["measures"] for row in rows)]
     table = Table("policy", "cost", "interval", "minus the first", "interval", *rates, "status")
     for row in rows:
         difference = row["difference"]
-        cells = ["", ""] if difference is None else [number(difference["value"], 4), _ends(difference, 4)]
+        if difference is None:
+            cells = ["", ""]
+        else:
+            cells = [number(difference["value"], 4), _ends(difference, 4)]
         shares = [_share(row["measures"].get(name)) for name in rates]
-        table.add_row(row["name"], number(row["cost"], 6), _ends(row, 6), *cells, *shares, row["status"])
+        table.add_row(
+            row["name"], number(row["cost"], 6), _ends(row, 6), *cells, *shares, row["status"]
+        )
     out.print(table)
     _print_losses(rows)
     out.print(_how(result), soft_wrap=True)
@@ -92,10 +118,14 @@ def print_compared(result: dict[str, Any]) -> None:
 
 def _how(result: dict[str, Any]) -> str:
     if result["method"] == "exact":
-        return f"computed over all {result['states']:,} states; the intervals are what rounding leaves open."
+        return (
+            f"computed over all {result['states']:,} states; the intervals are what rounding "
+            "leaves open."
+        )
     return (
-        f"all intervals hold together with probability {result['confidence']:.0%} (each with {result['level']:.2%}); "
-        f"differences are paired, on the same random numbers ({result['method']})."
+        f"all intervals hold together with probability {result['confidence']:.0%} (each with "
+        f"{result['level']:.2%}); differences are paired, on the same random numbers "
+        f"({result['method']})."
     )
 
 
@@ -104,18 +134,27 @@ def _ends(row: dict[str, Any], digits: int) -> str:
 
 
 def _share(measure: dict[str, Any] | None) -> str:
-    return "" if measure is None or measure["value"] is None else f"{measure['value']:.2%}"
+    if measure is None or measure["value"] is None:
+        return ""
+    return f"{measure['value']:.2%}"
 
 
 def _print_losses(rows: list[dict[str, Any]]) -> None:
     """What is lost of each class, if anything is."""
     names = [name for name in rows[0]["measures"] if name.startswith("loss rate")]
-    lost = [name for name in names if any((row["measures"].get(name) or {}).get("value") for row in rows)]
+    lost = [
+        name
+        for name in names
+        if any((row["measures"].get(name) or {}).get("value") for row in rows)
+    ]
     if not lost:
         return
     table = Table("policy", *lost)
     for row in rows:
-        table.add_row(row["name"], *(number((row["measures"].get(n) or {"value": None})["value"], 4) for n in lost))
+        table.add_row(
+            row["name"],
+            *(number((row["measures"].get(n) or {"value": None})["value"], 4) for n in lost),
+        )
     out_console().print(table)
 
 
@@ -124,12 +163,18 @@ def draw_compared(result: dict[str, Any], path: str) -> None:
     figure, panels = blank(2)
     rows = result["rows"]
     _dots(panels[0], [(row["name"], row["cost"], row["lower"], row["upper"]) for row in rows])
-    differences = [(row["name"], *(row["difference"][key] for key in ("value", "lower", "upper"))) for row in rows[1:]]
+    differences = [
+        (row["name"], *(row["difference"][key] for key in ("value", "lower", "upper")))
+        for row in rows[1:]
+    ]
     _dots(panels[1], differences)
     panels[1].axvline(0.0, color="black", linewidth=1, linestyle="--")
     panels[0].set(title="cost", xlabel="cost")
     panels[1].set(title=f"cost minus that of {rows[0]['name']}", xlabel="difference")
-    how = "exact" if result["method"] == "exact" else f"{result['confidence']:.0%} simultaneous intervals"
+    if result["method"] == "exact":
+        how = "exact"
+    else:
+        how = f"{result['confidence']:.0%} simultaneous intervals"
     figure.suptitle(f"{result['model']}, {how}")
     save(figure, path)
 
@@ -140,6 +185,13 @@ def _dots(panel: Any, rows: list[tuple[str, float | None, float | None, float | 
         if value is None or lower is None or upper is None:
             panel.annotate("unknown", (0.5, k), xycoords=("axes fraction", "data"))
         else:
-            panel.errorbar([value], [k], xerr=[[value - lower], [upper - value]], marker="o", capsize=3, color="C0")
+            panel.errorbar(
+                [value],
+                [k],
+                xerr=[[value - lower], [upper - value]],
+                marker="o",
+                capsize=3,
+                color="C0",
+            )
     panel.set_yticks(range(len(rows)), [row[0] for row in rows])
     panel.set_ylim(len(rows) - 0.5, -0.5)

@@ -1,4 +1,6 @@
-"""``dualplan show``: saved runs, what their policies do in a state, and as rules that people can read."""
+"""``dualplan show``: saved runs, what their policies do in a state, and as rules that people can
+read.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,26 @@ from dualplan.report.rules import Rule, readable
 
 
 def show(
-    folder: Annotated[str, typer.Argument(help="of a run that was saved with --out", metavar="DIR")],
-    rules: Annotated[bool, typer.Option("--rules", help="the policy as a rule in words, and what that costs")] = False,
+    folder: Annotated[
+        str, typer.Argument(help="of a run that was saved with --out", metavar="DIR")
+    ],
+    rules: Annotated[
+        bool, typer.Option("--rules", help="the policy as a rule in words, and what that costs")
+    ] = False,
     state: Annotated[
-        str | None, typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS")
+        str | None,
+        typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS"),
     ] = None,
     leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
-    tolerance: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
-    figure: Annotated[str | None, typer.Option(help="file for the curve of costs and violations against H")] = None,
-    model: Annotated[str | None, typer.Option(help="the model, where the folder does not hold it")] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="of a rule, as a part of the cost")
+    ] = 0.01,
+    figure: Annotated[
+        str | None, typer.Option(help="file for the curve of costs and violations against H")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="the model, where the folder does not hold it")
+    ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,15 +56,26 @@ def show(
     result = read_result(folder)
     if figure is not None:
         if "tried" not in result:
-            raise InputError(f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out.")
+            raise InputError(
+                f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out."
+            )
         draw(result, figure)
     sources: list[Source] = []
     if rules or state is not None:
         sources = sources_of(folder, None if model is None else load_model(model, settings))
-    asked = [] if state is None else [_in_state(s, _state(s.policy.model, state)) for s in sources]
-    made = [_rule(s, leaves, tolerance) for s in sources] if rules else []
+    if state is None:
+        asked = []
+    else:
+        asked = [_in_state(s, _state(s.policy.model, state)) for s in sources]
+    if rules:
+        made = [_rule(s, leaves, tolerance) for s in sources]
+    else:
+        made = []
     if as_json:
-        more = {"in_state": asked} if asked else {}
+        if asked:
+            more = {"in_state": asked}
+        else:
+            more = {}
         print_json(result | more | ({"rules": [_as_json(rule) for rule in made]} if made else {}))
         return
     if not asked:
@@ -81,26 +105,36 @@ def _state(model: Model, text: str) -> Ints:
         if isinstance(error, InputError):
             raise
         names = ", ".join(model.coordinates)
-        raise InputError(f"--state takes whole numbers for {names}, with commas, got {text!r}.") from error
+        raise InputError(
+            f"--state takes whole numbers for {names}, with commas, got {text!r}."
+        ) from error
 
 
 def _in_state(source: Source, x: Ints) -> dict[str, Any]:
     """What a policy does in a state, by the names of its actions."""
     policy = source.policy
     chances = policy(x)
-    actions = [{"does": words, "probability": p} for words, p in state_words(policy.model, x, chances)]
-    labels = {label: float(p) for label, p in zip(policy.model.actions, chances, strict=True) if p > 0}
+    actions = [
+        {"does": words, "probability": p} for words, p in state_words(policy.model, x, chances)
+    ]
+    labels = {
+        label: float(p) for label, p in zip(policy.model.actions, chances, strict=True) if p > 0
+    }
     return {"policy": policy.name, "state": vector(x), "actions": actions, "labels": labels}
 
 
 def _rule(source: Source, leaves: int, tolerance: float) -> Rule:
-    model, policy = source.policy.model, source.policy
+    model = source.policy.model
+    policy = source.policy
     return readable(model, policy, leaves, criterion=source.criterion, tolerance=tolerance)
 
 
 def _as_json(rule: Rule) -> dict[str, Any]:
     known = rule.simplification
     return {
-        "name": rule.name, "leaves": rule.leaves, "text": rule.text(), "trees": trees_to_json(rule.trees),
+        "name": rule.name,
+        "leaves": rule.leaves,
+        "text": rule.text(),
+        "trees": trees_to_json(rule.trees),
         "simplification": None if known is None else known.to_json(),
-    }  # fmt: skip
+    }

@@ -19,7 +19,9 @@ from dualplan.report import figures
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
-    """An experiment that was run again: a line a figure, in the columns that are not empty, and what they say."""
+    """An experiment that was run again: a line a figure, in the columns that are not empty, and
+    what they say.
+    """
     cells = [_cells(row) for row in outcome.rows]
     used = [key for key in cells[0] if any(row[key] for row in cells)]
     table = Table(*used)
@@ -47,11 +49,17 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def print_planned(result: dict[str, Any]) -> None:
-    """What a plan came to: a row for each penalty, the best with its certificate, and what any policy could save."""
-    out, status = out_console(), Status(result["cost_status"])
+    """What a plan came to: a row for each penalty, the best with its certificate, and what any
+    policy could save.
+    """
+    out = out_console()
+    status = Status(result["cost_status"])
     out.print(_outcomes(result))
     cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); {status.advice}")
+    out.print(
+        f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); "
+        f"{status.advice}"
+    )
     if result.get("advantage") is not None:
         gain = result["advantage"]
         value, low, high = (number(gain[key], 4) for key in ("value", "lower", "upper"))
@@ -59,7 +67,9 @@ def print_planned(result: dict[str, Any]) -> None:
     if any(not limit["kept"] for limit in result["limits"]):
         out.print("no policy that was found keeps the limits; this one comes nearest.")
     if "certificate" not in result:
-        out.print("the run was saved by an earlier version, without a certificate and a lower bound.")
+        out.print(
+            "the run was saved by an earlier version, without a certificate and a lower bound."
+        )
         return
     out.print(_certificate(result["certificate"]))
     if result["theory"] is not None:
@@ -68,7 +78,9 @@ def print_planned(result: dict[str, Any]) -> None:
 
 
 def print_improved(result: dict[str, Any]) -> None:
-    """What a search found: where it began, what each step brought, the cost, the bound and the gap."""
+    """What a search found: where it began, what each step brought, the cost, the bound and
+    the gap.
+    """
     out = out_console()
     if result["attempts"]:
         out.print(_steps(result["attempts"]))
@@ -81,9 +93,14 @@ def print_improved(result: dict[str, Any]) -> None:
         if row["note"]:
             out.print(f"step {row['step']}: {row['note']}")
     for limit in result["limits"]:
-        kept = "kept" if limit["kept"] else "not kept; no policy that was found keeps it for sure"
-        out.print(f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – {number(limit['upper'])}), "
-                  f"at most {limit['at_most']:g}: {kept}")  # fmt: skip
+        if limit["kept"]:
+            kept = "kept"
+        else:
+            kept = "not kept; no policy that was found keeps it for sure"
+        out.print(
+            f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – "
+            f"{number(limit['upper'])}), at most {limit['at_most']:g}: {kept}"
+        )
     for note in result["notes"]:
         out.print(styled("yellow", "note", f" {note}"))
     _print_gap(result)
@@ -93,25 +110,55 @@ def print_improved(result: dict[str, Any]) -> None:
 
 
 def _steps(attempts: list[dict[str, Any]]) -> Table:
-    """What each step of the search tried, and whether its best policy took the place of the last one."""
-    table = Table("step", "policies", "best of them", "its cost", "gain, paired interval", "kept", "seconds",
-                  title="how the search went")  # fmt: skip
+    """What each step of the search tried, and whether its best policy took the place of the last
+    one.
+    """
+    table = Table(
+        "step",
+        "policies",
+        "best of them",
+        "its cost",
+        "gain, paired interval",
+        "kept",
+        "seconds",
+        title="how the search went",
+    )
     for row in attempts:
-        gain, cost = row["gain"], "" if row["cost"] is None else number(row["cost"])
-        words = "" if gain is None else f"{number(gain['value'], 3)} [{_range(gain, 3)}]"
-        table.add_row(row["step"], str(row["candidates"]), row["policy"], cost,
-                      words, "yes" if row["accepted"] else "", f"{row['seconds']:.1f}")  # fmt: skip
+        gain = row["gain"]
+        if row["cost"] is None:
+            cost = ""
+        else:
+            cost = number(row["cost"])
+        if gain is None:
+            words = ""
+        else:
+            words = f"{number(gain['value'], 3)} [{_range(gain, 3)}]"
+        table.add_row(
+            row["step"],
+            str(row["candidates"]),
+            row["policy"],
+            cost,
+            words,
+            "yes" if row["accepted"] else "",
+            f"{row['seconds']:.1f}",
+        )
     return table
 
 
 def _costs(result: dict[str, Any]) -> Table:
-    """The policies to begin with, what was found, and what no policy undercuts, the dearest first."""
+    """The policies to begin with, what was found, and what no policy undercuts, the dearest
+    first.
+    """
     best = result["cost"]
     table = Table(title=f"{result['model']}: what policies cost")
     for name in ("policy", "cost", "interval", "more than found", "how it is known"):
-        table.add_column(name, justify="right" if name in ("cost", "interval", "more than found") else "left")
+        table.add_column(
+            name, justify="right" if name in ("cost", "interval", "more than found") else "left"
+        )
 
-    def row(name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = "") -> None:
+    def row(
+        name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = ""
+    ) -> None:
         if not more and cost is not None and best and not style:
             more = f"{cost / best - 1:+.1%}"
         table.add_row(name, number(cost), interval, more, how, style=style)
@@ -123,8 +170,17 @@ def _costs(result: dict[str, Any]) -> Table:
         ends = {"lower": m["cost_lower"], "upper": m["cost_upper"]}
         row(m["policy"], m["cost"], _range(ends), how, more=_apart(result, m))
     exact = result["evaluation"] == "exact"
-    interval = "exact" if exact else _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
-    row(f"found: {_found(result)}", best, interval, "over all states" if exact else "simulated afresh", "bold")
+    if exact:
+        interval = "exact"
+    else:
+        interval = _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
+    row(
+        f"found: {_found(result)}",
+        best,
+        interval,
+        "over all states" if exact else "simulated afresh",
+        "bold",
+    )
     if result["lower_bound"] is not None:
         row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
     return table
@@ -132,24 +188,37 @@ def _costs(result: dict[str, Any]) -> Table:
 
 def _sentence(status: Status) -> str:
     """A status and what to do."""
-    words = status.advice if status.advice.startswith(str(status)) else f"{status}: {status.advice}"
+    if status.advice.startswith(str(status)):
+        words = status.advice
+    else:
+        words = f"{status}: {status.advice}"
     return f"{words}."
 
 
 def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
-    """Words instead of a percentage: where a policy is the one that was found, or cannot be told from it."""
+    """Words instead of a percentage: where a policy is the one that was found, or cannot be told
+    from it.
+    """
     own = next((m for m in result["start"] if m["policy"] == result["policy"]), None)
     numbers = ("cost", "cost_lower", "cost_upper")
-    if own is not None and begun["cost"] is not None and all(begun[key] == own[key] for key in numbers):
+    if (
+        own is not None
+        and begun["cost"] is not None
+        and all(begun[key] == own[key] for key in numbers)
+    ):
         return "the same"  # to all digits on the same random numbers, whatever its name
     if None in [row[key] for row in (begun, result) for key in numbers]:
         return ""
     apart = begun["cost_lower"] > result["cost_upper"] or begun["cost_upper"] < result["cost_lower"]
-    return "" if apart else "within error"
+    if apart:
+        return ""
+    return "within error"
 
 
 def _found(result: dict[str, Any]) -> str:
-    """The policy by its name, where it is one of those to begin with, or by the step that made it."""
+    """The policy by its name, where it is one of those to begin with, or by the step that
+    made it.
+    """
     return str(result["policy" if _began_with(result, result["policy"]) else "source"])
 
 
@@ -167,11 +236,18 @@ def _rounded_up(share: float) -> str:
 
 def _print_gap(result: dict[str, Any]) -> None:
     """What no policy undercuts, from where it is known, and the gap."""
-    gap = "unknown" if result["gap"] is None else f"at most {_rounded_up(result['gap'])} of the cost"
+    if result["gap"] is None:
+        gap = "unknown"
+    else:
+        gap = f"at most {_rounded_up(result['gap'])} of the cost"
     if result["gap"] is not None and result["evaluation"] != "exact":
         gap += ", as surely as the cost's interval holds"
-    bound, kind = number(result["lower_bound"], 6), result["lower_bound_kind"]
-    how = f", by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
+    bound = number(result["lower_bound"], 6)
+    kind = result["lower_bound_kind"]
+    if result.get("lower_bound_functions"):
+        how = f", by {result['lower_bound_functions']}"
+    else:
+        how = ""
     words = f"no policy costs less than {bound} (proved{how})"
     if result["lower_bound"] is None:
         words = "no lower bound is known"
@@ -181,16 +257,33 @@ def _print_gap(result: dict[str, Any]) -> None:
 
 
 def _outcomes(result: dict[str, Any]) -> Table:
-    table = Table("H", "objective", "negative part", "flow", "surrogate", "status", "cost of the policy", "seconds")
+    table = Table(
+        "H",
+        "objective",
+        "negative part",
+        "flow",
+        "surrogate",
+        "status",
+        "cost of the policy",
+        "seconds",
+    )
     for k, row in enumerate(result["tried"]):
         cells = [
-            _with_error(row[key], row[f"{key}_error"]) for key in ("violation_negative", "violation_flow", "surrogate")
+            _with_error(row[key], row[f"{key}_error"])
+            for key in ("violation_negative", "violation_flow", "surrogate")
         ]
-        mark = " *" if k == result.get("chosen") else ""
+        if k == result.get("chosen"):
+            mark = " *"
+        else:
+            mark = ""
         table.add_row(
-            _penalty(row), number(row["objective"]), *cells, row["status"], f"{number(row['cost'])}{mark}",
+            _penalty(row),
+            number(row["objective"]),
+            *cells,
+            row["status"],
+            f"{number(row['cost'])}{mark}",
             f"{row['seconds'] + row['evaluation_seconds']:.1f}",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -203,7 +296,10 @@ def _certificate(certificate: dict[str, Any]) -> Table:
     table = Table("", "value", "between", "known", "why", title="certificate")
     for name, entry in certificate["entries"].items():
         ends = entry["lower"], entry["upper"]
-        between = "" if ends[0] == ends[1] else " – ".join(number(end) for end in ends)
+        if ends[0] == ends[1]:
+            between = ""
+        else:
+            between = " – ".join(number(end) for end in ends)
         table.add_row(name, number(entry["value"]), between, entry["label"], entry["note"])
     return table
 
@@ -213,8 +309,10 @@ def _print_theory(theory: dict[str, Any]) -> None:
     title = f"by theory, for ε = {theory['epsilon']:g} and δ = {theory['delta']:g}"
     table = Table("theorem", "at most", "known", "terms", "constants", title=title)
     for name, statement in theory["statements"].items():
-        parts = [", ".join(f"{key} {number(value, 4)}" for key, value in statement[part].items())
-                 for part in ("terms", "constants")]  # fmt: skip
+        parts = [
+            ", ".join(f"{key} {number(value, 4)}" for key, value in statement[part].items())
+            for part in ("terms", "constants")
+        ]
         table.add_row(name, number(statement["bound"]), statement["label"], *parts)
     work = Table("at", "largest H", "T: steps", "n: draws", "K: points")
     for name, asked in theory["requirements"].items():
@@ -225,8 +323,14 @@ def _print_theory(theory: dict[str, Any]) -> None:
 
 def draw(result: dict[str, Any], figure: str) -> None:
     """The curve of costs and violations against H, into a file."""
-    bound = {} if result.get("lower_bound") is None else {"lower bound": result["lower_bound"]}
-    figures.save(figures.curve(result["tried"], f"{result['model']}, {result['features']} features", bound), figure)
+    if result.get("lower_bound") is None:
+        bound = {}
+    else:
+        bound = {"lower bound": result["lower_bound"]}
+    figures.save(
+        figures.curve(result["tried"], f"{result['model']}, {result['features']} features", bound),
+        figure,
+    )
 
 
 def print_rows(result: dict[str, Any]) -> None:
@@ -247,19 +351,28 @@ def print_curves(outcome: Outcome) -> None:
     table = Table("H", "iterations", "objective", "violation", "average loss of the policy")
     for curve in outcome.curves:
         for k, step in enumerate(curve.steps):
-            table.add_row(f"{curve.penalty:g}", f"{step:,}", number(curve.objective[k]), number(curve.violation[k]),
-                          f"{curve.cost[k]:.2f} ± {curve.half_width[k]:.2f}")  # fmt: skip
+            table.add_row(
+                f"{curve.penalty:g}",
+                f"{step:,}",
+                number(curve.objective[k]),
+                number(curve.violation[k]),
+                f"{curve.cost[k]:.2f} ± {curve.half_width[k]:.2f}",
+            )
     out_console().print(table)
 
 
 def _with_error(value: float, error: float) -> str:
-    return f"{value:.4g}" if error == 0 else f"{value:.4g} ± {error:.1g}"
+    if error == 0:
+        return f"{value:.4g}"
+    return f"{value:.4g} ± {error:.1g}"
 
 
 def _limits(rows: list[dict[str, Any]]) -> Table:
     table = Table("measure", "at most", "of the policy", "multiplier", title="limits")
     for row in rows:
-        table.add_row(row["measure"], *(f"{row[key]:.6g}" for key in ("at_most", "value", "multiplier")))
+        table.add_row(
+            row["measure"], *(f"{row[key]:.6g}" for key in ("at_most", "value", "multiplier"))
+        )
     return table
 
 
@@ -268,12 +381,21 @@ def print_report(model: Model, report: Any) -> None:
     described = model.describe()
     states = described["states"]
     out = out_console()
-    many = "infinitely many" if states is None else states
-    size = f"{_plural(model.box.dim, 'coordinate')}, {many} states, {_plural(len(model.actions), 'action')}"
+    if states is None:
+        many = "infinitely many"
+    else:
+        many = states
+    size = (
+        f"{_plural(model.box.dim, 'coordinate')}, {many} states, "
+        f"{_plural(len(model.actions), 'action')}"
+    )
     out.print(styled("bold", model.name, f": {size}"))
     if isinstance(model, QueueingNetwork):
         _print_loads(model)
-    scope = "all" if report.exhaustive else "sampled"
+    if report.exhaustive:
+        scope = "all"
+    else:
+        scope = "sampled"
     for what in report.checked:
         out.print(styled("green", "  ok      ", f"{what} ({report.pairs} {scope} pairs)"))
     for what in report.skipped:
@@ -285,12 +407,17 @@ def print_report(model: Model, report: Any) -> None:
 def _print_loads(network: QueueingNetwork) -> None:
     """What each server is offered, and whether that is too much."""
     for server, load in network.loads.items():
-        certain, line = network.certain_loads[server], f"  load of {server}: {load:.4g}"
+        certain = network.certain_loads[server]
+        line = f"  load of {server}: {load:.4g}"
         if certain >= 1:
-            warning = f"  ({certain:.4g} of it from queues without end: no policy keeps them finite)"
+            warning = (
+                f"  ({certain:.4g} of it from queues without end: no policy keeps them finite)"
+            )
             out_console().print(styled("", line, ""), styled("yellow", warning), sep="")
         else:
-            out_console().print(line + ("  (bounded buffers turn a part of it away)" if load >= 1 else ""))
+            out_console().print(
+                line + ("  (bounded buffers turn a part of it away)" if load >= 1 else "")
+            )
 
 
 def _plural(count: int, word: str) -> str:
@@ -300,13 +427,29 @@ def _plural(count: int, word: str) -> str:
 def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:
     """Costs, measures, notes and advice of one or two policies."""
     out = out_console()
-    evaluations = [result] if isinstance(result, Evaluation) else [result.first, result.second]
+    if isinstance(result, Evaluation):
+        evaluations = [result]
+    else:
+        evaluations = [result.first, result.second]
     table = Table()
-    for column in ("policy", "cost", f"{evaluations[0].confidence:.0%} interval", "status", "steps", "seconds"):
+    for column in (
+        "policy",
+        "cost",
+        f"{evaluations[0].confidence:.0%} interval",
+        "status",
+        "steps",
+        "seconds",
+    ):
         table.add_column(column, justify="left" if column in ("policy", "status") else "right")
     for e in evaluations:
-        table.add_row(e.policy, number(e.cost), f"{number(e.lower)} – {number(e.upper)}", str(e.status),
-                      f"{e.steps:,}", f"{e.seconds:.1f}")  # fmt: skip
+        table.add_row(
+            e.policy,
+            number(e.cost),
+            f"{number(e.lower)} – {number(e.upper)}",
+            str(e.status),
+            f"{e.steps:,}",
+            f"{e.seconds:.1f}",
+        )
     out.print(table)
     if isinstance(result, Comparison):
         out.print(f"{result} ({result.status})")
@@ -335,6 +478,10 @@ def _measures(evaluations: list[Evaluation]) -> Table:
         cells: list[str] = []
         for e in evaluations:
             interval = e.measures.get(name)
-            cells += ["", ""] if interval is None else [number(interval.value), f"{interval.half_width:.2g}"]
+            cells += (
+                ["", ""]
+                if interval is None
+                else [number(interval.value), f"{interval.half_width:.2g}"]
+            )
         table.add_row(name, *cells)
     return table

@@ -1,1 +1,3 @@
-"""Words that every room uses: errors, statuses, types, checks of input, seeds, intervals, runs in folders."""
+"""Words that every room uses: errors, statuses, types, checks of input, seeds, intervals, runs in
+folders.
+"""

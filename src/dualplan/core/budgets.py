@@ -15,17 +15,28 @@ UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 def seconds(given: str | float) -> float:
     """A time in seconds: a positive number, or one with a unit (s, m, h)."""
     text = str(given) if is_number(given) else given
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text) if isinstance(text, str) else None
+    if isinstance(text, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text)
+    else:
+        found = None
     if found is None or found[2] not in UNITS or float(found[1]) == 0:
-        raise InputError(f"a time is a positive number with s, m or h, such as 90s or 2m, got {given!r}.")
+        raise InputError(
+            f"a time is a positive number with s, m or h, such as 90s or 2m, got {given!r}."
+        )
     return float(found[1]) * UNITS[found[2]]
 
 
 def share(given: str | float) -> float:
     """A share between 0 and 1: 0.02, or 2%."""
     text = str(given) if is_number(given) else given
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text) if isinstance(text, str) else None
-    value = -1.0 if found is None else float(found[1]) / (100.0 if found[2] else 1.0)
+    if isinstance(text, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text)
+    else:
+        found = None
+    if found is None:
+        value = -1.0
+    else:
+        value = float(found[1]) / (100.0 if found[2] else 1.0)
     if not 0 <= value <= 1:
         raise InputError(f"a gap is a share of the cost, such as 2% or 0.02, got {given!r}.")
     return value
@@ -33,7 +44,10 @@ def share(given: str | float) -> float:
 
 @dataclass(frozen=True)
 class Clock:
-    """How much of a time is left; it decides after which piece of work to stop, never how a piece is done."""
+    """How much of a time is left.
+
+    It decides after which piece of work to stop, never how a piece is done.
+    """
 
     allowed: float
     started: float = field(default_factory=time.monotonic)

@@ -1,4 +1,6 @@
-"""Kinds of values: tests of what users hand in, and for the keys of a plan the words for when a test fails."""
+"""Kinds of values: tests of what users hand in, and for the keys of a plan the words for when a
+test fails.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ def is_text(value: Any) -> bool:
 
 def is_number(value: Any) -> bool:
     """A finite number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, (int, float, np.number))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def is_positive(value: Any) -> bool:
@@ -35,7 +41,12 @@ def is_whole(value: Any) -> bool:
 
 def is_interval(value: Any) -> bool:
     """Two integers, the first no larger than the second."""
-    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_whole, value)) and value[0] <= value[1]
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(map(is_whole, value))
+        and value[0] <= value[1]
+    )
 
 
 def is_table(value: Any) -> bool:
@@ -45,7 +56,9 @@ def is_table(value: Any) -> bool:
 
 def is_list(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """A list, not empty, of things of one kind."""
-    return lambda value: isinstance(value, (list, tuple)) and len(value) > 0 and all(map(kind, value))
+    return lambda value: (
+        isinstance(value, (list, tuple)) and len(value) > 0 and all(map(kind, value))
+    )
 
 
 def require_counts(**counts: Any) -> None:
@@ -64,13 +77,22 @@ PLAN: dict[str, Kind] = {
     "criterion": _NAME,
     "gamma": (is_number, "a number below 1"),
     "start": (lambda v: isinstance(v, (list, tuple)), "a state, or a list of [state, probability]"),
-    "features": (lambda v: is_text(v) or is_list(is_table)(v), "a name, or tables that each name a family"),
+    "features": (
+        lambda v: is_text(v) or is_list(is_table)(v),
+        "a name, or tables that each name a family",
+    ),
     "base": _NAME,
     "potential": _NAME,
     "sampling": _NAME,
-    "limits": (lambda v: v == () or is_list(is_text)(v), "a list of texts like 'lost fraction <= 0.1'"),
+    "limits": (
+        lambda v: v == () or is_list(is_text)(v),
+        "a list of texts like 'lost fraction <= 0.1'",
+    ),
     "radius": (is_number, "a number"),
-    "penalty": (lambda v: is_positive(v) or is_list(is_positive)(v), "a positive number, or a list of them"),
+    "penalty": (
+        lambda v: is_positive(v) or is_list(is_positive)(v),
+        "a positive number, or a list of them",
+    ),
     "penalty_negative": (is_positive, "a positive number"),
     "solver": _NAME,
     "options": (is_table, "a table"),
@@ -89,7 +111,10 @@ PLAN: dict[str, Kind] = {
     "choice": _NAME,
     "time": (lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'"),
     "gap": (lambda v: is_text(v) or is_number(v), "a share such as '2%' or 0.02"),
-    "policies": (lambda v: v == () or is_list(is_text)(v), "a list of heuristics or files of saved policies"),
+    "policies": (
+        lambda v: v == () or is_list(is_text)(v),
+        "a list of heuristics or files of saved policies",
+    ),
     "overloaded": (lambda v: isinstance(v, bool), "true or false"),
 }
 FEATURES: dict[str, Kind] = {

@@ -6,11 +6,12 @@
      +-- InputError          an argument, a file or an option is wrong
      |    +-- ModelError     a model breaks its contract; names the function and the (x, a)
      |    +-- PolicyError    a policy breaks its contract; names the state
-     |    +-- MissingError   a method needs what the model does not have (predecessors, a bounded box)
+     |    +-- MissingError   a method needs what the model does not have (predecessors, a bounded
+          box)
      +-- RunError            a run's folder cannot be used
 
-An `InputError` may say which key it is about (`at`, a path as in `models/positions.py`); whoever has the file that the
-key came from puts the file and the line in front (`models/toml.py`).
+An `InputError` may say which key it is about (`at`, a path as in `models/positions.py`); whoever
+has the file that the key came from puts the file and the line in front (`models/toml.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class InputError(DualplanError, ValueError):
 
     def locate(self, where: str) -> None:
         """Put a place in front of the message."""
-        self.args, self.located = (f"{where}: {self}",), True
+        self.args = (f"{where}: {self}",)
+        self.located = True
 
 
 class ModelError(InputError):
@@ -67,8 +69,13 @@ def within(*path: str | int) -> Iterator[None]:
 def unknown(
     kind: str, name: str, known: Iterable[str], at: tuple[str | int, ...] = (), near: float = 0.5
 ) -> InputError:
-    """The error for a name that is not there, with the nearest one that is, or all if none is `near` (0 to 1)."""
+    """The error for a name that is not there, with the nearest one that is, or all if none is
+    `near` (0 to 1).
+    """
     choices = list(known)
     close = difflib.get_close_matches(name, choices, n=1, cutoff=near)
-    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices) or 'none'}."
+    if close:
+        remedy = f"did you mean {close[0]!r}?"
+    else:
+        remedy = f"known: {', '.join(choices) or 'none'}."
     return InputError(f"unknown {kind} {name!r}; {remedy}", at=at)

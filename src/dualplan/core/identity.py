@@ -1,8 +1,9 @@
 """Fingerprints of models and policies, so that a saved run is never continued with another one.
 
-Arrays count by their bytes. A function of the user counts by its code and by the values that it refers to: its closure,
-and numbers, arrays and functions among its globals. A function of this library counts by its name and its closure, so
-that a policy saved today can be loaded after the library's code has been put in other words.
+Arrays count by their bytes. A function of the user counts by its code and by the values that it
+refers to: its closure, and numbers, arrays and functions among its globals. A function of this
+library counts by its name and its closure, so that a policy saved today can be loaded after the
+library's code has been put in other words.
 """
 
 from __future__ import annotations

@@ -1,23 +1,26 @@
 """Confidence intervals from simulation output.
 
-The output is an array of sums, rows[r, j, c]: replica r, chunk j of its steps, column c. Every measure is a ratio of
-two sums over steps, num/den (den is mostly the number of steps).
+The output is an array of sums, rows[r, j, c]: replica r, chunk j of its steps, column c. Every
+measure is a ratio of two sums over steps, num/den (den is mostly the number of steps).
 
-*Warm-up* (MSER; White 1997): with z_j the loss of chunk j averaged over replicas, the first d chunks are dropped, d
-minimising Σ_{j>=d} (z_j − z̄_d)² / (n − d)² over d <= n/2. A run is too short if that minimum lies beyond 0.45·n; if the
-two halves of what is left differ, over the independent replicas, at the level of 1%; or if a replica is worth fewer
-than 20 independent observations, which is the variance of all chunks over that of the replicas' means.
+*Warm-up* (MSER; White 1997): with z_j the loss of chunk j averaged over replicas, the first d
+chunks are dropped, d minimising Σ_{j>=d} (z_j − z̄_d)² / (n − d)² over d <= n/2. A run is too short
+if that minimum lies beyond 0.45·n; if the two halves of what is left differ, over the independent
+replicas, at the level of 1%; or if a replica is worth fewer than 20 independent observations, which
+is the variance of all chunks over that of the replicas' means.
 
-*Batches*: what is left of each replica is cut into b equal batches. Replicas are independent, batches of one are not
-quite, so b is the largest of 16, 8, 4 for which the lag-1 correlation between successive batches, pooled over
-replicas, is at most one standard error above 0, and otherwise 1: independent replicas alone.
+*Batches*: what is left of each replica is cut into b equal batches. Replicas are independent,
+batches of one are not quite, so b is the largest of 16, 8, 4 for which the lag-1 correlation
+between successive batches, pooled over replicas, is at most one standard error above 0, and
+otherwise 1: independent replicas alone.
 
 *Ratios*: with k batches and r = ΣN/ΣD, the residuals N_i − r·D_i have mean 0, and the interval is
 r ± t_{k−1}·√(k·s²)/ΣD, s² their sample variance (delta method).
 
-*Regenerative cycles*: the same formula, a cycle in the place of a batch; cycles are independent by construction. They
-are too few where (ΣL)²/ΣL², their number but for the short ones, is below 30, or where the cycles that had not ended,
-which are left out, are more than 5% of all steps: then long cycles are missing and the estimate is biased.
+*Regenerative cycles*: the same formula, a cycle in the place of a batch; cycles are independent by
+construction. They are too few where (ΣL)²/ΣL², their number but for the short ones, is below 30, or
+where the cycles that had not ended, which are left out, are more than 5% of all steps: then long
+cycles are missing and the estimate is biased.
 """
 
 from __future__ import annotations
@@ -48,12 +51,18 @@ class Interval:
 
     def to_json(self) -> Json:
         """Plain numbers; infinite ones become None."""
-        return {"value": finite(self.value), "lower": finite(self.lower), "upper": finite(self.upper)}
+        return {
+            "value": finite(self.value),
+            "lower": finite(self.lower),
+            "upper": finite(self.upper),
+        }
 
 
 def finite(value: float) -> float | None:
     """A number for JSON, which has no infinity."""
-    return float(value) if np.isfinite(value) else None
+    if np.isfinite(value):
+        return float(value)
+    return None
 
 
 def warm_up(series: Floats) -> int:
@@ -85,7 +94,9 @@ def _lag_one(y: Floats) -> float:
     """The correlation of successive batches, pooled over replicas."""
     centred = y - y.mean()
     total = (centred**2).mean()
-    return float((centred[:, 1:] * centred[:, :-1]).mean() / total) if total > 0 else 0.0
+    if total > 0:
+        return float((centred[:, 1:] * centred[:, :-1]).mean() / total)
+    return 0.0
 
 
 def ratio_interval(numerator: Floats, denominator: Floats, confidence: float) -> Interval:
@@ -93,7 +104,8 @@ def ratio_interval(numerator: Floats, denominator: Floats, confidence: float) ->
     total = float(denominator.sum())
     if total == 0:
         return Interval(np.nan, -np.inf, np.inf, confidence)
-    k, ratio = numerator.size, float(numerator.sum()) / total
+    k = numerator.size
+    ratio = float(numerator.sum()) / total
     residuals = numerator - ratio * denominator
     return _student(ratio, float((residuals**2).sum()), k, total, confidence)
 
@@ -116,12 +128,18 @@ def mean_interval(values: Floats, confidence: float) -> Interval:
 def _student(value: float, squares: float, k: int, total: float, confidence: float) -> Interval:
     if k < 2:
         return Interval(value, -np.inf, np.inf, confidence)
-    half = float(stats.t.ppf((1 + confidence) / 2, k - 1)) * np.sqrt(k * squares / (k - 1)) / abs(total)
+    half = (
+        float(stats.t.ppf((1 + confidence) / 2, k - 1))
+        * np.sqrt(k * squares / (k - 1))
+        / abs(total)
+    )
     return Interval(value, value - half, value + half, confidence)
 
 
 def too_few_cycles(sums: Floats, unfinished: float) -> bool:
-    """Whether cycles with these sums, and so many steps in unfinished ones, are too few for an interval."""
+    """Whether cycles with these sums, and so many steps in unfinished ones, are too few for an
+    interval.
+    """
     _, y, length, yy, yl, squares = (float(v) for v in sums)
     if squares == 0 or length**2 / squares < 30 or unfinished > 0.05 * (length + unfinished):
         return True
@@ -147,7 +165,9 @@ def too_short(rows: Floats, dropped: int, column: int) -> bool:
 
 @dataclass(frozen=True)
 class Growth:
-    """Whether the state drifts away: the rise of its size from the third to the last quarter of the run."""
+    """Whether the state drifts away: the rise of its size from the third to the last quarter of the
+    run.
+    """
 
     per_step: float
     unstable: bool
@@ -156,14 +176,16 @@ class Growth:
 def growth(sizes: Floats, chunk: int) -> Growth:
     """Judge sizes[r, j], the mean size of the state in chunk j of replica r.
 
-    Unstable if the size rises by 15% or more between the last two quarters and the rise, over independent replicas,
-    is significant at the level 0.1%. In equilibrium the rise has mean 0; a queue that grows linearly shows 40%.
+    Unstable if the size rises by 15% or more between the last two quarters and the rise, over
+    independent replicas, is significant at the level 0.1%. In equilibrium the rise has mean 0; a
+    queue that grows linearly shows 40%.
     """
     replicas, n = sizes.shape
     quarter = n // 4
     if quarter == 0 or replicas < 2:
         return Growth(0.0, False)
-    third, last = sizes[:, -2 * quarter : -quarter].mean(axis=1), sizes[:, -quarter:].mean(axis=1)
+    third = sizes[:, -2 * quarter : -quarter].mean(axis=1)
+    last = sizes[:, -quarter:].mean(axis=1)
     rise = last - third
     scale = float(rise.std(ddof=1)) / np.sqrt(replicas)
     significant = rise.mean() > stats.t.ppf(0.999, replicas - 1) * scale

@@ -1,10 +1,11 @@
 """Linear programs through HiGHS: the one place that talks to it.
 
-``min costsᵀx  subject to  row_low <= A x <= row_high,  low <= x <= high``. Infinite limits are `numpy.inf`. The duals y
+``min costsᵀx  subject to  row_low <= A x <= row_high,  low <= x <= high``. Infinite limits are
+               `numpy.inf`. The duals y
 of the rows have the sign of the derivative of the optimum with respect to the row's active limit.
 
-`Growing` is a program to which columns are added, as constraint and column generation do; each solve starts from the
-basis of the last.
+`Growing` is a program to which columns are added, as constraint and column generation do; each
+solve starts from the basis of the last.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import scipy.sparse as sp
 
 from dualplan.core.types import Floats
 
-# Interior points without crossover first: where solutions are not unique they give one in the middle, which is
-# accurate also where a basic solution is merely feasible. Then what is slower but surer.
+# Interior points without crossover first: where solutions are not unique they give one in the
+# middle, which is accurate also where a basic solution is merely feasible. Then what is slower but
+# surer.
 ATTEMPTS: tuple[dict[str, Any], ...] = (
-    {"solver": "ipm", "run_crossover": "off", "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    {
+        "solver": "ipm",
+        "run_crossover": "off",
+        "primal_feasibility_tolerance": 1e-9,
+        "dual_feasibility_tolerance": 1e-9,
+    },
     {"solver": "ipm"},
     {"solver": "simplex"},
 )
@@ -48,15 +55,24 @@ def minimise(
     *,
     feasible: bool = False,
 ) -> Optimum:
-    """Solve a linear program; one known to be `feasible` is tried again where interior points say otherwise."""
+    """Solve a linear program.
+
+    One known to be `feasible` is tried again where interior points say otherwise.
+    """
     import highspy  # here, since it cannot share a process with OR-Tools
 
     sparse = sp.csc_array(matrix)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = sparse.shape
-    lp.col_cost_, (lp.col_lower_, lp.col_upper_), (lp.row_lower_, lp.row_upper_) = costs, columns, rows
+    lp.col_cost_, (lp.col_lower_, lp.col_upper_), (lp.row_lower_, lp.row_upper_) = (
+        costs,
+        columns,
+        rows,
+    )
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = sparse.indptr, sparse.indices, sparse.data
+    lp.a_matrix_.start_ = sparse.indptr
+    lp.a_matrix_.index_ = sparse.indices
+    lp.a_matrix_.value_ = sparse.data
     for attempt in ATTEMPTS:
         solver = highspy.Highs()
         for option, value in {"output_flag": False, **attempt}.items():
@@ -75,8 +91,8 @@ def minimise(
 WARM: dict[str, Any] = {
     "output_flag": False,
     "solver": "simplex",
-    # dual, although the last basis is feasible for the primal one: on these programs that stalls, and takes three times
-    # as long (210 rows, 4,828 columns)
+    # dual, although the last basis is feasible for the primal one: on these programs that stalls,
+    # and takes three times as long (210 rows, 4,828 columns)
     "simplex_strategy": 1,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,
@@ -84,7 +100,9 @@ WARM: dict[str, Any] = {
 
 
 class Growing:
-    """``min costsᵀx  subject to  A x = right,  x >= 0``, by the simplex method, column after column."""
+    """``min costsᵀx  subject to  A x = right,  x >= 0``, by the simplex method, column after
+    column.
+    """
 
     def __init__(self, right: Floats) -> None:
         import highspy  # here, since it cannot share a process with OR-Tools
@@ -98,13 +116,18 @@ class Growing:
 
     def add(self, costs: Floats, columns: Any) -> None:
         """Add columns of A with their costs."""
-        sparse, count = sp.csc_array(columns), costs.size
-        starts, indices = sparse.indptr[:-1].astype(np.int32), sparse.indices.astype(np.int32)
+        sparse = sp.csc_array(columns)
+        count = costs.size
+        starts = sparse.indptr[:-1].astype(np.int32)
+        indices = sparse.indices.astype(np.int32)
         limits = np.zeros(count), np.full(count, np.inf)
         self._solver.addCols(count, costs, *limits, sparse.nnz, starts, indices, sparse.data)
 
     def solve(self) -> Optimum:
-        """Over the columns so far; a solution that was not found may still exist (`minimise` tries harder)."""
+        """Over the columns so far.
+
+        a solution that was not found may still exist (`minimise` tries harder).
+        """
         self._solver.run()
         word = self._solver.modelStatusToString(self._solver.getModelStatus())
         if word != "Optimal":

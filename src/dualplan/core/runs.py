@@ -25,7 +25,10 @@ import numpy as np
 from dualplan.core.errors import RunError
 from dualplan.core.types import Json
 
-SETTINGS, CHECKPOINT, TRACE, RESULT = "settings.json", "checkpoint.npz", "trace.jsonl", "result.json"
+SETTINGS = "settings.json"
+CHECKPOINT = "checkpoint.npz"
+TRACE = "trace.jsonl"
+RESULT = "result.json"
 
 
 class Run:
@@ -34,13 +37,15 @@ class Run:
     def __init__(self, folder: str | Path, settings: Json, *, resume: bool = False) -> None:
         """Open `folder` for a computation with these settings.
 
-        A folder that is in use is refused unless `resume`; then there must be a run, and its settings must be the same,
-        but for the budget.
+        A folder that is in use is refused unless `resume`; then there must be a run, and its
+        settings must be the same, but for the budget.
         """
         self.folder = Path(folder)
         path = self.folder / SETTINGS
         if resume and not path.exists():
-            raise RunError(f"there is no run in {str(folder)!r} to go on with; begin one, without resuming.")
+            raise RunError(
+                f"there is no run in {str(folder)!r} to go on with; begin one, without resuming."
+            )
         if not resume:
             require_free(folder)
         else:
@@ -66,7 +71,9 @@ class Run:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise RunError(f"checkpoint {str(path)!r} cannot be read ({error}); delete it to start again.") from error
+            raise RunError(
+                f"checkpoint {str(path)!r} cannot be read ({error}); delete it to start again."
+            ) from error
 
     def trace(self, line: Json) -> None:
         """Append one line to the trace."""
@@ -77,7 +84,9 @@ class Run:
     def traced(self) -> int:
         """The number of lines in the trace."""
         path = self.folder / TRACE
-        return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        if path.exists():
+            return len(path.read_text(encoding="utf-8").splitlines())
+        return 0
 
     def save_result(self, result: Json) -> None:
         """Write what came out."""
@@ -88,7 +97,9 @@ def require_free(folder: str | Path) -> None:
     """Raise unless a new run may be written to the folder."""
     path = Path(folder)
     if (path / SETTINGS).exists():
-        raise RunError(f"folder {str(folder)!r} already holds a run; choose another one, or resume it.")
+        raise RunError(
+            f"folder {str(folder)!r} already holds a run; choose another one, or resume it."
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise RunError(f"folder {str(folder)!r} is not empty and holds no run; choose another one.")
 
@@ -162,4 +173,6 @@ def plain(value: Any) -> Any:
 def _check_same(old: Json, new: Json, folder: str) -> None:
     for key in {*old, *new} - {"budget"}:
         if old.get(key) != new.get(key):
-            raise RunError(f"folder {folder!r} holds a run with another {key!r}; choose another folder.")
+            raise RunError(
+                f"folder {folder!r} holds a run with another {key!r}; choose another folder."
+            )

@@ -15,12 +15,17 @@ T = TypeVar("T")
 
 @cache
 def cores() -> int:
-    """Threads to run unless a number is given: the cores that this process may use, or OMP_NUM_THREADS if it is less.
+    """Threads to run unless a number is given: the cores that this process may use, or
+    OMP_NUM_THREADS if it is less.
 
-    joblib, Dask and Ray set that variable in their workers, so that all of them together do not exceed the machine.
+    joblib, Dask and Ray set that variable in their workers, so that all of them together do not
+    exceed the machine.
     """
-    usable, told = int(joblib.cpu_count()), os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(usable, int(told))) if told.isdecimal() else usable
+    usable = int(joblib.cpu_count())
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal():
+        return max(1, min(usable, int(told)))
+    return usable
 
 
 def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:

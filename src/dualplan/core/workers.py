@@ -10,8 +10,9 @@ joblib decides where tasks run, and the code that calls `in_order` does not chan
     ray.util.joblib.register_ray()
     with joblib.parallel_config(backend="ray"): ...   # all workers of a Ray cluster
 
-Problems, solutions and functions travel by value, the library's own compiled code by name. A task must draw all its
-randomness from a seed that it is given; then results depend neither on where it runs nor on the number of workers.
+Problems, solutions and functions travel by value, the library's own compiled code by name. A task
+must draw all its randomness from a seed that it is given; then results depend neither on where it
+runs nor on the number of workers.
 """
 
 from __future__ import annotations
@@ -34,17 +35,20 @@ def check_jobs(jobs: int | None) -> None:
         raise InputError(f"jobs is a number of workers, or -1 for one a core, got {jobs!r}.")
 
 
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], jobs: int | None = None) -> list[Result]:
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int | None = None
+) -> list[Result]:
     """function(item) for every item, in the order of the items.
 
-    `jobs` is the number of workers (−1: one for each core); None is what the surrounding `joblib.parallel_config` says,
-    and without one the tasks run one after another in this process. For a cluster, put the call into
+    `jobs` is the number of workers (−1: one for each core); None is what the surrounding
+    `joblib.parallel_config` says, and without one the tasks run one after another in this process.
+    For a cluster, put the call into
 
         with distributed.Client("tcp://scheduler:8786"), joblib.parallel_config(backend="dask"):
             results = in_order(function, items)
 
-    and likewise for Ray, after `ray.util.joblib.register_ray()`, with backend="ray". What large arrays a worker is
-    given it shares with the others until it writes to them.
+    and likewise for Ray, after `ray.util.joblib.register_ray()`, with backend="ray". What large
+    arrays a worker is given it shares with the others until it writes to them.
     """
     check_jobs(jobs)
     parallel = joblib.Parallel(n_jobs=jobs, mmap_mode="c")

@@ -1,1 +1,3 @@
-"""The dual linear program of the paper, in its order: features, constraints, sampling, problem, solvers, proofs."""
+"""The dual linear program of the paper, in its order: features, constraints, sampling, problem,
+solvers, proofs.
+"""

@@ -1,7 +1,9 @@
 """What is known about a solution: each number with the word for how it is known.
 
-    proved     holds for every model that is what it says it is; if it rests on draws, with the stated probability
-    measured   rests on something computed or simulated for this very policy (the span of its bias, its mixing)
+    proved     holds for every model that is what it says it is; if it rests on draws, with the
+               stated probability
+    measured   rests on something computed or simulated for this very policy (the span of its bias,
+               its mixing)
     assumed    rests on a number that the user gave
     unknown    what cannot be said, and why
 
@@ -9,10 +11,11 @@
 
     ℓᵀu ± [(L + γσ)·V_neg + ½σ·V_flow + max|ℓ|·|mass of u − M|]
 
-with the upper ends of the violations' intervals. Discounted: σ = L/(1−γ), proved. Average: σ is measured where states
-are few, and otherwise must be given; without it there is no interval, and the certificate says so. Measured is the span
-of a computed bias h with l <= ℓ_π + P_π h − h <= u everywhere: the identity behind the interval then holds but for
-(1 + 2V_neg)·(u − l), which is added. If the problem has a potential g, fᵀh = fᵀg + fᵀ(h − g), and
+with the upper ends of the violations' intervals. Discounted: σ = L/(1−γ), proved. Average: σ is
+measured where states are few, and otherwise must be given; without it there is no interval, and the
+certificate says so. Measured is the span of a computed bias h with l <= ℓ_π + P_π h − h <= u
+everywhere: the identity behind the interval then holds but for (1 + 2V_neg)·(u − l), which is
+added. If the problem has a potential g, fᵀh = fᵀg + fᵀ(h − g), and
 
     ℓᵀu + fᵀg ± [(L + σ)·V_neg + ½·span(h − g)·V_flow + ...]
 
@@ -65,13 +68,20 @@ class Entry:
 
     def to_json(self) -> Json:
         """As plain values; infinite ones become None."""
-        numbers = {"value": finite(self.value), "lower": finite(self.lower), "upper": finite(self.upper)}
+        numbers = {
+            "value": finite(self.value),
+            "lower": finite(self.lower),
+            "upper": finite(self.upper),
+        }
         return {**numbers, "label": self.label, "note": self.note}
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Everything that is known of a solution; the entry `cost` is the interval for the cost of its policy."""
+    """Everything that is known of a solution.
+
+    The entry `cost` is the interval for the cost of its policy.
+    """
 
     entries: tuple[Entry, ...]
     violations: Violations
@@ -82,7 +92,10 @@ class Certificate:
         for entry in self.entries:
             if entry.name == name:
                 return entry
-        raise InputError(f"the certificate has no entry {name!r}; it has {', '.join(e.name for e in self.entries)}.")
+        raise InputError(
+            f"the certificate has no entry {name!r}; it has "
+            f"{', '.join(e.name for e in self.entries)}."
+        )
 
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
@@ -115,19 +128,29 @@ def certify(
 ) -> Certificate:
     """The certificate of a solution's policy.
 
-    `span` is a bound on the span of the policy's bias or cost-to-go that you vouch for. `measure` asks, in the average
-    criterion, for the span to be computed over all states, which by default is done where they are few. `violations`
-    and `budget` are for the constraints (`measure_violations`).
+    `span` is a bound on the span of the policy's bias or cost-to-go that you vouch for. `measure`
+    asks, in the average criterion, for the span to be computed over all states, which by default is
+    done where they are few. `violations` and `budget` are for the constraints
+    (`measure_violations`).
     """
     if span is not None and (not is_number(span) or span < 0):
         raise InputError(f"span must be a finite number of at least 0, got {span!r}.")
-    draws = solution.seed if seed is None else seed
-    found = violations or measure_violations(problem, solution.theta, confidence=confidence, budget=budget, seed=draws)
-    losses, entries = _loss_bounds(problem.model), list[Entry]()
+    if seed is None:
+        draws = solution.seed
+    else:
+        draws = seed
+    found = violations or measure_violations(
+        problem, solution.theta, confidence=confidence, budget=budget, seed=draws
+    )
+    losses = _loss_bounds(problem.model)
+    entries = list[Entry]()
     entries.append(_loss_entry(losses))
     entries += _violation_entries(found)
     exact, trouble = _measured(problem, solution.policy(fallback), measure)
-    spans = [] if isinstance(trouble, ModelError) else _spans(problem, losses, span, exact)
+    if isinstance(trouble, ModelError):
+        spans = []
+    else:
+        spans = _spans(problem, losses, span, exact)
     entries += [*spans, *_distances(problem, found, exact)]
     entries.append(_cost(problem, solution, found, losses, spans, exact, str(trouble)))
     return Certificate(tuple(entries), found, found.total.confidence)
@@ -138,7 +161,7 @@ def measurable(model: Model) -> bool:
     return model.box.count is not None and model.box.count <= EXACTLY
 
 
-# -- the parts --------------------------------------------------------------------------------------------------------
+# -- the parts -------------------------------------------------------------------------------------
 
 
 def loss_range(model: Model) -> float:
@@ -148,7 +171,8 @@ def loss_range(model: Model) -> float:
 
 
 def _loss_bounds(model: Model) -> tuple[float, float, str]:
-    """The least and the largest loss: those that the model declares, or those of all pairs where states are few.
+    """The least and the largest loss: those that the model declares, or those of all pairs where
+    states are few.
 
     What a model declares is looked at, too, where states are few.
     """
@@ -160,37 +184,48 @@ def _loss_bounds(model: Model) -> tuple[float, float, str]:
     try:
         losses = Sweeper(model).losses
     except (InputError, MissingError):
-        return -math.inf, math.inf, "not known: the model declares no bounds and has too many states to look at all"
-    return float(np.nanmin(losses)), float(np.nanmax(losses)), "the least and the largest of all pairs"
+        return (
+            -math.inf,
+            math.inf,
+            "not known: the model declares no bounds and has too many states to look at all",
+        )
+    return (
+        float(np.nanmin(losses)),
+        float(np.nanmax(losses)),
+        "the least and the largest of all pairs",
+    )
 
 
 def _require_within(model: Model, losses: Floats) -> None:
     """Raise unless losses lie within what the model declares, but for rounding."""
     low, high = model.loss_bounds or (-math.inf, math.inf)
-    least, largest = float(np.nanmin(losses)), float(np.nanmax(losses))
+    least = float(np.nanmin(losses))
+    largest = float(np.nanmax(losses))
     slack = LOSS_ROUNDING * max(1.0, abs(least), abs(largest))
     if least < low - slack or largest > high + slack:
         raise ModelError(
-            f"model {model.name!r} declares losses from {low:g} to {high:g} but has losses from {least:g} to "
-            f"{largest:g}; correct its loss_bounds."
+            f"model {model.name!r} declares losses from {low:g} to {high:g} but has losses from "
+            f"{least:g} to {largest:g}; correct its loss_bounds."
         )
 
 
 def _loss_entry(losses: tuple[float, float, str]) -> Entry:
     low, high, note = losses
-    label = PROVED if math.isfinite(high - low) else UNKNOWN
+    if math.isfinite(high - low):
+        label = PROVED
+    else:
+        label = UNKNOWN
     return Entry("loss range", high - low, high - low, high - low, label, note)
 
 
 def _violation_entries(found: Violations) -> Iterable[Entry]:
-    note = (
-        "summed over all constraints"
-        if found.exact
-        else (
+    if found.exact:
+        note = "summed over all constraints"
+    else:
+        note = (
             f"{found.samples:,} draws of each kind, terms of at most {found.range:.3g}; "
             f"all of it with probability {found.total.confidence:g}"
         )
-    )
     for name, interval in (("negative part", found.negative), ("flow", found.flow)):
         yield Entry(name, interval.value, interval.lower, interval.upper, PROVED, note)
 
@@ -205,22 +240,39 @@ def _measured(
         return None, "the span of the policy's bias is not known; give span, or simulate the policy"
     try:
         return evaluate_exact(problem.model, policy, problem.criterion, everywhere=True), ""
-    except ModelError as error:  # several recurrent classes: no one cost, so none that a span could bound
+    except (
+        ModelError
+    ) as error:  # several recurrent classes: no one cost, so none that a span could bound
         return None, error
 
 
 def _spans(
-    problem: DualALP, losses: tuple[float, float, str], given: float | None, exact: ExactEvaluation | None
+    problem: DualALP,
+    losses: tuple[float, float, str],
+    given: float | None,
+    exact: ExactEvaluation | None,
 ) -> list[Entry]:
     """Bounds on the span of the bias or cost-to-go, each with how it is known, the surest first."""
-    whole, found = losses[1] - losses[0], list[Entry]()
+    whole = losses[1] - losses[0]
+    found = list[Entry]()
     if isinstance(problem.criterion, Discounted) and math.isfinite(whole):
-        found.append(_span("span", whole / (1 - problem.gamma), PROVED, "the range of the losses over 1 − γ"))
+        found.append(
+            _span("span", whole / (1 - problem.gamma), PROVED, "the range of the losses over 1 − γ")
+        )
     if exact is not None:
-        found.append(_span(MEASURED_SPAN, exact.span, MEASURED, "of the policy's bias h, over all states"))
+        found.append(
+            _span(MEASURED_SPAN, exact.span, MEASURED, "of the policy's bias h, over all states")
+        )
         if problem.potential is not None:
             apart = exact.values - problem.potential(problem.model.box.states(exact.reached))
-            found.append(_span(APART, float(np.ptp(apart)), MEASURED, "of h minus the potential, over all states"))
+            found.append(
+                _span(
+                    APART,
+                    float(np.ptp(apart)),
+                    MEASURED,
+                    "of h minus the potential, over all states",
+                )
+            )
         found += _mixing(whole, exact)
     if given is not None:
         found.append(_span("span, assumed", given, ASSUMED, "as given"))
@@ -231,7 +283,9 @@ def _mixing(whole: float, exact: ExactEvaluation) -> list[Entry]:
     if not math.isfinite(exact.mixing.tau):
         return []
     found = exact.mixing
-    words = f"C = {found.constant:.3g}: ‖(p − q)Pᵏ‖ <= C·e^(−k/τ)·‖p − q‖ for all k, over all states"
+    words = (
+        f"C = {found.constant:.3g}: ‖(p − q)Pᵏ‖ <= C·e^(−k/τ)·‖p − q‖ for all k, over all states"
+    )
     tau = Entry("tau", found.tau, found.tau, found.tau, MEASURED, words)
     bound = theorems.span_from_mixing(whole, found.tau, found.constant)
     return [tau, _span("span, from tau", bound, MEASURED, "C·L/(1 − e^(−1/τ))")]
@@ -241,16 +295,25 @@ def _span(name: str, value: float, label: str, note: str) -> Entry:
     return Entry(name, value, 0.0, value, label, note)
 
 
-def _distances(problem: DualALP, found: Violations, exact: ExactEvaluation | None) -> Iterable[Entry]:
+def _distances(
+    problem: DualALP, found: Violations, exact: ExactEvaluation | None
+) -> Iterable[Entry]:
     """How far u is from the policy's own occupancy, by the paper's bound and by ours."""
-    negative, flow = found.negative.upper, found.flow.upper
+    negative = found.negative.upper
+    flow = found.flow.upper
     if isinstance(problem.criterion, Discounted):
         gamma = problem.gamma
-        yield _distance("distance", theorems.distance_discounted(negative, flow, gamma), PROVED, "(2V3 + V4)/(1 − γ)")
+        yield _distance(
+            "distance",
+            theorems.distance_discounted(negative, flow, gamma),
+            PROVED,
+            "(2V3 + V4)/(1 − γ)",
+        )
         printed = theorems.printed_distance_discounted(negative, flow, gamma)
         yield _distance("distance, printed", printed, PROVED, "the paper's (3V3 + V4)/(1 − γ)")
     elif exact is not None and math.isfinite(exact.mixing.tau):
-        tau, constant = exact.mixing.tau, exact.mixing.constant
+        tau = exact.mixing.tau
+        constant = exact.mixing.constant
         ours = theorems.distance_average(negative, flow, tau, constant)
         yield _distance("distance", ours, MEASURED, "C/(1 − e^(−1/τ))·(2V1 + V2)/(1 + V1) + 2V1")
         one_step = exact.mixing.one_step
@@ -278,29 +341,57 @@ def _cost(
     objective = float(problem.losses @ theta) + problem.base_loss
     bounds = {entry.name: entry for entry in spans if entry.name.startswith("span")}
     if not bounds or not math.isfinite(high - low):
-        words = f"no interval: {trouble if math.isfinite(high - low) else f'the range of the losses is {reason}'}"
+        bounded = math.isfinite(high - low)
+        words = trouble if bounded else f"the range of the losses is {reason}"
+        words = f"no interval: {words}"
         return Entry("cost", math.nan, -math.inf, math.inf, UNKNOWN, words)
     apart = bounds.pop(APART, None)
     best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
     on_negative, on_flow = theorems.price(high - low, best.value, problem.gamma)
-    centre, words, source, errors = objective, "ℓᵀu", best.name, problem.features.errors
+    centre = objective
+    words = "ℓᵀu"
+    source = best.name
+    errors = problem.features.errors
     if apart is not None and apart.value < best.value:
-        centre, on_flow = float(problem.slope @ theta) + problem.intercept, apart.value / 2
-        words, source, errors = "ℓᵀu + fᵀg", APART, problem.slope_errors
-    off = float(theta.sum()) - problem.mass if found.mass is None else found.mass - problem.total
+        centre = float(problem.slope @ theta) + problem.intercept
+        on_flow = apart.value / 2
+        words = "ℓᵀu + fᵀg"
+        source = APART
+        errors = problem.slope_errors
+    if found.mass is None:
+        off = float(theta.sum()) - problem.mass
+    else:
+        off = found.mass - problem.total
     mass = abs(off) * max(abs(low), abs(high))
     rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
     # the policy takes what is this small in u for rounding, and for 0
     size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
     rounding += on_negative * NOISE * size
-    residual = (1 + 2 * found.negative.upper) * (exact.upper - exact.lower) if exact is not None else 0.0
-    base_error = 0.0 if problem.base is None else problem.total * float(problem.base.errors[0])
+    if exact is not None:
+        residual = (1 + 2 * found.negative.upper) * (exact.upper - exact.lower)
+    else:
+        residual = 0.0
+    if problem.base is None:
+        base_error = 0.0
+    else:
+        base_error = problem.total * float(problem.base.errors[0])
     estimated = ERRORS * (float(errors @ np.abs(theta)) + base_error)
-    reach = on_negative * found.negative.upper + on_flow * found.flow.upper + mass + rounding + residual + estimated
+    reach = (
+        on_negative * found.negative.upper
+        + on_flow * found.flow.upper
+        + mass
+        + rounding
+        + residual
+        + estimated
+    )
     words += f" ± ({on_negative:.4g}·V_neg + {on_flow:.4g}·V_flow), by the {source}"
     if estimated:
         words += f", and {ERRORS:g} standard errors of the objective"
-    label = max(best.label, MEASURED, key=ORDER.index) if estimated else best.label
+    if estimated:
+        label = max(best.label, MEASURED, key=ORDER.index)
+    else:
+        label = best.label
     # no policy costs less than the least loss or more than the largest
-    lower, upper = max(centre - reach, low * problem.total), min(centre + reach, high * problem.total)
+    lower = max(centre - reach, low * problem.total)
+    upper = min(centre + reach, high * problem.total)
     return Entry("cost", centre, lower, upper, label, words)

@@ -1,19 +1,22 @@
-"""The constraints of the dual program as sparse rows: one for each pair, u(x,a) >= 0, and one for each state, the flow.
+"""The constraints of the dual program as sparse rows: one for each pair, u(x,a) >= 0, and one for
+each state, the flow.
 
     pair (x, a)     Φ_(x,a)
     state y         F_y = Σ_(x,a) P(y|x,a)·Φ_(x,a) − Σ_a Φ_(y,a)            (average)
                     F_y = Σ_a Φ_(y,a) − γ·Σ_(x,a) P(y|x,a)·Φ_(x,a)          (discounted)
 
-Rows are looked up through the predecessors of a state, never by listing. They can be drawn from the mean φ̄ of the
-features with the numbers low, ..., high − 1,
+Rows are looked up through the predecessors of a state, never by listing. They can be drawn from the
+mean φ̄ of the features with the numbers low, ..., high − 1,
 
     pairs from φ̄,    states from ½(Bᵀφ̄ + Pᵀφ̄)    or    ½α + ½(Bᵀφ̄ + γPᵀφ̄)/(1+γ),
 
-with the value of the density at each; or listed for all pairs and states where these can be enumerated.
+with the value of the density at each; or listed for all pairs and states where these can be
+enumerated.
 
-A row that is drawn and its density share a unit: 1, unless densities are so small that they would underflow, as those
-of many coordinates do. Whatever is made of them is a ratio. States are not kept; what is asked of them (prices) is
-computed chunk by chunk, so that the memory for n rows does not grow with the number of coordinates.
+A row that is drawn and its density share a unit: 1, unless densities are so small that they would
+underflow, as those of many coordinates do. Whatever is made of them is a ratio. States are not
+kept; what is asked of them (prices) is computed chunk by chunk, so that the memory for n rows does
+not grow with the number of coordinates.
 """
 
 from __future__ import annotations
@@ -43,14 +46,19 @@ from dualplan.models.transitions import expected_counts
 
 CHUNK = 4_096  # rows drawn or listed at once
 LISTED = 200_000  # states up to which expectations are sums over all pairs
-NEGATIVE, FLOW = 21, 22  # streams of random numbers
+# streams of random numbers
+NEGATIVE = 21
+FLOW = 22
 
 Prices = Callable[[Ints], Floats]  # of states, one a row
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Rows, the prices of their states and the densities they were drawn with; those of pairs and those of states."""
+    """Rows, the prices of their states and the densities they were drawn with.
+
+    Those of pairs and those of states.
+    """
 
     pairs: sp.csr_array
     pair_prices: Floats
@@ -76,8 +84,11 @@ class Rows:
 
     def __init__(self, model: Model, features: Features, criterion: Criterion) -> None:
         if not model.has_predecessors:
-            raise MissingError(f"model {model.name!r} has no predecessors: {model.why_no_predecessors}.")
-        self.model, self.features = model, features
+            raise MissingError(
+                f"model {model.name!r} has no predecessors: {model.why_no_predecessors}."
+            )
+        self.model = model
+        self.features = features
         self.gamma = criterion.gamma
         self.starts: Ints = np.zeros((0, model.box.dim), np.int64)
         self.alpha: Floats = np.zeros(0)
@@ -87,14 +98,16 @@ class Rows:
     @property
     def signs(self) -> tuple[float, float]:
         """The factors of B and P in the flow."""
-        return (1.0, -self.gamma) if self.alpha.size else (-1.0, 1.0)
+        if self.alpha.size:
+            return (1.0, -self.gamma)
+        return (-1.0, 1.0)
 
     @property
     def _width(self) -> int:
         reach = self.model.code.max_predecessors + len(self.model.actions)
         return int(min(len(self.features), reach * self.features.widest))
 
-    # -- drawn --------------------------------------------------------------------------------------------------------
+    # -- drawn -------------------------------------------------------------------------------------
 
     def draw(
         self,
@@ -110,22 +123,50 @@ class Rows:
         """`count` rows of each kind, numbered from `first`; a number always gives the same row."""
         edges = [*range(first, first + count, CHUNK), first + count]
         ranges = list(itertools.pairwise(edges))
-        pairs = in_parallel([partial(self._draw_pairs, low, high, seed, prices, a, b) for a, b in ranges], threads)
-        flows = in_parallel([partial(self._draw_flows, low, high, seed, prices, a, b) for a, b in ranges], threads)
+        pairs = in_parallel(
+            [partial(self._draw_pairs, low, high, seed, prices, a, b) for a, b in ranges], threads
+        )
+        flows = in_parallel(
+            [partial(self._draw_flows, low, high, seed, prices, a, b) for a, b in ranges], threads
+        )
         return Drawn(*self._joined_rows(pairs), *self._joined_rows(flows))
 
     def _draw_pairs(
         self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
     ) -> tuple[Any, ...]:
-        size, width, f, code = last - first, self.features.widest, self.features.code, self.model.code
-        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
-        states, actions = np.empty((size, self.model.box.dim), np.int64), np.empty(size, np.int64)
-        counts, densities = np.zeros(size, np.int64), np.zeros(size)
+        size = last - first
+        width = self.features.widest
+        f = self.features.code
+        code = self.model.code
+        indices = np.empty((size, width), np.int64)
+        values = np.empty((size, width))
+        states = np.empty((size, self.model.box.dim), np.int64)
+        actions = np.empty(size, np.int64)
+        counts = np.zeros(size, np.int64)
+        densities = np.zeros(size)
         rng = generator(seed, NEGATIVE, 0)
         fault = kernels.draw_pairs(
-            code.allowed, f.anchor, f.near, f.draw, code.ints, code.floats, f.ints, f.floats, low, high, rng, states,
-            actions, indices, values, counts, densities, self.features.work(), first, last,
-        )  # fmt: skip
+            code.allowed,
+            f.anchor,
+            f.near,
+            f.draw,
+            code.ints,
+            code.floats,
+            f.ints,
+            f.floats,
+            low,
+            high,
+            rng,
+            states,
+            actions,
+            indices,
+            values,
+            counts,
+            densities,
+            self.features.work(),
+            first,
+            last,
+        )
         if fault >= 0:
             raise self._blamed(states[fault - first])
         return *_compact(indices, values, counts), counts, _priced(prices, states), densities
@@ -133,21 +174,60 @@ class Rows:
     def _draw_flows(
         self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
     ) -> tuple[Any, ...]:
-        size, width, f, code = last - first, self._width, self.features.code, self.model.code
-        indices, values = np.empty((size, width), np.int64), np.empty((size, width))
-        states, counts = np.empty((size, self.model.box.dim), np.int64), np.zeros(size, np.int64)
-        masses, densities = np.zeros(size), np.zeros(size)
+        size = last - first
+        width = self._width
+        f = self.features.code
+        code = self.model.code
+        indices = np.empty((size, width), np.int64)
+        values = np.empty((size, width))
+        states = np.empty((size, self.model.box.dim), np.int64)
+        counts = np.zeros(size, np.int64)
+        masses = np.zeros(size)
+        densities = np.zeros(size)
         on_b, on_p = self.signs
         fault = kernels.draw_flows(
-            code.allowed, code.step, code.predecessors, self._changes, f.anchor, f.near, f.draw, code.ints, code.floats,
-            f.ints, f.floats, low, high, len(self.model.actions), self._local, on_b, on_p,
-            0.5 if self.alpha.size else 0.0, self.starts, self.alpha, generator(seed, FLOW, 0), *self._room(), states,
-            indices, values, counts, masses, densities, first, last,
-        )  # fmt: skip
+            code.allowed,
+            code.step,
+            code.predecessors,
+            self._changes,
+            f.anchor,
+            f.near,
+            f.draw,
+            code.ints,
+            code.floats,
+            f.ints,
+            f.floats,
+            low,
+            high,
+            len(self.model.actions),
+            self._local,
+            on_b,
+            on_p,
+            0.5 if self.alpha.size else 0.0,
+            self.starts,
+            self.alpha,
+            generator(seed, FLOW, 0),
+            *self._room(),
+            states,
+            indices,
+            values,
+            counts,
+            masses,
+            densities,
+            first,
+            last,
+        )
         if fault >= 0:
             self.model.predecessors(states[fault - first])  # raises, if there are too many
             raise self._blamed(states[fault - first])
-        return *_compact(indices, values, counts), counts, _priced(prices, states), densities, masses, states
+        return (
+            *_compact(indices, values, counts),
+            counts,
+            _priced(prices, states),
+            densities,
+            masses,
+            states,
+        )
 
     @property
     def _local(self) -> int:
@@ -156,123 +236,197 @@ class Rows:
 
     @property
     def _changes(self) -> Kernel:
-        return network_changes if self.model.code.changes is None else self.model.code.changes
+        if self.model.code.changes is None:
+            return network_changes
+        return self.model.code.changes
 
     def _room(self) -> tuple[Any, ...]:
         """Arrays for the kernels to work in: see `_ROOM` there."""
-        most, changed, dim = self.model.code.max_predecessors, self.model.code.max_changed, self.model.box.dim
+        most = self.model.code.max_predecessors
+        changed = self.model.code.max_changed
+        dim = self.model.box.dim
         whole, parts = (1, most + 1) if self._local else (most, 1)
-        d, widest = len(self.features), self.features.widest
+        d = len(self.features)
+        widest = self.features.widest
         return (
-            np.empty((4, dim), np.int64), np.empty((whole, dim), np.int64), np.empty((parts, changed), np.int64),
-            np.empty((parts, changed), np.int64), np.empty(max(parts, 1), np.int64), np.empty(most, np.int64),
-            np.empty(most), np.empty(widest, np.int64), np.empty(widest), np.zeros(d), np.empty(d, np.int64),
+            np.empty((4, dim), np.int64),
+            np.empty((whole, dim), np.int64),
+            np.empty((parts, changed), np.int64),
+            np.empty((parts, changed), np.int64),
+            np.empty(max(parts, 1), np.int64),
+            np.empty(most, np.int64),
+            np.empty(most),
+            np.empty(widest, np.int64),
+            np.empty(widest),
+            np.zeros(d),
+            np.empty(d, np.int64),
             self.features.work(),
-        )  # fmt: skip
+        )
 
     def _blamed(self, x: Ints) -> InputError:
         return InputError(
-            f"a feature gives weight to an action that {self.model.name!r} does not allow, or draws where it is 0, at "
-            f"or next to state {_in_short(x)}; use tiles or a table."
+            f"a feature gives weight to an action that {self.model.name!r} does not allow, or "
+            f"draws where it is 0, at or next to state {_in_short(x)}; use tiles or a table."
         )
 
     def _joined_rows(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
         """One matrix of the rows of all parts, and what comes with them."""
         values, indices, counts, *others = map(np.concatenate, zip(*parts, strict=True))
         ends = np.concatenate([[0], np.cumsum(counts)])
-        return sp.csr_array((values, indices, ends), shape=(counts.size, len(self.features))), *others
+        return sp.csr_array(
+            (values, indices, ends), shape=(counts.size, len(self.features))
+        ), *others
 
-    # -- listed -------------------------------------------------------------------------------------------------------
+    # -- listed ------------------------------------------------------------------------------------
 
     @cached_property
     def enumerable(self) -> bool:
         """Whether the states can be numbered."""
         return self.model.box.count is not None and self.model.box.count < 2**31
 
-    def every(self, *, signs: tuple[float, float] | None = None, threads: int | None = None) -> Listed:
-        """All rows of a model whose states can be enumerated; other signs of B and P in the flow may be asked for."""
+    def every(
+        self, *, signs: tuple[float, float] | None = None, threads: int | None = None
+    ) -> Listed:
+        """All rows of a model whose states can be enumerated.
+
+        Other signs of B and P in the flow may be asked for.
+        """
         self.model.box.strides  # noqa: B018 - raises if they cannot
         count = int(self.model.box.count or 0)
         edges = [*range(0, count, CHUNK), count]
-        work = [partial(self._every, signs or self.signs, a, b) for a, b in itertools.pairwise(edges)]
+        work = [
+            partial(self._every, signs or self.signs, a, b) for a, b in itertools.pairwise(edges)
+        ]
         every = Listed(*map(_joined, zip(*in_parallel(work, threads), strict=True)))
         sums = np.asarray(every.pairs.sum(axis=0)).ravel()
         short = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6))
         if short.size:
             raise InputError(
-                f"feature {self.features.names[short[0]]!r} sums to {sums[short[0]]:.6g} over the pairs that "
-                f"{self.model.name!r} allows, not 1; use tiles or a table."
+                f"feature {self.features.names[short[0]]!r} sums to {sums[short[0]]:.6g} over the "
+                f"pairs that {self.model.name!r} allows, not 1; use tiles or a table."
             )
         return every
 
     def _every(self, signs: tuple[float, float], first: int, last: int) -> tuple[Any, ...]:
-        size, f, code, box = last - first, self.features.code, self.model.code, self.model.box
-        actions, widest = len(self.model.actions), self.features.widest
-        pair_size, flow_size = size * actions * widest + widest, (size + 1) * self._width
-        pair_indices, pair_values = np.empty(pair_size, np.int64), np.empty(pair_size)
-        flow_indices, flow_values = np.empty(flow_size, np.int64), np.empty(flow_size)
-        pair_ends, flow_ends = np.zeros(size * actions + 1, np.int64), np.zeros(size + 1, np.int64)
+        size = last - first
+        f = self.features.code
+        code = self.model.code
+        box = self.model.box
+        actions = len(self.model.actions)
+        widest = self.features.widest
+        pair_size = size * actions * widest + widest
+        flow_size = (size + 1) * self._width
+        pair_indices = np.empty(pair_size, np.int64)
+        pair_values = np.empty(pair_size)
+        flow_indices = np.empty(flow_size, np.int64)
+        flow_values = np.empty(flow_size)
+        pair_ends = np.zeros(size * actions + 1, np.int64)
+        flow_ends = np.zeros(size + 1, np.int64)
         masses = np.zeros(size)
         fault = kernels.all_rows(
-            code.allowed, code.predecessors, self._changes, f.anchor, f.near, code.ints, code.floats, f.ints, f.floats,
-            box.lower, box.upper, actions, self._local, *signs, self.starts, self.alpha, *self._room(), pair_indices,
-            pair_values, pair_ends[1:], flow_indices, flow_values, flow_ends[1:], masses, first, last,
-        )  # fmt: skip
+            code.allowed,
+            code.predecessors,
+            self._changes,
+            f.anchor,
+            f.near,
+            code.ints,
+            code.floats,
+            f.ints,
+            f.floats,
+            box.lower,
+            box.upper,
+            actions,
+            self._local,
+            *signs,
+            self.starts,
+            self.alpha,
+            *self._room(),
+            pair_indices,
+            pair_values,
+            pair_ends[1:],
+            flow_indices,
+            flow_values,
+            flow_ends[1:],
+            masses,
+            first,
+            last,
+        )
         if fault >= 0:
             self.model.predecessors(box.state(int(fault)))
-        d, pair_end, flow_end = len(self.features), pair_ends[-1], flow_ends[-1]
+        d = len(self.features)
+        pair_end = pair_ends[-1]
+        flow_end = flow_ends[-1]
         return (
-            sp.csr_array((pair_values[:pair_end], pair_indices[:pair_end], pair_ends), shape=(size * actions, d)),
-            sp.csr_array((flow_values[:flow_end], flow_indices[:flow_end], flow_ends), shape=(size, d)),
+            sp.csr_array(
+                (pair_values[:pair_end], pair_indices[:pair_end], pair_ends),
+                shape=(size * actions, d),
+            ),
+            sp.csr_array(
+                (flow_values[:flow_end], flow_indices[:flow_end], flow_ends), shape=(size, d)
+            ),
             masses,
         )
 
-    # -- limits -------------------------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------
 
     def limits(self, limits: Sequence[Limit]) -> tuple[Floats, Floats]:
-        """gᵀφ_j with g = n − limit·d, a row for each limit and a column for each feature; and the standard errors.
+        """gᵀφ_j with g = n − limit·d, a row for each limit and a column for each feature; and the
+        standard errors.
 
         Exact where the pairs can be listed, and otherwise means over draws.
         """
         shape = (len(limits), len(self.features))
         if limits and self.enumerable and int(self.model.box.count or 0) <= LISTED:
-            pairs, actions = self.every().pairs, len(self.model.actions)
+            pairs = self.every().pairs
+            actions = len(self.model.actions)
             numbers = np.flatnonzero(np.diff(pairs.indptr))
-            weights = self._weights(limits, self.model.box.states(numbers // actions), numbers % actions)
+            weights = self._weights(
+                limits, self.model.box.states(numbers // actions), numbers % actions
+            )
             return np.asarray(weights @ pairs[numbers]), np.zeros(shape)
-        values, errors = np.empty(shape), np.empty(shape)
+        values = np.empty(shape)
+        errors = np.empty(shape)
         width = max(1, len(self.model.columns) // self.model.box.dim)
         for j in range(len(self.features) if limits else 0):
             pieces = self.features.pieces(j, DRAWS, width)
             weights = np.hstack([self._weights(limits, *piece) for piece in pieces])
-            values[:, j], errors[:, j] = weights.mean(axis=1), weights.std(axis=1) / np.sqrt(DRAWS)
+            values[:, j] = weights.mean(axis=1)
+            errors[:, j] = weights.std(axis=1) / np.sqrt(DRAWS)
         return values, errors
 
-    # -- potentials ---------------------------------------------------------------------------------------------------
+    # -- potentials --------------------------------------------------------------------------------
 
     def shaping(self, potential: Callable[[Ints], Floats]) -> tuple[Floats, Floats]:
-        """(γP − B)h in expectation under each feature, and the standard errors: 0 where states can be listed."""
+        """(γP − B)h in expectation under each feature, and the standard errors: 0 where states can
+        be listed.
+        """
         d = len(self.features)
         if self.enumerable and int(self.model.box.count or 0) <= LISTABLE:
             every = self.every(signs=(-1.0, self.gamma))
-            return np.asarray(every.flows.T @ potential(self.model.box.states(np.arange(every.masses.size)))), np.zeros(
-                d
-            )
-        values, errors = np.empty(d), np.empty(d)
+            return np.asarray(
+                every.flows.T @ potential(self.model.box.states(np.arange(every.masses.size)))
+            ), np.zeros(d)
+        values = np.empty(d)
+        errors = np.empty(d)
         for j in range(d):
             pieces = self.features.pieces(j, DRAWS, max(1, self.model.code.max_outcomes))
             changes = np.concatenate([self._steps(potential, *piece) for piece in pieces])
-            values[j], errors[j] = changes.mean(), changes.std() / np.sqrt(DRAWS)
+            values[j] = changes.mean()
+            errors[j] = changes.std() / np.sqrt(DRAWS)
         return values, errors
 
     def _steps(self, potential: Callable[[Ints], Floats], states: Ints, actions: Ints) -> Floats:
         """γ·E[h(next)] − h(x) at given pairs, by the forward law."""
-        code, most = self.model.code, self.model.code.max_outcomes
+        code = self.model.code
+        most = self.model.code.max_outcomes
         if code.forward is None:
             self.model.forward(self.model.start, 0)  # raises, and says why
         after = np.empty((actions.size * most, states.shape[1]), np.int64)
-        chances, counts = np.empty((actions.size, most)), np.empty(actions.size, np.int64)
-        kernels.laws_at(code.forward, code.ints, code.floats, states, actions, after, chances, counts)
+        chances = np.empty((actions.size, most))
+        counts = np.empty(actions.size, np.int64)
+        kernels.laws_at(
+            code.forward, code.ints, code.floats, states, actions, after, chances, counts
+        )
         used = np.arange(most) < counts[:, None]
         weighted = np.zeros((actions.size, most))
         weighted[used] = potential(after[used.ravel()]) * chances[used]
@@ -280,7 +434,8 @@ class Rows:
 
     def _weights(self, limits: Sequence[Limit], states: Ints, actions: Ints) -> Floats:
         """g of each limit at given pairs."""
-        code, sums = self.model.code, np.zeros((actions.size, len(self.model.columns)))
+        code = self.model.code
+        sums = np.zeros((actions.size, len(self.model.columns)))
         if any(isinstance(limit.measure, str) for limit in limits):
             counts = expected_counts(self.model)
             kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
@@ -290,7 +445,9 @@ class Rows:
 
 def _in_short(x: Ints) -> str:
     """A state in a message, at most eight numbers of it."""
-    return vector(x) if x.size <= 8 else f"{vector(x[:6])[:-1]}, ..., {int(x[-1])})"
+    if x.size <= 8:
+        return vector(x)
+    return f"{vector(x[:6])[:-1]}, ..., {int(x[-1])})"
 
 
 def _compact(indices: Ints, values: Floats, counts: Ints) -> tuple[Floats, Ints]:
@@ -300,8 +457,12 @@ def _compact(indices: Ints, values: Floats, counts: Ints) -> tuple[Floats, Ints]
 
 
 def _priced(prices: Prices | None, states: Ints) -> Floats:
-    return np.ones(len(states)) if prices is None else prices(states)
+    if prices is None:
+        return np.ones(len(states))
+    return prices(states)
 
 
 def _joined(parts: Any) -> Any:
-    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
+    if sp.issparse(parts[0]):
+        return sp.csr_array(sp.vstack(parts))
+    return np.concatenate(parts)

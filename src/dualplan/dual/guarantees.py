@@ -1,16 +1,17 @@
-"""What the theorems promise before anything is solved: right-hand sides as numbers, and the work that they ask for.
+"""What the theorems promise before anything is solved: right-hand sides as numbers, and the work
+that they ask for.
 
-Each theorem compares θ̂ with some θ of Θ. Here that is the single feature (or the base measure) with the least
-surrogate, at mass M: nowhere negative, so V is its flow alone, and its policy costs at most ℓᵀu + ½σ·V
-(`theorems.py`). For a θ̂ with c(θ̂) <= min c + ε,
+Each theorem compares θ̂ with some θ of Θ. Here that is the single feature (or the base measure)
+with the least surrogate, at mass M: nowhere negative, so V is its flow alone, and its policy costs
+at most ℓᵀu + ½σ·V (`theorems.py`). For a θ̂ with c(θ̂) <= min c + ε,
 
-    cost(θ̂) <= right-hand side of the main theorem, at the given H,
-    cost(θ̂) <= right-hand side of the meta theorem, if H was chosen from a grid and F minimised within ε,
-    cost(θ̂) <= optimum + right-hand side of the corollary + "per unit of distance"·min_θ ‖u_θ − ν*‖₁ (discounted).
+    cost(θ̂) <= right-hand side of the main theorem, at the given H, cost(θ̂) <= right-hand side of
+    the meta theorem, if H was chosen from a grid and F minimised within ε, cost(θ̂) <= optimum
+    + right-hand side of the corollary + "per unit of distance"·min_θ ‖u_θ − ν*‖₁ (discounted).
 
-The work: T steps and n draws at H itself, and at the largest H of the paper's and of the geometric grid, where it is
-most; K is the number of points. These are astronomical on most problems of interest. They say what would be proved, not
-what is needed.
+The work: T steps and n draws at H itself, and at the largest H of the paper's and of the geometric
+grid, where it is most; K is the number of points. These are astronomical on most problems of
+interest. They say what would be proved, not what is needed.
 """
 
 from __future__ import annotations
@@ -67,36 +68,58 @@ def guarantees(
 ) -> Guarantees:
     """The theorems as numbers for a penalty H.
 
-    In the average criterion `span` must bound the span of the bias of the policies in question, and `known` says how it
-    is known. β is by default κ·D. `offset` is the H₀ that F was minimised with, by default κ. With less the meta
-    theorem says nothing (a θ̂ of small H and large V may cost more than its F), and is left out.
+    In the average criterion `span` must bound the span of the bias of the policies in question, and
+    `known` says how it is known. β is by default κ·D. `offset` is the H₀ that F was minimised with,
+    by default κ. With less the meta theorem says nothing (a θ̂ of small H and large V may cost more
+    than its F), and is left out.
     """
     losses = loss_range(problem.model)
     if not math.isfinite(losses):
-        raise InputError(f"the losses of {problem.model.name!r} have no known bounds, and the theorems need them.")
+        raise InputError(
+            f"the losses of {problem.model.name!r} have no known bounds, and the theorems need "
+            "them."
+        )
     kappa = theorems.exact_penalty(problem, losses, span)
-    rows = problem.enumerate() if measurable(problem.model) else problem.draw(DRAWS, seed=seed)
+    if measurable(problem.model):
+        rows = problem.enumerate()
+    else:
+        rows = problem.draw(DRAWS, seed=seed)
     theta = first_point(problem, penalty, rows)
     found = measure_violations(problem, theta, confidence=1 - delta, budget=DRAWS, seed=seed)
-    sigma = losses / (1 - problem.gamma) if span is None else span
+    if span is None:
+        sigma = losses / (1 - problem.gamma)
+    else:
+        sigma = span
     on_negative, on_flow = theorems.price(losses, sigma, problem.gamma)
     objective = float(problem.losses @ theta) + problem.base_loss
     errors = ERRORS * float(problem.features.errors @ abs(theta))
     if problem.base is not None:
         errors += ERRORS * problem.total * float(problem.base.errors[0])
     cost = objective + errors + on_negative * found.negative.upper + on_flow * found.flow.upper
-    beta = kappa * theorems.spread(problem) if beta is None else beta
+    if beta is None:
+        beta = kappa * theorems.spread(problem)
     beside: dict[str, Any] = {
-        "loss_range": losses, "cost": cost, "violation": found.total.upper, "span": span, "known": known,
-    }  # fmt: skip
+        "loss_range": losses,
+        "cost": cost,
+        "violation": found.total.upper,
+        "span": span,
+        "known": known,
+    }
     statements = [theorems.main_theorem(problem, penalty, error=epsilon, **beside)]
     if offset is None or offset >= kappa * (1 - 1e-12):
         statements.append(theorems.meta_theorem(problem, epsilon=epsilon, beta=beta, **beside))
     if isinstance(problem.criterion, Discounted):
         # what is added to the optimum where some θ is at distance 0 from it
-        above = theorems.error_bound(problem, penalty, loss_range=losses, optimum=0.0, distance=0.0, error=epsilon)
+        above = theorems.error_bound(
+            problem, penalty, loss_range=losses, optimum=0.0, distance=0.0, error=epsilon
+        )
         statements.append(above)
-    return Guarantees(epsilon, delta, tuple(statements), _requirements(problem, penalty, epsilon, delta, beta, kappa))
+    return Guarantees(
+        epsilon,
+        delta,
+        tuple(statements),
+        _requirements(problem, penalty, epsilon, delta, beta, kappa),
+    )
 
 
 def _requirements(
@@ -112,5 +135,7 @@ def _requirements(
     largest = 2 * beta / epsilon + kappa
     found = {"H": theorems.requirements(problem, penalty, epsilon=epsilon, delta=delta)}
     for name, points in grids.items():
-        found[name] = theorems.requirements(problem, largest, epsilon=epsilon, delta=delta, points=points)
+        found[name] = theorems.requirements(
+            problem, largest, epsilon=epsilon, delta=delta, points=points
+        )
     return found

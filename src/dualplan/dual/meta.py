@@ -4,25 +4,27 @@ With H₀ >= 0 fixed, V = V_neg + V_flow and β > 0,
 
     c(H) = min_θ ℓᵀu + (H + H₀)·V,        F(H) = c(H) + β/H,
 
-and c is non-decreasing and concave. β is the coefficient of 1/H in the bound on the excess loss, κ·D (`theorems.py`),
-and H₀ = κ wherever κ is known: always in the discounted criterion; in the average one if a span is given, otherwise 0,
-as in the paper. All penalties are in units of loss times mixing time (or 1/(1−γ)).
+and c is non-decreasing and concave. β is the coefficient of 1/H in the bound on the excess loss,
+κ·D (`theorems.py`), and H₀ = κ wherever κ is known: always in the discounted criterion; in the
+average one if a span is given, otherwise 0, as in the paper. All penalties are in units of loss
+times mixing time (or 1/(1−γ)).
 
-The grid is the paper's or a geometric one (`grids.py`). Between neighbours of the paper's F varies by at most ε'.
+The grid is the paper's or a geometric one (`grids.py`). Between neighbours of the paper's F varies
+by at most ε'.
 
-*The rule* takes the k with the least F̂_k = ℓᵀu_k + (H_k + H₀)·V̂_k + β/H_k. If each solution is within ε/4 of c(H_k),
-each (H_k + H₀)·V̂_k within ε/4 of the truth and ε' = ε/4, all of it with probability 1 − δ, then the chosen θ has
-F(θ) <= F̂ + ε/4 <= min F + ε. (The error of V̂ counts twice: for the one chosen and for the best; and it is multiplied
-by H, so that n grows like H².)
+*The rule* takes the k with the least F̂_k = ℓᵀu_k + (H_k + H₀)·V̂_k + β/H_k. If each solution is
+within ε/4 of c(H_k), each (H_k + H₀)·V̂_k within ε/4 of the truth and ε' = ε/4, all of it with
+probability 1 − δ, then the chosen θ has F(θ) <= F̂ + ε/4 <= min F + ε. (The error of V̂ counts
+twice: for the one chosen and for the best; and it is multiplied by H, so that n grows like H².)
 
-*By their policies*: evaluate all and take the cheapest (`outcomes.py`). This needs no β, and is what works in practice:
-between an H that is too small and one at which the penalty is exact a minimiser of the surrogate can be worse than
-everything it was made from, and F does not see it.
+*By their policies*: evaluate all and take the cheapest (`outcomes.py`). This needs no β, and is
+what works in practice: between an H that is too small and one at which the penalty is exact a
+minimiser of the surrogate can be worse than everything it was made from, and F does not see it.
 
-The grid is cut into strands of neighbours. Along a strand, from the largest H down, a solver that can starts from the
-last solution: what is nearly feasible is a good start for a smaller H, while the minimiser of a smaller H may have run
-away (measured: docs/certificates.md). Strands are independent, and go to the workers of joblib. What comes out does not
-depend on how many there are.
+The grid is cut into strands of neighbours. Along a strand, from the largest H down, a solver that
+can starts from the last solution: what is nearly feasible is a good start for a smaller H, while
+the minimiser of a smaller H may have run away (measured: docs/certificates.md). Strands are
+independent, and go to the workers of joblib. What comes out does not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ STRAND = 4  # neighbours that are solved one after another
 Progress = Callable[[float, int, str], None]
 
 
-# -- along the grid ---------------------------------------------------------------------------------------------------
+# -- along the grid --------------------------------------------------------------------------------
 
 
 def solve_along(
@@ -84,15 +86,18 @@ def solve_along(
     done: Callable[[int, Solution], None] | None = None,
     watch: Watch | None = None,
 ) -> list[Solution]:
-    """A solution for each penalty, in order; those `known` are not sought again, and `done` is told of the others.
+    """A solution for each penalty, in order; those `known` are not sought again, and `done` is told
+    of the others.
 
     `watch` is told of the one in work, as by `solve`, if that is in this process.
 
-    `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or this process.
+    `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or
+    this process.
     """
     check_jobs(jobs)
     work = partial(_solved, solver, budget, seed, dict(options or {}))
-    found, tell = dict(known or {}), done or (lambda *_: None)
+    found = dict(known or {})
+    tell = done or (lambda *_: None)
     order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
     strands = [order[k : k + STRAND] for k in range(0, len(order), STRAND)]
     if effective_n_jobs(jobs) == 1:
@@ -152,16 +157,23 @@ def _solved(
     if solver == THEORY:
         return solve_by_theory(problem, penalty, budget=budget or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
-    warm = {"start": start} if solver in WARM and "epsilon" not in options else {}
-    return solve(problem, penalty, solver=solver, budget=budget, seed=seed, watch=watch, **warm, **options)
+    if solver in WARM and "epsilon" not in options:
+        warm = {"start": start}
+    else:
+        warm = {}
+    return solve(
+        problem, penalty, solver=solver, budget=budget, seed=seed, watch=watch, **warm, **options
+    )
 
 
-# -- the meta-algorithm -----------------------------------------------------------------------------------------------
+# -- the meta-algorithm ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """What was found at one H: the solution for the weight H + H₀, its violations, and F̂ with an interval."""
+    """What was found at one H: the solution for the weight H + H₀, its violations, and F̂ with an
+    interval.
+    """
 
     penalty: float
     weight: float
@@ -208,17 +220,30 @@ class Scheme:
 
     def look(self, k: int, solution: Solution, *, rule: str, draws: int, seed: int) -> Point:
         """V̂ such that (H + H₀)·V̂ is within ε/4, and F̂."""
-        problem, penalty, weight = solution.problem, self.penalties[k], self.weights[k]
+        problem = solution.problem
+        penalty = self.penalties[k]
+        weight = self.weights[k]
         found = measure_violations(
-            problem, solution.theta, rule=rule, within=self.epsilon / 4 / weight, confidence=1 - self.failure,
-            budget=draws, seed=seed,
-        )  # fmt: skip
+            problem,
+            solution.theta,
+            rule=rule,
+            within=self.epsilon / 4 / weight,
+            confidence=1 - self.failure,
+            budget=draws,
+            seed=seed,
+        )
         rest = float(problem.slope @ solution.theta) + problem.intercept + self.beta / penalty
-        base_error = 0.0 if problem.base is None else problem.total * float(problem.base.errors[0])
+        if problem.base is None:
+            base_error = 0.0
+        else:
+            base_error = problem.total * float(problem.base.errors[0])
         errors = ERRORS * (float(problem.slope_errors @ np.abs(solution.theta)) + base_error)
         v = found.total
         estimate = Interval(
-            rest + weight * v.value, rest + weight * v.lower - errors, rest + weight * v.upper + errors, v.confidence
+            rest + weight * v.value,
+            rest + weight * v.lower - errors,
+            rest + weight * v.upper + errors,
+            v.confidence,
         )
         return Point(penalty, weight, solution, found, estimate)
 
@@ -242,7 +267,9 @@ def make_scheme(
     if isinstance(grid, str) and grid not in GRIDS:
         raise unknown("grid", grid, GRIDS)
     if not is_positive(epsilon) or not is_positive(delta) or delta >= 1:
-        raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+        raise InputError(
+            f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}."
+        )
     if beta is not None and not is_positive(beta):
         raise InputError(f"beta must be a positive number, got {beta!r}.")
     if span is not None and (not is_number(span) or span < 0):
@@ -258,7 +285,10 @@ def make_scheme(
         if not all(map(is_positive, grid)) or not len(grid):
             raise InputError(f"a grid is a list of positive penalties, got {grid!r}.")
         points = sorted(float(h) for h in grid)
-    name = grid if isinstance(grid, str) else "given"
+    if isinstance(grid, str):
+        name = grid
+    else:
+        name = "given"
     return Scheme(tuple(points), name, found, known, _offset(problem, span), v_max, epsilon, delta)
 
 
@@ -266,7 +296,8 @@ def make_scheme(
 class MetaSolution:
     """A solution chosen from a grid, with everything that was found on the way.
 
-    `best` and `advantage` are of the choice by policies: the chosen one evaluated again, and paired with the next.
+    `best` and `advantage` are of the choice by policies: the chosen one evaluated again, and paired
+    with the next.
     """
 
     scheme: Scheme
@@ -318,32 +349,49 @@ def solve_meta(
 ) -> MetaSolution:
     """Solve along a grid of H, estimate the violations of each solution, and choose one.
 
-    `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice` is `policies` (the
-    cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations` is how V̂ is found, with at most `draws`
-    draws a point: `bernstein`, `hoeffding` or `listed`. The solver `theory` is the paper's method with the steps that
-    ε/4 asks for.
+    `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice`
+    is `policies` (the cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations`
+    is how V̂ is found, with at most `draws` draws a point: `bernstein`, `hoeffding` or `listed`.
+    The solver `theory` is the paper's method with the steps that ε/4 asks for.
     """
-    started, options = time.monotonic(), dict(options or {})
+    started = time.monotonic()
+    options = dict(options or {})
     check_choice(choice, violations)
     check_jobs(jobs)
     if solver != THEORY:
         check_solver(solver, budget, options)
-    scheme = make_scheme(problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio)
+    scheme = make_scheme(
+        problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio
+    )
     if solver == THEORY:
         options |= {"epsilon": epsilon / 4, "delta": scheme.failure}
     solutions = solve_along(
-        problem, scheme.weights, solver=solver, budget=budget, seed=seed, options=options, jobs=jobs,
+        problem,
+        scheme.weights,
+        solver=solver,
+        budget=budget,
+        seed=seed,
+        options=options,
+        jobs=jobs,
         done=counted(len(scheme.penalties), progress),
-    )  # fmt: skip
-    points = [scheme.look(k, s, rule=violations, draws=draws, seed=seed) for k, s in enumerate(solutions)]
-    chosen, best, advantage = least(points), None, None
+    )
+    points = [
+        scheme.look(k, s, rule=violations, draws=draws, seed=seed) for k, s in enumerate(solutions)
+    ]
+    chosen = least(points)
+    best = None
+    advantage = None
     if choice == POLICIES:
         judge = judge or Judge(seed=seed)
         outcomes = [judged(point.solution, judge, fallback) for point in points]
         points = [replace(point, outcome=o) for point, o in zip(points, outcomes, strict=True)]
         picked = choose(outcomes, judge)
-        chosen, best, advantage = picked.chosen, picked.best, picked.advantage
-    return MetaSolution(scheme, tuple(points), chosen, choice, best, advantage, time.monotonic() - started)
+        chosen = picked.chosen
+        best = picked.best
+        advantage = picked.advantage
+    return MetaSolution(
+        scheme, tuple(points), chosen, choice, best, advantage, time.monotonic() - started
+    )
 
 
 def counted(total: int, progress: Progress | None) -> Callable[[int, Solution], None]:
@@ -371,15 +419,26 @@ def check_choice(choice: str, violations: str) -> None:
 
 
 def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, str]:
-    """β = κ·D, κ = L + γσ, and how it is known: σ is L/(1−γ), the given span, or that of a heuristic's bias."""
+    """β = κ·D, κ = L + γσ, and how it is known: σ is L/(1−γ), the given span, or that of a
+    heuristic's bias.
+    """
     theorems.require_plain(problem)
-    losses, known = loss_range(problem.model), PROVED if isinstance(problem.criterion, Discounted) else ASSUMED
-    if not math.isfinite(losses):
-        raise InputError(f"the losses of {problem.model.name!r} have no known bounds, so β has no default; give beta.")
+    losses = loss_range(problem.model)
     if isinstance(problem.criterion, Discounted):
-        span = losses / (1 - problem.gamma) if span is None else span
+        known = PROVED
+    else:
+        known = ASSUMED
+    if not math.isfinite(losses):
+        raise InputError(
+            f"the losses of {problem.model.name!r} have no known bounds, so β has no default; give "
+            "beta."
+        )
+    if isinstance(problem.criterion, Discounted):
+        if span is None:
+            span = losses / (1 - problem.gamma)
     elif span is None:
-        span, known = _measured_span(problem), MEASURED
+        span = _measured_span(problem)
+        known = MEASURED
     if known == PROVED and theorems.estimated(problem):
         known = MEASURED
     return theorems.price(losses, span, problem.gamma)[0] * theorems.spread(problem), known
@@ -390,17 +449,22 @@ def _measured_span(problem: DualALP) -> float:
     model = problem.model
     if model.box.count is None or model.box.count > LISTABLE:
         raise InputError(
-            f"model {model.name!r} has too many states to measure the span of a bias, from which β has its default; "
-            "give beta or span."
+            f"model {model.name!r} has too many states to measure the span of a bias, from which β "
+            "has its default; give beta or span."
         )
     names = list(model.policies)
-    policy = model.policy(names[0]) if names else random_policy(model)
+    if names:
+        policy = model.policy(names[0])
+    else:
+        policy = random_policy(model)
     return evaluate_exact(model, policy, problem.criterion).span
 
 
 def _offset(problem: DualALP, span: float | None) -> float:
     """H₀ = κ where it is known: nothing is where losses have no bounds."""
     losses = loss_range(problem.model)
-    if not math.isfinite(losses) or (span is None and not isinstance(problem.criterion, Discounted)):
+    if not math.isfinite(losses) or (
+        span is None and not isinstance(problem.criterion, Discounted)
+    ):
         return 0.0
     return theorems.exact_penalty(problem, losses, span)

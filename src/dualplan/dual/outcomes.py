@@ -1,9 +1,9 @@
 """What came of a solution: its policy, evaluated, and the best of several.
 
-Policies are evaluated exactly where states are few, and otherwise simulated, all with the same random numbers, so that
-their differences are those of paired runs. The one of least cost is then simulated again with others (the least of
-several estimates is too low), side by side with the runner-up: the interval of their difference says whether the choice
-meant anything.
+Policies are evaluated exactly where states are few, and otherwise simulated, all with the same
+random numbers, so that their differences are those of paired runs. The one of least cost is then
+simulated again with others (the least of several estimates is too low), side by side with the
+runner-up: the interval of their difference says whether the choice meant anything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Outcome:
 
     @property
     def excess(self) -> float:
-        """By how much the policy may exceed its limits, in sum; 0 if it keeps them, with their whole intervals."""
+        """By how much the policy may exceed its limits, in sum.
+
+        0 if it keeps them, with their whole intervals.
+        """
         over = [self.measures[limit.name].upper - limit.at_most for limit in self.limits]
         return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
 
@@ -71,7 +74,9 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The best of several outcomes, and by how much it beats the runner-up where both were simulated."""
+    """The best of several outcomes, and by how much it beats the runner-up where both were
+    simulated.
+    """
 
     chosen: int
     best: Outcome
@@ -80,30 +85,50 @@ class Choice:
 
 def judged(solution: Solution, judge: Judge, fallback: Policy | None = None) -> Outcome:
     """Evaluate the policy of a solution."""
-    started, policy, problem = time.monotonic(), solution.policy(fallback), solution.problem
+    started = time.monotonic()
+    policy = solution.policy(fallback)
+    problem = solution.problem
     if judge.exact(problem.model):
         exact = evaluate_exact(problem.model, policy, problem.criterion)
-        measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
-        found = Outcome(solution, policy, exact.cost, exact.lower, exact.upper, exact.status, EXACT, measures)
+        measures = {
+            name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()
+        }
+        found = Outcome(
+            solution, policy, exact.cost, exact.lower, exact.upper, exact.status, EXACT, measures
+        )
     else:
         run = evaluate(
-            problem.model, policy, problem.criterion, steps=judge.steps, seed=judge.seed, confidence=judge.confidence
+            problem.model,
+            policy,
+            problem.criterion,
+            steps=judge.steps,
+            seed=judge.seed,
+            confidence=judge.confidence,
         )
         found = _simulated(solution, policy, run)
     return replace(found, limits=problem.limits, seconds=time.monotonic() - started)
 
 
 def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
-    """The cheapest among those that keep the limits or come nearest, judged again where that was by simulation."""
+    """The cheapest among those that keep the limits or come nearest, judged again where that was by
+    simulation.
+    """
     order = sorted(range(len(outcomes)), key=lambda k: (outcomes[k].excess, *_ranked(outcomes[k])))
     best = outcomes[order[0]]
     if len(outcomes) == 1 or best.method == EXACT:
         return Choice(order[0], best, None)
-    started, rival, problem = time.monotonic(), outcomes[order[1]], best.solution.problem
+    started = time.monotonic()
+    rival = outcomes[order[1]]
+    problem = best.solution.problem
     again = compare(
-        problem.model, best.policy, rival.policy, problem.criterion, steps=judge.steps, seed=judge.seed ^ 1,
+        problem.model,
+        best.policy,
+        rival.policy,
+        problem.criterion,
+        steps=judge.steps,
+        seed=judge.seed ^ 1,
         confidence=judge.confidence,
-    )  # fmt: skip
+    )
     found = _simulated(best.solution, best.policy, again.first)
     found = replace(found, limits=problem.limits, seconds=time.monotonic() - started)
     return Choice(order[0], found, again.difference)
@@ -115,4 +140,6 @@ def _ranked(outcome: Outcome) -> tuple[float, float]:
 
 
 def _simulated(solution: Solution, policy: Policy, run: Evaluation) -> Outcome:
-    return Outcome(solution, policy, run.cost, run.lower, run.upper, run.status, run.method, dict(run.measures))
+    return Outcome(
+        solution, policy, run.cost, run.lower, run.upper, run.status, run.method, dict(run.measures)
+    )

@@ -1,7 +1,8 @@
 """The policy of a candidate occupancy: π_θ(a|x) = [u(x,a)]₊ / Σ_a' [u(x,a')]₊ with u = Φθ.
 
-Where u has no positive part, a fallback policy decides; by default it is uniform over the allowed actions, as in the
-paper. Features are looked up by the compiled code, so the policy works on a state at a time, on models of any size.
+Where u has no positive part, a fallback policy decides; by default it is uniform over the allowed
+actions, as in the paper. Features are looked up by the compiled code, so the policy works on a
+state at a time, on models of any size.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dualplan.policies.tables import random_policy
 
 UNIFORM = "uniform"  # in files: the fallback where none was named
 FIELDS = ("ints", "floats", "losses", "errors")  # of a block of features, in files
-NOISE = 1e-12  # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+# of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+NOISE = 1e-12
 
 
 @saved_as("mixture")
@@ -31,23 +33,40 @@ class MixturePolicy(Policy):
     """π_θ of a feature set and weights."""
 
     def __init__(
-        self, features: Features, theta: ArrayLike, *, fallback: Policy | None = None, name: str = "dual"
+        self,
+        features: Features,
+        theta: ArrayLike,
+        *,
+        fallback: Policy | None = None,
+        name: str = "dual",
     ) -> None:
         weights = np.asarray(theta, np.float64)
         if weights.shape != (len(features),) or not np.isfinite(weights).all():
             raise InputError(f"a policy of {len(features)} features needs as many finite weights.")
-        self.features, self.theta = features, weights
-        self.fallback = random_policy(features.model) if fallback is None else fallback
+        self.features = features
+        self.theta = weights
+        if fallback is None:
+            self.fallback = random_policy(features.model)
+        else:
+            self.fallback = fallback
         other = self.fallback.code
         if other is None:
-            raise PolicyError(f"the fallback policy {self.fallback.name!r} cannot be compiled; choose another one.")
+            raise PolicyError(
+                f"the fallback policy {self.fallback.name!r} cannot be compiled; choose another "
+                "one."
+            )
         code = features.code
-        ints = np.concatenate([[code.ints.size, code.floats.size], code.ints, other.ints]).astype(np.int64)
+        ints = np.concatenate([[code.ints.size, code.floats.size], code.ints, other.ints]).astype(
+            np.int64
+        )
         floats = np.concatenate([weights, code.floats, other.floats])
-        super().__init__(features.model, name, PolicyCode(ints, floats, _rule(code.anchor, code.near, other.act)))
+        super().__init__(
+            features.model, name, PolicyCode(ints, floats, _rule(code.anchor, code.near, other.act))
+        )
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        code, user = self.features.code, [functions.sources for functions in self.features.user]
+        code = self.features.code
+        user = [functions.sources for functions in self.features.user]
         return (code.ints, code.floats, *user, self.theta, self.fallback.digest)
 
     def to_parts(self) -> Parts:
@@ -55,21 +74,30 @@ class MixturePolicy(Policy):
         blocks = self.features.blocks
         if any(block.user for block in blocks):
             raise MissingError(
-                "features or choices that are functions of yours cannot be saved; save θ, and make them again from it."
+                "features or choices that are functions of yours cannot be saved; save θ, and make "
+                "them again from it."
             )
         arrays = {"theta": self.theta}
         for k, block in enumerate(blocks):
             arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
-        named = [{"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room} for b in blocks]
+        named = [
+            {"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room}
+            for b in blocks
+        ]
         return Parts({"fallback": self._fallback_name(), "blocks": named}, arrays)
 
     def _fallback_name(self) -> str:
-        model, fallback = self.model, self.fallback
+        model = self.model
+        fallback = self.fallback
         if fallback.digest == random_policy(model).digest:
             return UNIFORM
-        if fallback.name not in model.policies or model.policy(fallback.name).digest != fallback.digest:
+        if (
+            fallback.name not in model.policies
+            or model.policy(fallback.name).digest != fallback.digest
+        ):
             raise MissingError(
-                f"the fallback policy {fallback.name!r} is none of the model's heuristics, so it cannot be saved."
+                f"the fallback policy {fallback.name!r} is none of the model's heuristics, so it "
+                "cannot be saved."
             )
         return fallback.name
 
@@ -91,18 +119,25 @@ class MixturePolicy(Policy):
             for k, b in enumerate(parts.header["blocks"])
         ]
         named = parts.header["fallback"]
-        fallback = None if named == UNIFORM else model.policy(named)
+        if named == UNIFORM:
+            fallback = None
+        else:
+            fallback = model.policy(named)
         return cls(Features(model, blocks), arrays["theta"], fallback=fallback, name=parts.name)
 
 
 @made_once
 def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
-    """The compiled rule around the functions of a feature set and a fallback, whatever the weights."""
-    positive, other = _positive_part(anchor.compiled, near.compiled), fallback.compiled
+    """The compiled rule around the functions of a feature set and a fallback, whatever the
+    weights.
+    """
+    positive = _positive_part(anchor.compiled, near.compiled)
+    other = fallback.compiled
 
     @user_kernel(ACT)
     def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
-        # ints: sizes of the features' two arrays, their ints, the fallback's; floats: θ, theirs, the fallback's
+        # ints: sizes of the features' two arrays, their ints, the fallback's; floats: θ, theirs,
+        # the fallback's
         first = 2 + ints[0]
         d = feature_count(ints[2:first])
         if not positive(ints[2:first], floats[d : d + ints[1]], floats[:d], x, out):
@@ -112,21 +147,34 @@ def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
 
 
 def _positive_part(anchor: Any, near: Any) -> Any:
-    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any. Densities of any size: only ratios count."""
+    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any.
+
+    Densities of any size: only ratios count.
+    """
 
     @numba.njit(nogil=True, error_model="numpy")
     def positive(ints, floats, theta, x, out):  # type: ignore[no-untyped-def]
         places = row_places(ints)
-        indices, values = np.empty(places, np.int64), np.empty(places, np.float64)
+        indices = np.empty(places, np.int64)
+        values = np.empty(places, np.float64)
         work = np.empty(work_places(ints), np.float64)
-        unit, total = anchor(ints, floats, x, work), 0.0
+        unit = anchor(ints, floats, x, work)
+        total = 0.0
         for a in range(out.size):
-            u, size = 0.0, 0.0
-            for k in range(near(ints, floats, x, x, indices, 0 if a == 0 else -1, unit, a, indices, values, work)):
+            u = 0.0
+            size = 0.0
+            for k in range(
+                near(
+                    ints, floats, x, x, indices, 0 if a == 0 else -1, unit, a, indices, values, work
+                )
+            ):
                 term = values[k] * theta[indices[k]]
                 u += term
                 size += abs(term)
-            out[a] = u if u > NOISE * size else 0.0
+            if u > NOISE * size:
+                out[a] = u
+            else:
+                out[a] = 0.0
             total += out[a]
         if not total > 0.0:
             return False

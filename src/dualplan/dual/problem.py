@@ -1,39 +1,45 @@
-"""The surrogate of the dual linear program: a convex function of a few weights, as a sum over constraints.
+"""The surrogate of the dual linear program: a convex function of a few weights, as a sum over
+constraints.
 
-Candidates are u = μ0 + Φθ: mixtures of d features with weights of any sign, on top of a base measure μ0 = M·φ_0 if one
-is given. u must sum to M = 1 (average) or 1/(1−γ) (discounted), so θ sums to M without a base and to 0 with one. With
-the flow residual
+Candidates are u = μ0 + Φθ: mixtures of d features with weights of any sign, on top of a base
+measure μ0 = M·φ_0 if one is given. u must sum to M = 1 (average) or 1/(1−γ) (discounted), so θ sums
+to M without a base and to 0 with one. With the flow residual
 
     f = (P − B)ᵀu                 (average),        f = (B − γP)ᵀu − α        (discounted)
 
-and the violations V_neg = ‖[u]₋‖₁ = Σ max(−u, 0) and V_flow = ‖f‖₁ (the paper's V1, V2 and V3, V4), the surrogate is
+and the violations V_neg = ‖[u]₋‖₁ = Σ max(−u, 0) and V_flow = ‖f‖₁ (the paper's V1, V2 and V3, V4),
+the surrogate is
 
     c(θ) = ℓᵀu + H_neg·V_neg(θ) + H_flow·V_flow(θ),        θ in Θ = {1ᵀθ = M or 0, ‖θ‖ <= S}.
 
-H is in units of loss times mixing time: the flow penalty is exact from about half the span of the bias on.
+H is in units of loss times mixing time: the flow penalty is exact from about half the span of the
+bias on.
 
-*Weights over states* w(x) > 0 replace |f(x)| by w(x)·|f(x)|, and [u(x,a)]₋ likewise: the right weight of a flow
-violation at x is about |h(x)|, which grows fast in a queueing network.
+*Weights over states* w(x) > 0 replace |f(x)| by w(x)·|f(x)|, and [u(x,a)]₋ likewise: the right
+weight of a flow violation at x is about |h(x)|, which grows fast in a queueing network.
 
-*A potential* h replaces ℓ by ℓ_h = ℓ + Ph − Bh (discounted: ℓ + γPh − Bh, and αᵀh is added), which changes nothing
-where f = 0: with s = 1 (average) or −1 (discounted),
+*A potential* h replaces ℓ by ℓ_h = ℓ + Ph − Bh (discounted: ℓ + γPh − Bh, and αᵀh is added), which
+changes nothing where f = 0: with s = 1 (average) or −1 (discounted),
 
     c(θ) = ℓ_hᵀu (+ αᵀh) + H_neg·V_neg + H_flow·V_flow = ℓᵀu + s·fᵀh + H_neg·V_neg + H_flow·V_flow.
 
-ℓ_hᵀφ_j is computed once, exactly where states can be listed and otherwise from draws, where differences of h along
-single steps make for small errors (s·fᵀh from drawn flow rows would have errors of the size of h).
+ℓ_hᵀφ_j is computed once, exactly where states can be listed and otherwise from draws, where
+differences of h along single steps make for small errors (s·fᵀh from drawn flow rows would have
+errors of the size of h).
 
-For u >= 0 and h the bias of π_u (discounted: its cost-to-go), ℓᵀu + s·fᵀh is the exact cost of π_u. In the dual of this
-program the multiplier of the flow at x is at most H from s·h(x): H is the radius of a trust region about h.
-With y those multipliers, |y| <= H, the potential h' = h + s·y (`Solution.dual_potential`) replaces the flow's penalty:
-by strong duality min c = min ℓ_h'ᵀu (+ αᵀh') + H_neg·V_neg.
+For u >= 0 and h the bias of π_u (discounted: its cost-to-go), ℓᵀu + s·fᵀh is the exact cost of π_u.
+In the dual of this program the multiplier of the flow at x is at most H from s·h(x): H is the
+radius of a trust region about h. With y those multipliers, |y| <= H, the potential h' = h + s·y
+(`Solution.dual_potential`) replaces the flow's penalty: by strong duality min c = min ℓ_h'ᵀu (+
+αᵀh') + H_neg·V_neg.
 
-*Limits* on measures, rows g with gᵀu <= 0 (`limits.py`), add ρ·max(gᵀu, 0) each, exact once ρ exceeds the multiplier.
+*Limits* on measures, rows g with gᵀu <= 0 (`limits.py`), add ρ·max(gᵀu, 0) each, exact once ρ
+exceeds the multiplier.
 
-Both violations are sums over constraints, of pairs and of states, of a function of a sparse row (`constraints.py`).
-`Constraints` holds such rows with weights: all of them with weight 1 where states can be enumerated, or n rows drawn
-from a sampling distribution q (`sampling.py`) with weights 1/(n·q), so that every sum is estimated without bias, and so
-are its subgradients.
+Both violations are sums over constraints, of pairs and of states, of a function of a sparse row
+(`constraints.py`). `Constraints` holds such rows with weights: all of them with weight 1 where
+states can be enumerated, or n rows drawn from a sampling distribution q (`sampling.py`) with
+weights 1/(n·q), so that every sum is estimated without bias, and so are its subgradients.
 """
 
 from __future__ import annotations
@@ -66,8 +72,9 @@ KEPT = 5  # sets of constraints: two samples, two larger ones, and one that judg
 class Constraints:
     """Rows of both kinds with weights; `sampled` says whether sums over them are estimates.
 
-    A pair's u is its row times θ plus `base`, a state's f its row times θ minus `masses`. `prices` are the weights over
-    states. `states` are those of drawn flow rows; listed ones are those of all states, in order.
+    A pair's u is its row times θ plus `base`, a state's f its row times θ minus `masses`. `prices`
+    are the weights over states. `states` are those of drawn flow rows; listed ones are those of all
+    states, in order.
     """
 
     pairs: sp.csr_array
@@ -86,8 +93,9 @@ class Constraints:
 class Value:
     """The parts of the surrogate at a point: ℓᵀu, V_neg, V_flow, s·fᵀh, the limits' excess, and c.
 
-    Standard errors are 0 for what is exact: violations over all constraints, losses in closed form. With terms t_i of a
-    sampled violation, (Σt)²/Σt² is how many of them carry it; infinite where it is exact or 0.
+    Standard errors are 0 for what is exact: violations over all constraints, losses in closed form.
+    With terms t_i of a sampled violation, (Σt)²/Σt² is how many of them carry it; infinite where it
+    is exact or 0.
     """
 
     objective: float
@@ -105,15 +113,18 @@ class Value:
 
     @property
     def warning(self) -> str | None:
-        """Said where a few heavy constraints carry an estimate, so that neither it nor its error can be trusted."""
+        """Said where a few heavy constraints carry an estimate, so that neither it nor its error
+        can be trusted.
+        """
         for what, number, size in (
             ("negative part", self.negative_effective, self.negative),
             ("flow violation", self.flow_effective, self.flow),
         ):
             if number < FEW and size > NEGLIGIBLE:
                 return (
-                    f"about {number:.0f} of the drawn constraints carry the {what}: its estimate and standard error "
-                    "may be far off; draw more, or sample from a set of features nearer to the problem's own."
+                    f"about {number:.0f} of the drawn constraints carry the {what}: its estimate "
+                    "and standard error may be far off; draw more, or sample from a set of "
+                    "features nearer to the problem's own."
                 )
         return None
 
@@ -135,10 +146,12 @@ class DualALP:
         limits: Sequence[Limit | str] = (),
         limit_penalty: float | None = None,
     ) -> None:
-        """`base` is a set of one feature; `sampling` a name (`sampling.py`) or a set of features to draw from.
+        """`base` is a set of one feature; `sampling` a name (`sampling.py`) or a set of features to
+        draw from.
 
-        `weights` and `potential` take states, one a row, and give a number for each. `radius` is S, by default 10·M.
-        `limit_penalty` is ρ, by default a hundred times the largest expected loss over the size of a limit's row.
+        `weights` and `potential` take states, one a row, and give a number for each. `radius` is S,
+        by default 10·M. `limit_penalty` is ρ, by default a hundred times the largest expected loss
+        over the size of a limit's row.
         """
         if not isinstance(features, Features):
             raise InputError(f"features are made by dualplan.features, got {features!r}.")
@@ -147,20 +160,34 @@ class DualALP:
         others = [given for given in (base, sampling) if isinstance(given, Features)]
         for given in (features, *others):
             if given.model.digest != model.digest:
-                raise InputError(f"the features belong to {given.model.name!r}, not to {model.name!r}.")
+                raise InputError(
+                    f"the features belong to {given.model.name!r}, not to {model.name!r}."
+                )
         if base is not None and len(base) != 1:
             raise InputError(f"the base measure is a single feature, got {len(base)}.")
-        self.model, self.features, self.criterion = model, features, criterion or Average()
-        self.base, self._scheme = base, sampling
+        self.model = model
+        self.features = features
+        self.criterion = criterion or Average()
+        self.base = base
+        self._scheme = sampling
         self.rows = Rows(model, concat(features, *others), self.criterion)
         self.gamma, self.starts, self.alpha = self.rows.gamma, self.rows.starts, self.rows.alpha
-        self.total = 1 / (1 - self.gamma) if isinstance(self.criterion, Discounted) else 1.0
-        self.mass = self.total if base is None else 0.0
+        if isinstance(self.criterion, Discounted):
+            self.total = 1 / (1 - self.gamma)
+        else:
+            self.total = 1.0
+        if base is None:
+            self.mass = self.total
+        else:
+            self.mass = 0.0
         self.radius = self._radius(radius)
-        self.weights, self.potential = weights, potential
+        self.weights = weights
+        self.potential = potential
         self.slope, self.intercept, self.slope_errors = self._shaped()
         self._kept: dict[tuple[int | None, int, int], Constraints] = {}
-        self.limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
+        self.limits = tuple(
+            Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits
+        )
         self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
         self.limit_penalty = self._limit_penalty(limit_penalty)
         if not isinstance(sampling, Features) and sampling != "features":
@@ -168,11 +195,17 @@ class DualALP:
 
     def _radius(self, radius: float | None) -> float:
         least = self.mass / np.sqrt(len(self.features))
-        value = 10.0 * self.total if radius is None else radius
+        if radius is None:
+            value = 10.0 * self.total
+        else:
+            value = radius
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
             raise InputError(f"radius must be a finite number, got {radius!r}.")
         if not value >= least or value <= 0:
-            raise InputError(f"no θ has norm at most {value:g} and sum {self.mass:g}; radius must be >= {least:.6g}.")
+            raise InputError(
+                f"no θ has norm at most {value:g} and sum {self.mass:g}; radius must be >= "
+                f"{least:.6g}."
+            )
         return float(value)
 
     @property
@@ -182,13 +215,19 @@ class DualALP:
 
     def _shaped(self) -> tuple[Floats, float, Floats]:
         """ℓ_hᵀφ_j, the rest of the objective at θ = 0, and the standard errors of the former."""
-        d, potential = len(self.features), self.potential
-        changes, errors = np.zeros(d + 1), np.zeros(d)
+        d = len(self.features)
+        potential = self.potential
+        changes = np.zeros(d + 1)
+        errors = np.zeros(d)
         constant = 0.0
         if potential is not None:
             found, spread = self.rows.shaping(lambda x: state_values(potential, x, "potential"))
-            changes, errors = found[: d + 1], spread[:d]
-            constant = float(self.alpha @ state_values(potential, self.starts, "potential")) if self.alpha.size else 0.0
+            changes = found[: d + 1]
+            errors = spread[:d]
+            if self.alpha.size:
+                constant = float(self.alpha @ state_values(potential, self.starts, "potential"))
+            else:
+                constant = 0.0
         if self.base is not None:
             constant += self.total * (float(self.base.losses[0]) + float(changes[d]))
         return self.losses + changes[:d], constant, self.features.errors + errors
@@ -196,9 +235,11 @@ class DualALP:
     @property
     def base_loss(self) -> float:
         """ℓᵀμ0."""
-        return 0.0 if self.base is None else self.total * float(self.base.losses[0])
+        if self.base is None:
+            return 0.0
+        return self.total * float(self.base.losses[0])
 
-    # -- sampling -----------------------------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------
 
     @cached_property
     def sampling(self) -> Sampling:
@@ -215,42 +256,64 @@ class DualALP:
         """(C1, C2) or (C3, C4)."""
         return self.sampling.constants
 
-    # -- Θ ------------------------------------------------------------------------------------------------------------
+    # -- Θ -----------------------------------------------------------------------------------------
 
     def starting_point(self, theta: Floats) -> Floats:
-        """The point of Θ nearest to weights from elsewhere, such as those found for another penalty."""
+        """The point of Θ nearest to weights from elsewhere, such as those found for another
+        penalty.
+        """
         try:
             weights = np.asarray(theta, np.float64)
         except (TypeError, ValueError):
             weights = np.full(0, np.nan)
         if weights.shape != (len(self.features),) or not np.isfinite(weights).all():
-            raise InputError(f"a start is a θ with a finite weight for each of {len(self.features)} features.")
+            raise InputError(
+                f"a start is a θ with a finite weight for each of {len(self.features)} features."
+            )
         return self.project(weights)
 
     def project(self, theta: Floats) -> Floats:
-        """The point of Θ nearest to θ: onto the plane, then towards its point nearest to 0, which is exact."""
+        """The point of Θ nearest to θ: onto the plane, then towards its point nearest to 0, which
+        is exact.
+        """
         centre = self.mass / theta.size
         offset = theta - theta.mean()
-        room, length = np.sqrt(max(self.radius**2 - theta.size * centre**2, 0.0)), float(np.linalg.norm(offset))
+        room = np.sqrt(max(self.radius**2 - theta.size * centre**2, 0.0))
+        length = float(np.linalg.norm(offset))
         return np.asarray(centre + offset * (min(1.0, room / length) if length > 0 else 1.0))
 
-    # -- constraints --------------------------------------------------------------------------------------------------
+    # -- constraints -------------------------------------------------------------------------------
 
-    def draw(self, count: int, *, seed: int = 0, first: int = 0, threads: int | None = None) -> Constraints:
-        """`count` constraints of each kind, numbered from `first`; a number always gives the same constraint."""
+    def draw(
+        self, count: int, *, seed: int = 0, first: int = 0, threads: int | None = None
+    ) -> Constraints:
+        """`count` constraints of each kind, numbered from `first`.
+
+        a number always gives the same constraint.
+        """
         if not isinstance(count, (int, np.integer)) or count < 1 or first < 0:
-            raise InputError(f"the number of constraints must be a positive integer, got {count!r}.")
+            raise InputError(
+                f"the number of constraints must be a positive integer, got {count!r}."
+            )
         if not 0 <= seed < 2**63:
             raise InputError(f"a seed is an integer from 0 to 2^63 - 1, got {seed!r}.")
-        prices = None if self.weights is None else self._prices
+        if self.weights is None:
+            prices = None
+        else:
+            prices = self._prices
         drawn = self.sampling.draw(count, seed=seed, first=first, threads=threads, prices=prices)
         weights = 1 / (count * drawn.pair_densities), 1 / (count * drawn.flow_densities)
         found = drawn.pair_prices, drawn.flow_prices
-        return self._constraints(drawn.pairs, drawn.flows, drawn.masses, weights, found, drawn.states)
+        return self._constraints(
+            drawn.pairs, drawn.flows, drawn.masses, weights, found, drawn.states
+        )
 
     def _prices(self, states: Ints) -> Floats:
         """The weights over states, which must be positive."""
-        prices = np.ones(len(states)) if self.weights is None else state_values(self.weights, states, "weights")
+        if self.weights is None:
+            prices = np.ones(len(states))
+        else:
+            prices = state_values(self.weights, states, "weights")
         if (prices <= 0).any():
             raise InputError("the weights over states must be positive.")
         return prices
@@ -259,24 +322,36 @@ class DualALP:
         """All constraints of a model whose states can be enumerated."""
         every = self.rows.every(threads=threads)
         kept = np.flatnonzero(np.diff(every.pairs.indptr))  # other pairs cannot be negative
-        pairs, count = sp.csr_array(every.pairs[kept]), every.masses.size
+        pairs = sp.csr_array(every.pairs[kept])
+        count = every.masses.size
         numbers = kept // len(self.model.actions), np.arange(count)
         weights = np.ones(kept.size), np.ones(count)
         prices = weights
         if self.weights is not None:
-            prices = self._prices(self.model.box.states(numbers[0])), self._prices(self.model.box.states(numbers[1]))
+            prices = (
+                self._prices(self.model.box.states(numbers[0])),
+                self._prices(self.model.box.states(numbers[1])),
+            )
         return self._constraints(pairs, every.flows, every.masses, weights, prices)
 
     def kept(self, count: int | None = None, *, seed: int = 0, first: int = 0) -> Constraints:
-        """All constraints, or `count` drawn ones, kept for the next penalty: none of them depends on it."""
+        """All constraints, or `count` drawn ones, kept for the next penalty: none of them depends
+        on it.
+        """
         key = count, seed, first
         if key not in self._kept:
-            rows = self.enumerate() if count is None else self.draw(count, seed=seed, first=first)
+            if count is None:
+                rows = self.enumerate()
+            else:
+                rows = self.draw(count, seed=seed, first=first)
             self._kept = dict([*self._kept.items(), (key, rows)][-KEPT:])
         return self._kept[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": {}}  # a worker draws for itself, which is faster than sending
+        return {
+            **self.__dict__,
+            "_kept": {},
+        }  # a worker draws for itself, which is faster than sending
 
     def _constraints(
         self,
@@ -287,43 +362,67 @@ class DualALP:
         prices: tuple[Floats, Floats],
         drawn: Ints | None = None,
     ) -> Constraints:
-        """The rows of the features themselves, with what the base measure and the weights make of them."""
-        d, base = len(self.features), np.zeros(weights[0].size)
+        """The rows of the features themselves, with what the base measure and the weights make of
+        them.
+        """
+        d = len(self.features)
+        base = np.zeros(weights[0].size)
         if self.base is not None:
             base = self.total * pairs[:, [d]].toarray().ravel()
             masses = masses - self.total * flows[:, [d]].toarray().ravel()
         if pairs.shape[1] > d:
-            pairs, flows = sp.csr_array(pairs[:, :d]), sp.csr_array(flows[:, :d])
+            pairs = sp.csr_array(pairs[:, :d])
+            flows = sp.csr_array(flows[:, :d])
         return Constraints(
-            pairs, weights[0], prices[0], base, flows, weights[1], prices[1], masses, drawn is not None, drawn
+            pairs,
+            weights[0],
+            prices[0],
+            base,
+            flows,
+            weights[1],
+            prices[1],
+            masses,
+            drawn is not None,
+            drawn,
         )
 
-    # -- limits -------------------------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------
 
     def _limit_rows(self) -> tuple[Floats, Floats, Floats]:
         """gᵀφ_j a limit and a feature, gᵀμ0, and the standard errors of the former."""
         rows, errors = self.rows.limits(self.limits)
         d = len(self.features)
-        base = np.zeros(len(self.limits)) if self.base is None else self.total * rows[:, d]
+        if self.base is None:
+            base = np.zeros(len(self.limits))
+        else:
+            base = self.total * rows[:, d]
         return rows[:, :d], base, errors[:, :d]
 
     def _limit_penalty(self, given: float | None) -> Floats:
         if given is not None and not (np.isfinite(given) and given > 0):
             raise InputError(f"limit_penalty must be positive, got {given!r}.")
         sizes = np.abs(self.limit_rows).max(axis=1, initial=0.0)
-        automatic = 100 * max(1.0, float(np.abs(self.losses).max())) / np.where(sizes > 0, sizes, 1.0)
-        return automatic if given is None else np.full(len(self.limits), float(given))
+        automatic = (
+            100 * max(1.0, float(np.abs(self.losses).max())) / np.where(sizes > 0, sizes, 1.0)
+        )
+        if given is None:
+            return automatic
+        return np.full(len(self.limits), float(given))
 
-    # -- c(θ) ---------------------------------------------------------------------------------------------------------
+    # -- c(θ) --------------------------------------------------------------------------------------
 
     def value(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Value:
         """c(θ) and its parts, over all constraints or estimated from a sample."""
         on_negative, on_flow = penalties(penalty)
-        c, theta = constraints, self.checked(theta)
+        c = constraints
+        theta = self.checked(theta)
         negative = np.maximum(-(c.pairs @ theta + c.base), 0.0) * c.pair_weights
         flow = np.abs(c.flows @ theta - c.masses) * c.flow_weights
         priced = on_negative * negative * c.pair_prices, on_flow * flow * c.flow_prices
-        errors = [float(terms.std() * np.sqrt(terms.size)) if c.sampled else 0.0 for terms in (negative, flow, *priced)]
+        errors = [
+            float(terms.std() * np.sqrt(terms.size)) if c.sampled else 0.0
+            for terms in (negative, flow, *priced)
+        ]
         objective = float(self.losses @ theta) + self.base_loss
         excess = np.maximum(self.limit_rows @ theta + self.limit_base, 0.0)
         shaped = float(self.slope @ theta) + self.intercept
@@ -332,10 +431,18 @@ class DualALP:
         sizes = np.abs(theta)
         linear = float(self.slope_errors @ sizes + self.limit_penalty @ (self.limit_errors @ sizes))
         return Value(
-            objective, float(negative.sum()), float(flow.sum()), total, errors[0], errors[1],
-            float(np.hypot(errors[2], errors[3])) + linear, float(self.features.errors @ sizes), shaped - objective,
-            tuple(excess.tolist()), *(_effective(terms) if c.sampled else np.inf for terms in (negative, flow)),
-        )  # fmt: skip
+            objective,
+            float(negative.sum()),
+            float(flow.sum()),
+            total,
+            errors[0],
+            errors[1],
+            float(np.hypot(errors[2], errors[3])) + linear,
+            float(self.features.errors @ sizes),
+            shaped - objective,
+            tuple(excess.tolist()),
+            *(_effective(terms) if c.sampled else np.inf for terms in (negative, flow)),
+        )
 
     def checked(self, theta: Floats) -> Floats:
         """θ, if it has a finite weight for each feature."""
@@ -347,12 +454,16 @@ class DualALP:
     def subgradient(self, theta: Floats, penalty: Penalty, constraints: Constraints) -> Floats:
         """A subgradient of c at θ, or an unbiased estimate of one (0 where a term has a kink)."""
         on_negative, on_flow = penalties(penalty)
-        c, theta = constraints, self.checked(theta)
+        c = constraints
+        theta = self.checked(theta)
         below = (c.pairs @ theta + c.base < 0) * c.pair_weights * c.pair_prices
         signs = np.sign(c.flows @ theta - c.masses) * c.flow_weights * c.flow_prices
         over = (self.limit_rows @ theta + self.limit_base > 0) * self.limit_penalty
         return np.asarray(
-            self.slope - on_negative * (c.pairs.T @ below) + on_flow * (c.flows.T @ signs) + self.limit_rows.T @ over
+            self.slope
+            - on_negative * (c.pairs.T @ below)
+            + on_flow * (c.flows.T @ signs)
+            + self.limit_rows.T @ over
         )
 
 
@@ -367,8 +478,16 @@ def _effective(terms: Floats) -> float:
 
 def penalties(penalty: Penalty) -> tuple[float, float]:
     """H of the negative part and of the flow."""
-    pair = tuple(penalty) if isinstance(penalty, (tuple, list)) else (penalty, penalty)
-    numbers = all(isinstance(h, (int, float)) and not isinstance(h, bool) and np.isfinite(h) and h > 0 for h in pair)
+    if isinstance(penalty, (tuple, list)):
+        pair = tuple(penalty)
+    else:
+        pair = (penalty, penalty)
+    numbers = all(
+        isinstance(h, (int, float)) and not isinstance(h, bool) and np.isfinite(h) and h > 0
+        for h in pair
+    )
     if len(pair) != 2 or not numbers:
-        raise InputError(f"the penalty H must be positive, or two positive numbers, got {penalty!r}.")
+        raise InputError(
+            f"the penalty H must be positive, or two positive numbers, got {penalty!r}."
+        )
     return float(pair[0]), float(pair[1])

@@ -1,52 +1,64 @@
-"""The paper's bounds as numbers, corrected where their proofs ask for it, with every constant they contain.
+"""The paper's bounds as numbers, corrected where their proofs ask for it, with every constant they
+contain.
 
-**The identity.** Let u have mass M = 1 (average, γ = 1) or 1/(1−γ) (discounted), flow residual f, negative part [u]₋;
-let π be its policy, h the bias or cost-to-go of π, and A(x,a) = ℓ + γPh − h(x) (average: − λ) the advantage of a in x.
-Since Σ_a [u(x,a)]₊·A(x,a) = 0 in every x, whatever π does where u has no positive part,
+**The identity.** Let u have mass M = 1 (average, γ = 1) or 1/(1−γ) (discounted), flow residual f,
+negative part [u]₋; let π be its policy, h the bias or cost-to-go of π, and A(x,a) = ℓ + γPh − h(x)
+(average: − λ) the advantage of a in x. Since Σ_a [u(x,a)]₊·A(x,a) = 0 in every x, whatever π does
+where u has no positive part,
 
     cost(π) = ℓᵀu + s·fᵀh + Σ [u]₋·A,        s = 1 (average) or −1 (discounted).
 
-f sums to 0, so |fᵀh| <= ½·span(h)·V_flow; and A = ℓ − ℓ_π + γ(P − P_π)h, so |A| <= L + γ·span(h), L the range of the
-losses. Hence
+f sums to 0, so |fᵀh| <= ½·span(h)·V_flow; and A = ℓ − ℓ_π + γ(P − P_π)h, so |A| <= L + γ·span(h), L
+the range of the losses. Hence
 
-    |cost(π) − ℓᵀu| <= (L + γσ)·V_neg + ½σ·V_flow,        σ >= span(h).                               (certificate)
+    |cost(π) − ℓᵀu| <= (L + γσ)·V_neg + ½σ·V_flow,        σ >= span(h).                (certificate)
 
-Discounted: σ = L/(1−γ) always, so the right-hand side is κ·(V_neg + ½V_flow) with κ = L/(1−γ), **proved** from V3 and
-V4 alone (the paper: (3V3 + V4)/(1−γ) for L = 1). Average: nothing is proved until σ is known of this very policy, or a
-contraction C·e^(−k/τ), which gives σ <= C·L/(1 − e^(−1/τ)).
+Discounted: σ = L/(1−γ) always, so the right-hand side is κ·(V_neg + ½V_flow) with κ = L/(1−γ),
+**proved** from V3 and V4 alone (the paper: (3V3 + V4)/(1−γ) for L = 1). Average: nothing is proved
+until σ is known of this very policy, or a contraction C·e^(−k/τ), which gives σ <= C·L/(1
+− e^(−1/τ)).
 
-**Distances.** Average: with r the residual of [u]₊/(1+V1), of total mass 0 and ‖r‖₁ <= (2V1 + V2)/(1 + V1),
+**Distances.** Average: with r the residual of [u]₊/(1+V1), of total mass 0 and ‖r‖₁ <= (2V1
++ V2)/(1 + V1),
 
-    ‖μ_π − u‖₁ <= C/(1 − e^(−1/τ))·(2V1 + V2)/(1 + V1) + 2V1        (printed: τ·ln(1/V1)·(2V1 + V2) + 3V1, which is
-                                                                     false for fast mixing and infinite at V1 = 0)
+    ‖μ_π − u‖₁ <= C/(1 − e^(−1/τ))·(2V1 + V2)/(1 + V1) + 2V1        (printed: τ·ln(1/V1)·(2V1 + V2)
+        + 3V1, which is
+                                                                     false for fast mixing and
+                                                                     infinite at V1 = 0)
     ‖ν_π − u‖₁ <= (2V3 + V4)/(1 − γ)                                (printed: (3V3 + V4)/(1 − γ)).
 
-The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊ − u‖ = V3. Neither
-is ever more than 2M + 2V_neg, the sum of the two norms.
+The second: ν_π − [u]₊ = −Σ γᵗ(f + (B−γP)ᵀ[u]₋)P_πᵗ, of norm at most (V4 + (1+γ)V3)/(1−γ), and ‖[u]₊
+− u‖ = V3. Neither is ever more than 2M + 2V_neg, the sum of the two norms.
 
-**Excess loss.** Let V = V_neg + V_flow, κ >= L + γσ for the policies in question, D the largest difference of ℓᵀu
-over Θ, and c(θ̂) <= min c + b. If H >= κ, the surrogate is an upper bound of the cost of its own policy, so for every θ
+**Excess loss.** Let V = V_neg + V_flow, κ >= L + γσ for the policies in question, D the largest
+difference of ℓᵀu over Θ, and c(θ̂) <= min c + b. If H >= κ, the surrogate is an upper bound of the
+cost of its own policy, so for every θ
 
-    cost(θ̂) <= c(θ̂) <= c(θ) + b <= cost(θ) + (κ + H)·V(θ) + b;                                       (exact penalty)
+    cost(θ̂) <= c(θ̂) <= c(θ) + b <= cost(θ) + (κ + H)·V(θ) + b;                     (exact penalty)
 
-for H <= κ, cost(θ̂) <= c(θ̂) + (κ − H)·V(θ̂), and V(θ̂) <= V(θ) + (D + b)/H gives the form of the paper's theorems,
+for H <= κ, cost(θ̂) <= c(θ̂) + (κ − H)·V(θ̂), and V(θ̂) <= V(θ) + (D + b)/H gives the form of the
+paper's theorems,
 
     cost(θ̂) <= cost(θ) + 2κ·V(θ) + (κ/H − 1)·D + κ/H·b.
 
-The paper has (2κ + H)·V(θ) + κ·D/H + (1 + κ/H)·b, with 6/(1−γ) for 2κ and 2√d·C·S for D, and bounds |ℓᵀu| by 1 + S in
-the average case, which is false for weights of both signs. Here D = 2ρ·‖slope − its mean‖, ρ² = S² − M²/d, exactly. So
-β, the coefficient of 1/H, is κ·D.
+The paper has (2κ + H)·V(θ) + κ·D/H + (1 + κ/H)·b, with 6/(1−γ) for 2κ and 2√d·C·S for D, and bounds
+|ℓᵀu| by 1 + S in the average case, which is false for weights of both signs. Here D = 2ρ·‖slope
+− its mean‖, ρ² = S² − M²/d, exactly. So β, the coefficient of 1/H, is κ·D.
 
-**The meta-algorithm** minimises F(H) = min_θ ℓᵀu + (H + κ)V + β/H within ε (`meta.py`). As the weight of V is at least
-κ, cost(θ̂) <= F, and F(√(β/V(θ))) <= cost(θ) + 2κV(θ) + 2√(βV(θ)): the paper's conclusion holds, with constants,
+**The meta-algorithm** minimises F(H) = min_θ ℓᵀu + (H + κ)V + β/H within ε (`meta.py`). As the
+weight of V is at least κ, cost(θ̂) <= F, and F(√(β/V(θ))) <= cost(θ) + 2κV(θ) + 2√(βV(θ)): the
+paper's conclusion holds, with constants,
 
     cost(θ̂) <= cost(θ) + 2κ·V(θ) + max(2√(β·V(θ)), ε) + ε                for every θ.
 
-(The paper's own step, |β/H_k̂ − β/H*| <= ε, does not follow from what precedes it.) Discounted this is proved; in the
-average case κ must be assumed or measured. β may be any positive number here; the smaller, the better the bound.
+(The paper's own step, |β/H_k̂ − β/H*| <= ε, does not follow from what precedes it.) Discounted this
+is proved; in the average case κ must be assumed or measured. β may be any positive number here; the
+smaller, the better the bound.
 
-**Distance to the optimum.** If ‖u_θ − ν*‖₁ = e then V3(θ) <= ½e, V4(θ) <= (1+γ)e and ℓᵀu_θ <= αᵀJ* + ½L·e. So, for
-H >= κ,  αᵀJ_θ̂ − αᵀJ* <= (½L + (3/2 + γ)H)·e + b, and for H <= κ at most (½L + (3/2 + γ)κ)·e + (κ/H − 1)·D + κ/H·b.
+**Distance to the optimum.** If ‖u_θ − ν*‖₁ = e then V3(θ) <= ½e, V4(θ) <= (1+γ)e and ℓᵀu_θ <= αᵀJ*
++ ½L·e. So, for
+H >= κ,  αᵀJ_θ̂ − αᵀJ* <= (½L + (3/2 + γ)H)·e + b, and for H <= κ at most (½L + (3/2 + γ)κ)·e + (κ/H
+         − 1)·D + κ/H·b.
 """
 
 from __future__ import annotations
@@ -65,14 +77,16 @@ from dualplan.dual.violations import hoeffding_size
 from dualplan.models.criteria import Discounted
 
 NOT_PLAIN = (
-    "the theorems are about the surrogate without potential, weights over states and limits; leave them or epsilon "
-    "out, and name features of your own instead of the standard ones."
+    "the theorems are about the surrogate without potential, weights over states and limits; leave "
+    "them or epsilon out, and name features of your own instead of the standard ones."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A bound as the sum of its terms, the constants in it, and whether it is proved, measured or assumed."""
+    """A bound as the sum of its terms, the constants in it, and whether it is proved, measured or
+    assumed.
+    """
 
     name: str
     terms: dict[str, float]
@@ -86,15 +100,23 @@ class Statement:
 
     def to_json(self) -> Json:
         """As plain values."""
-        return {"bound": self.bound, "label": self.label, "terms": self.terms, "constants": self.constants}
+        return {
+            "bound": self.bound,
+            "label": self.label,
+            "terms": self.terms,
+            "constants": self.constants,
+        }
 
 
-# -- distances and intervals ------------------------------------------------------------------------------------------
+# -- distances and intervals -----------------------------------------------------------------------
 
 
 def distance_average(negative: float, flow: float, tau: float, constant: float = 1.0) -> float:
     """‖μ_π − u‖₁ at most, for a chain that contracts by constant·e^(−k/τ) in k steps."""
-    return min(constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative), 2.0) + 2 * negative
+    return (
+        min(constant / -math.expm1(-1 / tau) * (2 * negative + flow) / (1 + negative), 2.0)
+        + 2 * negative
+    )
 
 
 def printed_distance_average(negative: float, flow: float, tau: float) -> float:
@@ -124,7 +146,7 @@ def price(loss_range: float, span: float, gamma: float = 1.0) -> tuple[float, fl
     return loss_range + gamma * span, span / 2
 
 
-# -- excess loss ------------------------------------------------------------------------------------------------------
+# -- excess loss -----------------------------------------------------------------------------------
 
 
 def spread(problem: DualALP) -> float:
@@ -135,19 +157,32 @@ def spread(problem: DualALP) -> float:
 
 
 def largest_violation(problem: DualALP) -> float:
-    """V_max: ‖θ‖₁ <= √d·S, so V_neg <= ½(√d·S − M) and V_flow <= (1+γ)·√d·S, with that of α and the base measure.
+    """V_max: ‖θ‖₁ <= √d·S, so V_neg <= ½(√d·S − M) and V_flow <= (1+γ)·√d·S, with that of α and the
+    base measure.
 
     (The paper's V2 <= 2 + 2S is false for weights of both signs.)
     """
-    size, gamma = math.sqrt(len(problem.features)) * problem.radius, problem.gamma
-    base = problem.total if problem.base is not None else 0.0
-    return (size - problem.mass) / 2 + (1 + gamma) * (size + base) + (1.0 if problem.alpha.size else 0.0)
+    size = math.sqrt(len(problem.features)) * problem.radius
+    gamma = problem.gamma
+    if problem.base is not None:
+        base = problem.total
+    else:
+        base = 0.0
+    return (
+        (size - problem.mass) / 2
+        + (1 + gamma) * (size + base)
+        + (1.0 if problem.alpha.size else 0.0)
+    )
 
 
 def optimisation_error(problem: DualALP, penalty: Penalty, steps: float, delta: float) -> float:
-    """b: how far the paper's method may be above the minimum after so many steps, but for a probability of δ."""
+    """b: how far the paper's method may be above the minimum after so many steps, but for a
+    probability of δ.
+    """
     gradient = gradient_bound(problem, penalty)
-    return problem.radius * gradient / math.sqrt(steps) * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))
+    return (
+        problem.radius * gradient / math.sqrt(steps) * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))
+    )
 
 
 def main_theorem(
@@ -161,19 +196,27 @@ def main_theorem(
     span: float | None = None,
     known: str = PROVED,
 ) -> Statement:
-    """`thm:main_average` or `thm:main_discounted`: what θ̂ costs at most, given the cost and V(θ) of some θ.
+    """`thm:main_average` or `thm:main_discounted`: what θ̂ costs at most, given the cost and V(θ)
+    of some θ.
 
-    `error` is b, such as `optimisation_error`. In the average case `span` must bound the span of the bias of both
-    policies, and `known` says how it is known.
+    `error` is b, such as `optimisation_error`. In the average case `span` must bound the span of
+    the bias of both policies, and `known` says how it is known.
     """
     kappa = exact_penalty(problem, loss_range, span)
     largest = spread(problem)
     terms = {"cost of θ": cost, "violations": (kappa + max(penalty, kappa)) * violation}
     terms |= _short_of(kappa, penalty, largest, error)
     constants = {
-        "H": penalty, "kappa": kappa, "beta": kappa * largest, "D": largest, "L": loss_range, "S": problem.radius,
-        "d": float(len(problem.features)), "V": violation, "b": error,
-    }  # fmt: skip
+        "H": penalty,
+        "kappa": kappa,
+        "beta": kappa * largest,
+        "D": largest,
+        "L": loss_range,
+        "S": problem.radius,
+        "d": float(len(problem.features)),
+        "V": violation,
+        "b": error,
+    }
     return Statement(_name(problem, "main"), terms, constants, _label(problem, span, known))
 
 
@@ -188,33 +231,58 @@ def meta_theorem(
     span: float | None = None,
     known: str = PROVED,
 ) -> Statement:
-    """`thm:H_opt_average_cost` or `thm:H_opt_discounted_cost`: what the chosen θ̂ costs at most, given some θ."""
+    """`thm:H_opt_average_cost` or `thm:H_opt_discounted_cost`: what the chosen θ̂ costs at most,
+    given some θ.
+    """
     kappa = exact_penalty(problem, loss_range, span)
-    beta = kappa * spread(problem) if beta is None else beta
+    if beta is None:
+        beta = kappa * spread(problem)
     terms = {
-        "cost of θ": cost, "violations": 2 * kappa * violation,
-        "root": max(2 * math.sqrt(beta * violation), epsilon), "epsilon": epsilon,
-    }  # fmt: skip
-    constants = {"kappa": kappa, "beta": beta, "V": violation, "L": loss_range, "S": problem.radius, "epsilon": epsilon}
+        "cost of θ": cost,
+        "violations": 2 * kappa * violation,
+        "root": max(2 * math.sqrt(beta * violation), epsilon),
+        "epsilon": epsilon,
+    }
+    constants = {
+        "kappa": kappa,
+        "beta": beta,
+        "V": violation,
+        "L": loss_range,
+        "S": problem.radius,
+        "epsilon": epsilon,
+    }
     return Statement(_name(problem, "H_opt"), terms, constants, _label(problem, span, known))
 
 
 def error_bound(
-    problem: DualALP, penalty: float, *, loss_range: float, optimum: float, distance: float, error: float
+    problem: DualALP,
+    penalty: float,
+    *,
+    loss_range: float,
+    optimum: float,
+    distance: float,
+    error: float,
 ) -> Statement:
     """`cor:discounted_error_bound`: what θ̂ costs at most if some θ has ‖u_θ − ν*‖₁ = distance."""
     if not isinstance(problem.criterion, Discounted):
         raise InputError("the corollary is about the discounted criterion.")
-    kappa, gamma = exact_penalty(problem, loss_range), problem.gamma
+    kappa = exact_penalty(problem, loss_range)
+    gamma = problem.gamma
     on_violations = max(penalty, kappa) * (1.5 + gamma)
     terms = {
-        "optimum": optimum, "objective": loss_range * distance / 2, "violations": on_violations * distance,
-    }  # fmt: skip
+        "optimum": optimum,
+        "objective": loss_range * distance / 2,
+        "violations": on_violations * distance,
+    }
     terms |= _short_of(kappa, penalty, spread(problem), error)
     constants = {
-        "H": penalty, "kappa": kappa, "L": loss_range, "distance": distance, "b": error,
+        "H": penalty,
+        "kappa": kappa,
+        "L": loss_range,
+        "distance": distance,
+        "b": error,
         "per unit of distance": loss_range / 2 + on_violations,
-    }  # fmt: skip
+    }
     return Statement("cor:discounted_error_bound", terms, constants, _label(problem, None, PROVED))
 
 
@@ -234,31 +302,44 @@ def require_plain(problem: DualALP) -> None:
 def exact_penalty(problem: DualALP, loss_range: float, span: float | None = None) -> float:
     """κ = L + γσ, with σ = L/(1−γ) in the discounted criterion unless a span is given."""
     require_plain(problem)
-    if isinstance(problem.criterion, Discounted):
-        span = loss_range / (1 - problem.gamma) if span is None else span
+    if isinstance(problem.criterion, Discounted) and span is None:
+        span = loss_range / (1 - problem.gamma)
     if span is None:
         raise InputError("the average criterion needs a bound on the span of the bias; give span.")
     return price(loss_range, span, problem.gamma)[0]
 
 
 def estimated(problem: DualALP) -> bool:
-    """Whether expected losses of features are estimates: then nothing that contains them is proved."""
-    return bool(problem.slope_errors.any()) or (problem.base is not None and bool(problem.base.errors.any()))
+    """Whether expected losses of features are estimates: then nothing that contains them is
+    proved.
+    """
+    return bool(problem.slope_errors.any()) or (
+        problem.base is not None and bool(problem.base.errors.any())
+    )
 
 
 def _label(problem: DualALP, span: float | None, known: str) -> str:
-    found = PROVED if isinstance(problem.criterion, Discounted) and span is None else known
-    return MEASURED if found == PROVED and estimated(problem) else found
+    if isinstance(problem.criterion, Discounted) and span is None:
+        found = PROVED
+    else:
+        found = known
+    if found == PROVED and estimated(problem):
+        return MEASURED
+    return found
 
 
 def _name(problem: DualALP, which: str) -> str:
     discounted = isinstance(problem.criterion, Discounted)
     if which == "main":
-        return "thm:main_discounted" if discounted else "thm:main_average"
-    return "thm:H_opt_discounted_cost" if discounted else "thm:H_opt_average_cost"
+        if discounted:
+            return "thm:main_discounted"
+        return "thm:main_average"
+    if discounted:
+        return "thm:H_opt_discounted_cost"
+    return "thm:H_opt_average_cost"
 
 
-# -- what the theory asks for -----------------------------------------------------------------------------------------
+# -- what the theory asks for ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -282,14 +363,17 @@ class Requirements:
 def requirements(
     problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float, points: float = 1
 ) -> Requirements:
-    """T for c within ε/4 and n for H·V̂ within ε/4 at one of K penalties, all of them together with probability 1 − δ.
+    """T for c within ε/4 and n for H·V̂ within ε/4 at one of K penalties, all of them together with
+    probability 1 − δ.
 
-    n is before θ is known: a term of V̂ is at most S·(C1 + C2), with a base measure √(S² + M²)·(C1 + C2), and the
-    largest α/q4 more, which is at most 2 where features are drawn from.
+    n is before θ is known: a term of V̂ is at most S·(C1 + C2), with a base measure √(S² + M²)·(C1
+    + C2), and the largest α/q4 more, which is at most 2 where features are drawn from.
     """
     constants, (on_negative, on_flow) = problem.constants, penalties(penalty)
     size = math.hypot(problem.radius, problem.total if problem.base is not None else 0.0)
-    span = on_negative * size * constants.negative + on_flow * (size * constants.flow + constants.start)
+    span = on_negative * size * constants.negative + on_flow * (
+        size * constants.flow + constants.start
+    )
     steps = theory(problem, penalty, epsilon=epsilon / 4, delta=delta / (2 * points)).steps
     draws = hoeffding_size(span, epsilon / 4, delta / (2 * points))
     return Requirements((on_negative, on_flow), steps, draws, points)

@@ -1,10 +1,10 @@
 """What a policy costs, by simulation, with an interval.
 
-An experiment (see `experiments`) grows until the half-width is reached or the budget is spent. Looks at the interval
-are spaced geometrically, so that stopping at the first narrow one costs little coverage. Two policies are compared on
-common random numbers. A control, a function of states near the bias of the policies, makes intervals of average costs
-narrower (`simulation/`); it does not change what they are about, if its mean under the policies is finite, which is
-assumed.
+An experiment (see `experiments`) grows until the half-width is reached or the budget is spent.
+Looks at the interval are spaced geometrically, so that stopping at the first narrow one costs
+little coverage. Two policies are compared on common random numbers. A control, a function of states
+near the bias of the policies, makes intervals of average costs narrower (`simulation/`); it does
+not change what they are about, if its mean under the policies is finite, which is assumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def evaluate(
 ) -> Evaluation:
     """Estimate the cost of a policy by simulation; `settings` are the fields of `Settings`.
 
-    With a `folder` the run is saved there, and can be resumed after an interruption or with a larger budget.
+    With a `folder` the run is saved there, and can be resumed after an interruption or with a
+    larger budget.
     """
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
@@ -73,18 +74,27 @@ def compare(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Evaluate two policies on common random numbers; a half-width asked for is that of the difference.
+    """Evaluate two policies on common random numbers; a half-width asked for is that of the
+    difference.
 
     A control is for both policies, or one for each.
     """
     criterion = criterion or Average()
     wanted = _settings(model, criterion, settings)
     if wanted.method == "regenerative":
-        raise InputError("two policies have no cycles in common; compare them with method 'batch-means'.")
-    controls = () if control is None else control if isinstance(control, tuple) else (control, control)
+        raise InputError(
+            "two policies have no cycles in common; compare them with method 'batch-means'."
+        )
+    controls: tuple[Control, ...] = ()
+    if isinstance(control, tuple):
+        controls = control
+    elif control is not None:
+        controls = (control, control)
     _check_controls(model, criterion, wanted, controls, folder)
     run = _open(folder, resume, model, [first, second], criterion, wanted)
-    (a, b), difference, reached = _evaluate(model, [first, second], criterion, wanted, run, progress, controls)
+    (a, b), difference, reached = _evaluate(
+        model, [first, second], criterion, wanted, run, progress, controls
+    )
     complaints = [s for s in (Status.UNSTABLE, Status.TOO_SHORT) if s in (a.status, b.status)]
     status = complaints[0] if complaints else reached
     if status is Status.UNSTABLE:
@@ -109,18 +119,28 @@ def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Sett
             method = "stopped"
     hidden = isinstance(model, SimulatorModel) and not model.resumable
     if hidden and isinstance(criterion, Discounted) and criterion.start is not None:
-        raise InputError(f"model {model.name!r} keeps its state to itself, so it cannot be started from a given one.")
+        raise InputError(
+            f"model {model.name!r} keeps its state to itself, so it cannot be started from a given "
+            "one."
+        )
     if method not in methods:
-        raise unknown(f"method for the {criterion.describe()['criterion']} criterion", method, methods)
+        raise unknown(
+            f"method for the {criterion.describe()['criterion']} criterion", method, methods
+        )
     if method == "truncated" and model.loss_bounds is None:
         raise InputError(
-            f"method 'truncated' needs bounds on the loss, and model {model.name!r} has none; use 'stopped'."
+            f"method 'truncated' needs bounds on the loss, and model {model.name!r} has none; use "
+            "'stopped'."
         )
     return Settings(**{**{k: getattr(settings, k) for k in known}, "method": method})
 
 
 def _check_controls(
-    model: Model, criterion: Criterion, wanted: Settings, controls: Sequence[Control], folder: str | None
+    model: Model,
+    criterion: Criterion,
+    wanted: Settings,
+    controls: Sequence[Control],
+    folder: str | None,
 ) -> None:
     if not controls:
         return
@@ -129,17 +149,25 @@ def _check_controls(
         if other is not model and other.digest != model.digest:
             raise InputError(f"the control belongs to {other.name!r}, not to {model.name!r}.")
     if isinstance(criterion, Discounted) or wanted.method != "batch-means":
-        raise InputError("a control is for the average criterion with method 'batch-means'; leave it out.")
+        raise InputError(
+            "a control is for the average criterion with method 'batch-means'; leave it out."
+        )
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     if folder is not None:
         raise InputError(
-            "a run with a control is not saved: it cannot be described in settings; leave out one of both."
+            "a run with a control is not saved: it cannot be described in settings; leave out one "
+            "of both."
         )
 
 
 def _open(
-    folder: str | None, resume: bool, model: Model, policies: Sequence[Policy], criterion: Criterion, wanted: Settings
+    folder: str | None,
+    resume: bool,
+    model: Model,
+    policies: Sequence[Policy],
+    criterion: Criterion,
+    wanted: Settings,
 ) -> Run | None:
     if folder is None:
         return None
@@ -151,7 +179,11 @@ def _open(
         "method": wanted.method,
         "confidence": wanted.confidence,
         "seed": wanted.seed,
-        "budget": {"steps": wanted.steps, "half_width": wanted.half_width, "relative": wanted.relative},
+        "budget": {
+            "steps": wanted.steps,
+            "half_width": wanted.half_width,
+            "relative": wanted.relative,
+        },
     }
     return Run(folder, described, resume=resume)
 
@@ -176,23 +208,38 @@ def _evaluate(
     _restore(record, run)
     status = _drive(record, wanted, run, progress)
     # of two policies, a half-width that was asked for is that of the difference
-    own = status if len(policies) == 1 or status is Status.INTERRUPTED else Status.COMPLETED
+    if len(policies) == 1 or status is Status.INTERRUPTED:
+        own = status
+    else:
+        own = Status.COMPLETED
     return record.evaluations(own, time.monotonic() - started), record.interval(), status
 
 
 def _restore(record: Experiment, run: Run | None) -> None:
-    arrays = run.checkpoint() if run is not None else None
+    if run is not None:
+        arrays = run.checkpoint()
+    else:
+        arrays = None
     if arrays is not None:
         record.load(arrays)
 
 
-def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Progress | None) -> Status:
-    """Advance, look, and stop: the loop of every evaluation. A look happens at fixed amounts of work."""
+def _drive(
+    record: Experiment, wanted: Settings, run: Run | None, progress: Progress | None
+) -> Status:
+    """Advance, look, and stop: the loop of every evaluation.
+
+    A look happens at fixed amounts of work.
+    """
     started = saved = time.monotonic()
 
     def save(force: bool) -> None:
         nonlocal saved
-        if run is not None and record.resumable and (force or time.monotonic() - saved > SAVE_EVERY):
+        if (
+            run is not None
+            and record.resumable
+            and (force or time.monotonic() - saved > SAVE_EVERY)
+        ):
             run.save_checkpoint(record.arrays())
             saved = time.monotonic()
 
@@ -205,14 +252,26 @@ def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Prog
                     progress(record.steps, wanted.steps, interval)
                 if run is not None:
                     run.trace({"steps": record.steps, **interval.to_json()})
-                if (done or record.steps >= wanted.least) and wanted.satisfied(interval) and record.sound():
+                if (
+                    (done or record.steps >= wanted.least)
+                    and wanted.satisfied(interval)
+                    and record.sound()
+                ):
                     save(force=True)
                     return Status.REACHED
                 if done:
                     save(force=True)
-                    return Status.BUDGET if wanted.wants_width else Status.COMPLETED
-                record.next_look = max(record.next_look + 1, math.ceil(record.next_look * LOOK_RATIO))
-            if wanted.seconds is not None and time.monotonic() - started > wanted.seconds and record.size:
+                    if wanted.wants_width:
+                        return Status.BUDGET
+                    return Status.COMPLETED
+                record.next_look = max(
+                    record.next_look + 1, math.ceil(record.next_look * LOOK_RATIO)
+                )
+            if (
+                wanted.seconds is not None
+                and time.monotonic() - started > wanted.seconds
+                and record.size
+            ):
                 save(force=True)
                 return Status.TIME
             record.advance()
@@ -226,15 +285,23 @@ def _drive(record: Experiment, wanted: Settings, run: Run | None, progress: Prog
         return Status.INTERRUPTED
 
 
-def _notes_on_losses(model: Model, a: Evaluation, b: Evaluation, difference: Interval) -> tuple[str, ...]:
+def _notes_on_losses(
+    model: Model, a: Evaluation, b: Evaluation, difference: Interval
+) -> tuple[str, ...]:
     """Flag an advantage that goes with losing more customers."""
-    lost_a, lost_b = a.measures.get("lost fraction"), b.measures.get("lost fraction")
-    if lost_a is None or lost_b is None or not isinstance(model, QueueingNetwork) or not model.losses_unpunished:
+    lost_a = a.measures.get("lost fraction")
+    lost_b = b.measures.get("lost fraction")
+    if (
+        lost_a is None
+        or lost_b is None
+        or not isinstance(model, QueueingNetwork)
+        or not model.losses_unpunished
+    ):
         return ()
     cheaper, lost, other = (a, lost_a, lost_b) if difference.value < 0 else (b, lost_b, lost_a)
     if lost.lower > other.upper:
         return (
-            f"{cheaper.policy} is cheaper but loses {lost.value:.2%} of its customers against {other.value:.2%}: its "
-            "advantage may come from losing them.",
+            f"{cheaper.policy} is cheaper but loses {lost.value:.2%} of its customers against "
+            f"{other.value:.2%}: its advantage may come from losing them.",
         )
     return ()

@@ -1,12 +1,12 @@
 """Simulation experiments that grow until they are told to stop.
 
 `LongRun`: replicas of one or two policies under the average criterion, advanced chunk by chunk.
-`ManyRuns`: independent runs under the discounted criterion, either cut at a horizon N, with the remainder
-γ^N/(1−γ)·[ℓ_min, ℓ_max] added to the interval, or stopped at a geometric time, which needs no bound on the loss and has
-no remainder.
+`ManyRuns`: independent runs under the discounted criterion, either cut at a horizon N, with the
+remainder γ^N/(1−γ)·[ℓ_min, ℓ_max] added to the interval, or stopped at a geometric time, which
+needs no bound on the loss and has no remainder.
 
-Both keep all that they know in a few arrays, so that they can be saved and go on. With two policies the interval is
-that of the difference of their costs, on common random numbers.
+Both keep all that they know in a few arrays, so that they can be saved and go on. With two policies
+the interval is that of the difference of their costs, on common random numbers.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ from dualplan.policies.contract import Policy
 FIRST_LOOK = 64  # chunks of each replica before the first look
 MOST_ROWS = 2_048  # rows kept for each replica; beyond, neighbours are added up and chunks double
 TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can lose
-CHUNK, SLOW_CHUNK = 512, 32
+CHUNK = 512
+SLOW_CHUNK = 32
 RUNS_PER_TASK = 64
 FEWEST_RUNS = 10
-SETTLED, RESOLUTION = 1e-9, 1e-11  # of controlled losses, relative: what counts as constant, and as rounding
+# of controlled losses, relative: what counts as constant, and as rounding
+SETTLED = 1e-9
+RESOLUTION = 1e-11
 TRUNCATION = 1e-6  # γ^N at the horizon N
 
 
@@ -56,24 +59,50 @@ class LongRun:
     """Replicas of one or two policies under the average criterion, advanced together."""
 
     def __init__(
-        self, model: Model, policies: Sequence[Policy], wanted: Settings, controls: Sequence[Control] = ()
+        self,
+        model: Model,
+        policies: Sequence[Policy],
+        wanted: Settings,
+        controls: Sequence[Control] = (),
     ) -> None:
-        self.model, self.policies, self.wanted = model, policies, wanted
+        self.model = model
+        self.policies = policies
+        self.wanted = wanted
         regenerate = wanted.method == "regenerative"
         self.engines: list[Engine] = [
-            engine(model, p, wanted.seed, regenerate=regenerate, control=controls[k] if controls else None)
+            engine(
+                model,
+                p,
+                wanted.seed,
+                regenerate=regenerate,
+                control=controls[k] if controls else None,
+            )
             for k, p in enumerate(policies)
         ]
         self.method = str(wanted.method) + (", control variate" if controls else "")
-        self.raw = len(model.columns) if controls else 1  # the column of the losses as they were
+        # the column of the losses as they were
+        if controls:
+            self.raw = len(model.columns)
+        else:
+            self.raw = 1
         self.resumable = all(e.resumable for e in self.engines)
         per_replica = max(1, wanted.steps // (REPLICAS * len(policies)))
-        self.chunk = max(1, min(CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK, per_replica // FIRST_LOOK))
-        self.limit = max(2, per_replica // self.chunk)  # chunks of the first length, for each replica
+        self.chunk = max(
+            1,
+            min(
+                CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK,
+                per_replica // FIRST_LOOK,
+            ),
+        )
+        self.limit = max(
+            2, per_replica // self.chunk
+        )  # chunks of the first length, for each replica
         self.next_look = min(FIRST_LOOK, self.limit)
         self.size = 0
         self.merged = 1  # chunks in one row
-        self.replicas: list[list[Replica]] = [[e.first(r) for r in range(REPLICAS)] for e in self.engines]
+        self.replicas: list[list[Replica]] = [
+            [e.first(r) for r in range(REPLICAS)] for e in self.engines
+        ]
         self.rows = [np.zeros((REPLICAS, 0, e.columns)) for e in self.engines]
         self.cycles = np.zeros((len(policies), 6))
 
@@ -93,7 +122,10 @@ class LongRun:
             for e, replicas in zip(self.engines, self.replicas, strict=True)
             for replica in replicas
         ]
-        threads = self.wanted.threads if all(e.fast for e in self.engines) else 1
+        if all(e.fast for e in self.engines):
+            threads = self.wanted.threads
+        else:
+            threads = 1
         results: list[Chunks] = in_parallel(tasks, threads)
         mine = [results[i : i + REPLICAS] for i in range(0, len(results), REPLICAS)]
         longer = [
@@ -109,7 +141,8 @@ class LongRun:
         vars(self).update(
             replicas=[[r.replica for r in new] for new in mine],
             rows=longer,
-            cycles=self.cycles + np.array([sum((r.cycles for r in new), np.zeros(6)) for new in mine]),
+            cycles=self.cycles
+            + np.array([sum((r.cycles for r in new), np.zeros(6)) for new in mine]),
             size=self.size + rows * per_row,
             merged=merged,
         )
@@ -129,12 +162,19 @@ class LongRun:
         return self._batch_interval(rows, dropped=max(self._dropped(r) for r in self.rows))
 
     def _batch_interval(self, rows: Floats, dropped: int | None = None) -> Interval:
-        batches = cut_into_batches(rows, self._dropped(rows) if dropped is None else dropped, column=1)
+        batches = cut_into_batches(
+            rows, self._dropped(rows) if dropped is None else dropped, column=1
+        )
         return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], self.wanted.confidence))
 
     def _resolved(self, found: Interval) -> Interval:
-        """Not narrower than the rounding of shaped losses, whose parts are far larger than their sum."""
-        room = RESOLUTION * (1 + abs(found.value)) if self.raw != 1 else 0.0
+        """Not narrower than the rounding of shaped losses, whose parts are far larger than their
+        sum.
+        """
+        if self.raw != 1:
+            room = RESOLUTION * (1 + abs(found.value))
+        else:
+            room = 0.0
         return replace(found, lower=found.lower - room, upper=found.upper + room)
 
     def sound(self) -> bool:
@@ -147,15 +187,24 @@ class LongRun:
             return Status.UNSTABLE
         if self.wanted.method == "regenerative":
             unfinished = sum(float(r.cycle[1]) for r in self.replicas[i])
-            return Status.FEW_CYCLES if too_few_cycles(self.cycles[i], unfinished) else None
+            if too_few_cycles(self.cycles[i], unfinished):
+                return Status.FEW_CYCLES
+            return None
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
         if low == high:
             return None
-        column = self.raw if self._settled(rows) else 1
-        return Status.TOO_SHORT if too_short(rows, self._dropped(rows), column) else None
+        if self._settled(rows):
+            column = self.raw
+        else:
+            column = 1
+        if too_short(rows, self._dropped(rows), column):
+            return Status.TOO_SHORT
+        return None
 
     def _settled(self, rows: Floats) -> bool:
-        """Whether shaped losses are constant up to rounding, so that only rounding would be judged."""
+        """Whether shaped losses are constant up to rounding, so that only rounding would be
+        judged.
+        """
         shaped = rows[:, :, 1] / rows[:, :, 0]
         return self.raw != 1 and bool(np.ptp(shaped) <= SETTLED * (1 + np.abs(shaped).max()))
 
@@ -168,26 +217,41 @@ class LongRun:
         return [self._evaluation(i, status, seconds) for i in range(len(self.policies))]
 
     def _evaluation(self, i: int, status: Status, seconds: float) -> Evaluation:
-        rows, level = self.rows[i], self.wanted.confidence
+        rows = self.rows[i]
+        level = self.wanted.confidence
         dropped = self._dropped(rows)
         batches = cut_into_batches(rows, dropped, column=1)
         cost = self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level))
         if self.wanted.method == "regenerative":
-            cost, dropped = cycle_interval(self.cycles[i], level), 0
+            cost = cycle_interval(self.cycles[i], level)
+            dropped = 0
         if self.raw != 1:  # measures vary as losses do, not as shaped ones
             batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
         measures = {
-            m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level) for m in self.model.measures
+            m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level)
+            for m in self.model.measures
         }
-        complaint = self._complaint(i) if status is not Status.INTERRUPTED else None
+        if status is not Status.INTERRUPTED:
+            complaint = self._complaint(i)
+        else:
+            complaint = None
         notes = notes_on(self.model, measures)
-        if self.raw != 1 and measures and too_short(rows, dropped, self.raw):  # the cost is controlled, these are not
-            measures = {name: Interval(m.value, -np.inf, np.inf, level) for name, m in measures.items()}
-            notes = ("the run is too short for the measures other than the cost: they have no intervals.", *notes)
+        if (
+            self.raw != 1 and measures and too_short(rows, dropped, self.raw)
+        ):  # the cost is controlled, these are not
+            measures = {
+                name: Interval(m.value, -np.inf, np.inf, level) for name, m in measures.items()
+            }
+            notes = (
+                "the run is too short for the measures other than the cost: they have no "
+                "intervals.",
+                *notes,
+            )
         if complaint is Status.UNSTABLE:
             drift = self._drift(i).per_step
             notes = (f"the state grows by about {drift:.3g} a step.", *notes)
-            cost, measures = Interval(np.inf, float(cost.lower), np.inf, level), {}
+            cost = Interval(np.inf, float(cost.lower), np.inf, level)
+            measures = {}
         return Evaluation(
             self.policies[i].name,
             cost.value,
@@ -206,8 +270,13 @@ class LongRun:
 
     def arrays(self) -> dict[str, Any]:
         """Everything from which the run goes on."""
-        arrays: dict[str, Any] = {"size": self.size, "merged": self.merged, "chunk": self.chunk, "cycles": self.cycles,
-                                  "next_look": self.next_look}  # fmt: skip
+        arrays: dict[str, Any] = {
+            "size": self.size,
+            "merged": self.merged,
+            "chunk": self.chunk,
+            "cycles": self.cycles,
+            "next_look": self.next_look,
+        }
         for i, replicas in enumerate(self.replicas):
             arrays[f"rows{i}"] = self.rows[i]
             arrays[f"x{i}"] = np.stack([r.x for r in replicas])
@@ -217,14 +286,21 @@ class LongRun:
 
     def load(self, arrays: dict[str, Any]) -> None:
         """Go on from a checkpoint; a chunk keeps the length it had."""
-        self.chunk, self.merged = int(arrays["chunk"]), int(arrays["merged"])
+        self.chunk = int(arrays["chunk"])
+        self.merged = int(arrays["merged"])
         self.limit = max(2, self.wanted.steps // (REPLICAS * len(self.policies)) // self.chunk)
-        self.size, self.next_look = int(arrays["size"]), int(arrays["next_look"])
+        self.size = int(arrays["size"])
+        self.next_look = int(arrays["next_look"])
         self.cycles = arrays["cycles"]
         for i in range(len(self.policies)):
             self.rows[i] = arrays[f"rows{i}"]
             self.replicas[i] = [
-                Replica(r, arrays[f"x{i}"][r].copy(), arrays[f"cycle{i}"][r].copy(), int(arrays[f"steps{i}"][r]))
+                Replica(
+                    r,
+                    arrays[f"x{i}"][r].copy(),
+                    arrays[f"cycle{i}"][r].copy(),
+                    int(arrays[f"steps{i}"][r]),
+                )
                 for r in range(REPLICAS)
             ]
 
@@ -234,12 +310,20 @@ class ManyRuns:
 
     resumable = True
 
-    def __init__(self, model: Model, policies: Sequence[Policy], criterion: Discounted, wanted: Settings) -> None:
-        self.model, self.policies, self.wanted, self.gamma = model, policies, wanted, criterion.gamma
+    def __init__(
+        self, model: Model, policies: Sequence[Policy], criterion: Discounted, wanted: Settings
+    ) -> None:
+        self.model = model
+        self.policies = policies
+        self.wanted = wanted
+        self.gamma = criterion.gamma
         self.engines = [engine(model, p, wanted.seed) for p in policies]
         self.starts, self.weights = criterion.start_distribution(model)
         truncated = wanted.method == "truncated"
-        self.horizon = math.ceil(math.log(TRUNCATION) / math.log(self.gamma)) if truncated else 0
+        if truncated:
+            self.horizon = math.ceil(math.log(TRUNCATION) / math.log(self.gamma))
+        else:
+            self.horizon = 0
         expected = (self.horizon or 1 / (1 - self.gamma)) * len(policies)
         self.limit = int(wanted.steps / expected)
         if self.limit < FEWEST_RUNS:
@@ -266,15 +350,22 @@ class ManyRuns:
         """A few hundred runs more of each policy."""
         first = range(self.size, min(self.size + 8 * self.per_task, self.limit), self.per_task)
         tasks = [
-            partial(e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, self.per_task)
+            partial(
+                e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, self.per_task
+            )
             for e in self.engines
             for k in first
         ]
-        results = in_parallel(tasks, self.wanted.threads if all(e.fast for e in self.engines) else 1)
+        results = in_parallel(
+            tasks, self.wanted.threads if all(e.fast for e in self.engines) else 1
+        )
         count = len(self.engines)
         totals = np.concatenate([r[0] for r in results]).reshape(count, -1)
         lengths = np.concatenate([r[1] for r in results]).reshape(count, -1)
-        vars(self).update(  # one assignment, so that an interruption finds either the old state or the new one
+        vars(
+            self
+            # one assignment, so that an interruption finds either the old state or the new one
+        ).update(
             totals=np.concatenate([self.totals, totals], axis=1),
             lengths=np.concatenate([self.lengths, lengths], axis=1),
         )
@@ -284,23 +375,36 @@ class ManyRuns:
         return all(self._complaint(totals) is None for totals in self.totals)
 
     def _complaint(self, totals: Floats) -> Status | None:
-        """Runs that are all alike say nothing of what is rare, unless no loss differs from any other."""
+        """Runs that are all alike say nothing of what is rare, unless no loss differs from any
+        other.
+        """
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
-        return Status.TOO_SHORT if low < high and np.ptp(totals) == 0 else None
+        if low < high and np.ptp(totals) == 0:
+            return Status.TOO_SHORT
+        return None
 
     def _remainder(self, low: float, high: float) -> tuple[float, float]:
-        factor = self.gamma**self.horizon / (1 - self.gamma) if self.horizon else 0.0
+        if self.horizon:
+            factor = self.gamma**self.horizon / (1 - self.gamma)
+        else:
+            factor = 0.0
         return factor * low, factor * high
 
     def _shifted(self, interval: Interval, low: float, high: float) -> Interval:
-        return Interval(interval.value + (low + high) / 2, interval.lower + low, interval.upper + high,
-                        interval.confidence)  # fmt: skip
+        return Interval(
+            interval.value + (low + high) / 2,
+            interval.lower + low,
+            interval.upper + high,
+            interval.confidence,
+        )
 
     def interval(self) -> Interval:
         """The interval of the cost, or of the difference of two costs."""
         low, high = self.model.loss_bounds or (0.0, 0.0)
         if len(self.policies) == 1:
-            return self._shifted(mean_interval(self.totals[0], self.wanted.confidence), *self._remainder(low, high))
+            return self._shifted(
+                mean_interval(self.totals[0], self.wanted.confidence), *self._remainder(low, high)
+            )
         difference = mean_interval(self.totals[0] - self.totals[1], self.wanted.confidence)
         return self._shifted(difference, *self._remainder(low - high, high - low))
 
@@ -309,12 +413,23 @@ class ManyRuns:
         low, high = self.model.loss_bounds or (0.0, 0.0)
         result = []
         for i, policy in enumerate(self.policies):
-            cost = self._shifted(mean_interval(self.totals[i], self.wanted.confidence), *self._remainder(low, high))
+            cost = self._shifted(
+                mean_interval(self.totals[i], self.wanted.confidence), *self._remainder(low, high)
+            )
             result.append(
-                Evaluation(policy.name, cost.value, cost.lower, cost.upper, cost.confidence, str(self.wanted.method),
-                           self._complaint(self.totals[i]) or status, int(self.lengths[i].sum()), seconds,
-                           self.wanted.seed)
-            )  # fmt: skip
+                Evaluation(
+                    policy.name,
+                    cost.value,
+                    cost.lower,
+                    cost.upper,
+                    cost.confidence,
+                    str(self.wanted.method),
+                    self._complaint(self.totals[i]) or status,
+                    int(self.lengths[i].sum()),
+                    seconds,
+                    self.wanted.seed,
+                )
+            )
         return result
 
     def arrays(self) -> dict[str, Any]:
@@ -323,7 +438,8 @@ class ManyRuns:
 
     def load(self, arrays: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.totals, self.lengths = arrays["totals"], arrays["lengths"]
+        self.totals = arrays["totals"]
+        self.lengths = arrays["lengths"]
         self.next_look = int(arrays["next_look"])
 
 
@@ -333,11 +449,14 @@ def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
     if isinstance(model, QueueingNetwork):
         heavy = [f"{s} ({load:.3g})" for s, load in model.certain_loads.items() if load >= 1]
         if heavy:
-            notes.append(f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite.")
+            notes.append(
+                f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite."
+            )
         lost = measures.get("lost fraction")
         if lost is not None and lost.value >= 0.001 and model.losses_unpunished:
             notes.append(
-                f"loses {lost.value:.2%} of its customers at no cost, which makes it look cheaper than a policy that "
-                "serves them; give the classes a penalty, or unbounded buffers, where the figure is to mean something."
+                f"loses {lost.value:.2%} of its customers at no cost, which makes it look cheaper "
+                "than a policy that serves them; give the classes a penalty, or unbounded buffers, "
+                "where the figure is to mean something."
             )
     return tuple(notes)

@@ -8,14 +8,17 @@ from dualplan.core.errors import unknown
 from dualplan.core.sizes import EXACTLY
 from dualplan.models.contract import Model
 
-EXACT, SIMULATION = "exact", "simulation"
+EXACT = "exact"
+SIMULATION = "simulation"
 STEPS = 5_000_000
 NEGLIGIBLE = 1e-9  # excess over a limit
 
 
 @dataclass(frozen=True)
 class Judge:
-    """How policies are evaluated: `exact`, `simulation`, or None for exactly where states are few."""
+    """How policies are evaluated: `exact`, `simulation`, or None for exactly where states are
+    few.
+    """
 
     method: str | None = None
     steps: int = STEPS

@@ -1,30 +1,32 @@
 """Lower bounds on the optimal cost from any potential.
 
-For a function h of states let ℓ_h(x,a) = ℓ(x,a) + γ·Σ_y P(y|x,a) h(y) − h(x), with γ = 1 for the average criterion, and
-m(h) = min ℓ_h over all states and the actions allowed in them. Then
+For a function h of states let ℓ_h(x,a) = ℓ(x,a) + γ·Σ_y P(y|x,a) h(y) − h(x), with γ = 1 for the
+average criterion, and m(h) = min ℓ_h over all states and the actions allowed in them. Then
 
     λ* >= m(h), from every start    (average),        αᵀJ* >= αᵀh + m(h)/(1−γ)    (discounted).
 
-Proof: under any policy the sum over t < n of γ^t·E ℓ_h(x_t, a_t) is that of γ^t·E ℓ(x_t, a_t), plus γⁿ·E h(x_n), minus
-E h(x_0). In a bounded box h is bounded, so the middle term vanishes as n grows (average: once divided by n). Where the
-box has no end this is an assumption on h.
+Proof: under any policy the sum over t < n of γ^t·E ℓ_h(x_t, a_t) is that of γ^t·E ℓ(x_t, a_t), plus
+γⁿ·E h(x_n), minus E h(x_0). In a bounded box h is bounded, so the middle term vanishes as n grows
+(average: once divided by n). Where the box has no end this is an assumption on h.
 
-*Sweeps never lower the bound.* L h = min_a (ℓ + γPh) is monotone and L(h + c) = L h + γc. So L h >= h + m, m = m(h),
-gives L L h >= L h + γm, that is m(L h) >= γ·m(h): for the average criterion m(L h) >= m(h), and for the discounted one
-αᵀL h + m(L h)/(1−γ) >= αᵀh + m + γm/(1−γ) = αᵀh + m/(1−γ). The same two lines hold for L_τ h = h + τ·(L h − h), whose
-differences are τ times those of L and for which L_τ(h + c) = L_τ h + (1 − τ + τγ)c, as long as it is monotone: where
-every pair stays put with probability q or more, for τ <= 1/(1 − γq). A τ below that also settles periodic chains.
+*Sweeps never lower the bound.* L h = min_a (ℓ + γPh) is monotone and L(h + c) = L h + γc. So L h
+>= h + m, m = m(h), gives L L h >= L h + γm, that is m(L h) >= γ·m(h): for the average criterion m(L
+h) >= m(h), and for the discounted one αᵀL h + m(L h)/(1−γ) >= αᵀh + m + γm/(1−γ) = αᵀh + m/(1−γ).
+The same two lines hold for L_τ h = h + τ·(L h − h), whose differences are τ times those of L and
+for which L_τ(h + c) = L_τ h + (1 − τ + τγ)c, as long as it is monotone: where every pair stays put
+with probability q or more, for τ <= 1/(1 − γq). A τ below that also settles periodic chains.
 
-*Proved.* Where states can be listed, m(h) is a sweep of L over all of them. A computed difference is off by at most
-ε = `rounding` of max|h| + |m|, and the bound is that of m − ε.
+*Proved.* Where states can be listed, m(h) is a sweep of L over all of them. A computed difference
+is off by at most ε = `rounding` of max|h| + |m|, and the bound is that of m − ε.
 
-*Statistical.* Elsewhere states are drawn, by simulating a policy or all heuristics in turn, and the least ℓ_h seen
-stands for m(h). This is not a proof. Were the n draws independent, states of probability p would all be missed with
-probability (1−p)ⁿ <= e^(−pn), so that with the given confidence at most a fraction `missed` = ln(1/(1−confidence))/n of
-such draws lies lower; but states on one trajectory are not independent, so this is a guide, and how much lower is not
-said. The visits of a good policy are the right states to look at: the optimal cost is the mean of ℓ_h over the visits
-of an optimal policy, and states that it hardly ever visits hardly count in it. From the worst states drawn a search
-goes on by ±1 in a coordinate as long as ℓ_h falls.
+*Statistical.* Elsewhere states are drawn, by simulating a policy or all heuristics in turn, and the
+least ℓ_h seen stands for m(h). This is not a proof. Were the n draws independent, states of
+probability p would all be missed with probability (1−p)ⁿ <= e^(−pn), so that with the given
+confidence at most a fraction `missed` = ln(1/(1−confidence))/n of such draws lies lower; but states
+on one trajectory are not independent, so this is a guide, and how much lower is not said. The
+visits of a good policy are the right states to look at: the optimal cost is the mean of ℓ_h over
+the visits of an optimal policy, and states that it hardly ever visits hardly count in it. From the
+worst states drawn a search goes on by ±1 in a coordinate as long as ℓ_h falls.
 """
 
 from __future__ import annotations
@@ -56,16 +58,20 @@ from dualplan.values.functions import StateFunction
 KINDS = (PROVED, STATISTICAL)
 CHUNK = 2**22  # coordinates of next states held at once
 SPACING = 10  # steps between two states drawn from a trajectory
-WORST, ROUNDS = 32, 500  # states from which the search sets out, and its steps at most
+# states from which the search sets out, and its steps at most
+WORST = 32
+ROUNDS = 500
 
 
 @dataclass(frozen=True, eq=False)
 class LowerBound:
-    """A number that no policy's cost lies below: proved, or, if `kind` is "statistical", by what was looked at.
+    """A number that no policy's cost lies below: proved, or, if `kind` is "statistical", by what
+    was looked at.
 
-    `worst` is the state that attains the minimum, `potential` (after sweeps) the one that proves the bound, over all
-    states. `missed` bounds the fraction of draws at which the minimum may be lower, with the given confidence, counting
-    draws as independent. `functions` says from which family of potentials it came, where several were tried.
+    `worst` is the state that attains the minimum, `potential` (after sweeps) the one that proves
+    the bound, over all states. `missed` bounds the fraction of draws at which the minimum may be
+    lower, with the given confidence, counting draws as independent. `functions` says from which
+    family of potentials it came, where several were tried.
     """
 
     value: float
@@ -87,8 +93,8 @@ class LowerBound:
         if self.kind == PROVED:
             return "no policy costs less" + (f", of {self.assumed}" if self.assumed else "")
         return (
-            f"not a proof: the minimum is over {self.samples:,} states drawn and those that a search from the worst of "
-            "them met, and may be lower elsewhere"
+            f"not a proof: the minimum is over {self.samples:,} states drawn and those that a "
+            "search from the worst of them met, and may be lower elsewhere"
         )
 
     def to_json(self) -> Json:
@@ -110,19 +116,25 @@ class LowerBound:
 
 
 def gap(cost: float, bound: float) -> float:
-    """How far a cost is from a lower bound, relative to the cost, as solvers of integer programs report it.
+    """How far a cost is from a lower bound, relative to the cost, as solvers of integer programs
+    report it.
 
     It is 0 if both are 0, and infinite if only the cost is or if a number is not finite.
     """
     if not (math.isfinite(cost) and math.isfinite(bound)):
         return math.inf
     if cost == 0:
-        return 0.0 if bound == 0 else math.inf
+        if bound == 0:
+            return 0.0
+        return math.inf
     return (cost - bound) / abs(cost)
 
 
 def largest_gap(lower: float, upper: float, bound: float) -> float:
-    """The largest gap of a cost that is known between two numbers; infinite if it may be 0 and the bound is not."""
+    """The largest gap of a cost that is known between two numbers.
+
+    Infinite if it may be 0 and the bound is not.
+    """
     if lower < 0 < upper:
         return math.inf
     return max(gap(lower, bound), gap(upper, bound))
@@ -141,15 +153,18 @@ def lower_bound(
     policy: Policy | None = None,
     kind: str | None = None,
 ) -> LowerBound:
-    """A lower bound on the optimal cost from a potential h: a function of states, numbers for all states, or 0.
+    """A lower bound on the optimal cost from a potential h: a function of states, numbers for all
+    states, or 0.
 
-    The bound is proved, and improved by `sweeps` sweeps of value iteration, where there are at most `LISTABLE` states
-    or `kind` asks for it. Beyond, without a potential, it is the least loss that the model declares. Otherwise it is
-    statistical, from `samples` states visited by `policy`, by default by all the model's heuristics in equal parts: the
-    worst states often lie where a single policy never goes.
+    The bound is proved, and improved by `sweeps` sweeps of value iteration, where there are at most
+    `LISTABLE` states or `kind` asks for it. Beyond, without a potential, it is the least loss that
+    the model declares. Otherwise it is statistical, from `samples` states visited by `policy`, by
+    default by all the model's heuristics in equal parts: the worst states often lie where a single
+    policy never goes.
     """
     started = time.monotonic()
-    criterion = Average() if criterion is None else criterion
+    if criterion is None:
+        criterion = Average()
     if not isinstance(criterion, (Average, Discounted)):
         raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
     _check(model, sweeps, samples, confidence, seed, kind)
@@ -158,20 +173,27 @@ def lower_bound(
     if kind == PROVED or (kind is None and few):
         found = _proved(shaped, sweeps, threads)
     elif sweeps:
-        raise InputError(f"sweeps need every state of {model.name!r}; leave them out, or ask for kind='proved'.")
+        raise InputError(
+            f"sweeps need every state of {model.name!r}; leave them out, or ask for kind='proved'."
+        )
     elif potential is None and policy is None and kind is None and model.least_loss is not None:
         least = model.least_loss / (1.0 if shaped.average else 1 - shaped.gamma)
         found = LowerBound(least, PROVED, shaped.words, tuple(model.start.tolist()))
     else:
-        chosen = _policies(model) if policy is None else [policy]
+        if policy is None:
+            chosen = _policies(model)
+        else:
+            chosen = [policy]
         require_policy_of(model, chosen[0])
         missed = min(1.0, -math.log1p(-confidence) / samples)
         shares = [samples // len(chosen) + (k < samples % len(chosen)) for k in range(len(chosen))]
         states = [_drawn(shaped, p, n, seed, threads) for p, n in zip(chosen, shares, strict=True)]
         found = replace(
             _statistical(shaped, chosen, np.unique(np.concatenate(states), axis=0)),
-            samples=samples, confidence=confidence, missed=missed,
-        )  # fmt: skip
+            samples=samples,
+            confidence=confidence,
+            missed=missed,
+        )
     return replace(found, seconds=time.monotonic() - started)
 
 
@@ -180,7 +202,9 @@ def _policies(model: Model) -> list[Policy]:
     return [model.policy(name) for name in model.policies] or [random_policy(model)]
 
 
-def _check(model: Model, sweeps: int, samples: int, confidence: float, seed: int, kind: str | None) -> None:
+def _check(
+    model: Model, sweeps: int, samples: int, confidence: float, seed: int, kind: str | None
+) -> None:
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     if kind is not None and kind not in KINDS:
@@ -197,15 +221,21 @@ def _check(model: Model, sweeps: int, samples: int, confidence: float, seed: int
 class _Shaped:
     """h, and the losses ℓ_h that it makes."""
 
-    def __init__(self, model: Model, criterion: Criterion, potential: StateFunction | ArrayLike | None) -> None:
+    def __init__(
+        self, model: Model, criterion: Criterion, potential: StateFunction | ArrayLike | None
+    ) -> None:
         self.model = model
-        self.gamma, self.starts, self.alpha = 1.0, model.start[None, :], np.ones(1)
+        self.gamma = 1.0
+        self.starts = model.start[None, :]
+        self.alpha = np.ones(1)
         self.average = not isinstance(criterion, Discounted)
         self.words = "average"
         if isinstance(criterion, Discounted):
-            self.gamma, self.words = criterion.gamma, f"discounted, gamma {criterion.gamma:g}"
+            self.gamma = criterion.gamma
+            self.words = f"discounted, gamma {criterion.gamma:g}"
             self.starts, self.alpha = criterion.start_distribution(model)
-        self._function, self._table = None, None
+        self._function = None
+        self._table = None
         if callable(potential):
             self._function = potential
         elif potential is not None:
@@ -220,18 +250,23 @@ class _Shaped:
         values = _numbers(self._function(read_only(states)))
         if values.shape != (len(states),):
             raise InputError(
-                f"the potential gives numbers of shape {values.shape} for {len(states)} states; give one for each row."
+                f"the potential gives numbers of shape {values.shape} for {len(states)} states; "
+                "give one for each row."
             )
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise InputError(f"the potential is not finite at state {vector(states[wrong[0]])}; it must be everywhere.")
+            raise InputError(
+                f"the potential is not finite at state {vector(states[wrong[0]])}; it must be "
+                "everywhere."
+            )
         return values
 
     def everywhere(self, count: int) -> Floats:
         """h of all states."""
         if self._table is not None:
             return self._table
-        values, size = np.zeros(count), max(1, CHUNK // self.model.box.dim)
+        values = np.zeros(count)
+        size = max(1, CHUNK // self.model.box.dim)
         for first in range(0, count if self._function is not None else 0, size):
             numbers = np.arange(first, min(first + size, count))
             values[numbers] = self.values(self.model.box.states(numbers))
@@ -239,15 +274,19 @@ class _Shaped:
 
     def bound(self, least: float, here: Floats) -> float:
         """The bound that m(h) gives, with h at the starts."""
-        return least if self.average else math.fsum(self.alpha * (here + least / (1 - self.gamma)))
+        if self.average:
+            return least
+        return math.fsum(self.alpha * (here + least / (1 - self.gamma)))
 
-    # -- ℓ_h at given states ------------------------------------------------------------------------------------------
+    # -- ℓ_h at given states -----------------------------------------------------------------------
 
     def least(self, states: Ints) -> Floats:
         """min_a ℓ_h(x, a) of states, one a row."""
         each = len(self.model.actions) * self.model.code.max_outcomes * self.model.box.dim
         size = max(1, CHUNK // each)
-        return np.concatenate([self._least(states[i : i + size]) for i in range(0, len(states), size)])
+        return np.concatenate(
+            [self._least(states[i : i + size]) for i in range(0, len(states), size)]
+        )
 
     def _least(self, states: Ints) -> Floats:
         rows, actions = allowed_rows(self.model, states)
@@ -259,17 +298,22 @@ class _Shaped:
 
 def _table(model: Model, potential: ArrayLike) -> Floats:
     """Numbers for all states."""
-    values, count = _numbers(potential), model.box.count
+    values = _numbers(potential)
+    count = model.box.count
     if count is None:
         raise InputError(
-            f"model {model.name!r} has infinitely many states; give the potential as a function of states."
+            f"model {model.name!r} has infinitely many states; give the potential as a function of "
+            "states."
         )
     if values.shape != (count,):
-        raise InputError(f"a potential over all states is {count:,} numbers, got the shape {values.shape}.")
+        raise InputError(
+            f"a potential over all states is {count:,} numbers, got the shape {values.shape}."
+        )
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
         raise InputError(
-            f"the potential is not finite at state {vector(model.box.state(int(wrong[0])))}; it must be everywhere."
+            f"the potential is not finite at state {vector(model.box.state(int(wrong[0])))}; it "
+            "must be everywhere."
         )
     return values
 
@@ -278,35 +322,46 @@ def _numbers(given: object) -> Floats:
     try:
         return np.asarray(given, np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise InputError(f"a potential is a function of states or an array of numbers, got {given!r}.") from error
+        raise InputError(
+            f"a potential is a function of states or an array of numbers, got {given!r}."
+        ) from error
 
 
-# -- over all states --------------------------------------------------------------------------------------------------
+# -- over all states -------------------------------------------------------------------------------
 
 
 def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
     """The best bound of all sweeps."""
-    sweeper, model, gamma = Sweeper(shaped.model, threads), shaped.model, shaped.gamma
+    sweeper = Sweeper(shaped.model, threads)
+    model = shaped.model
+    gamma = shaped.gamma
     starts = [model.box.index(x) for x in shaped.starts]
     damping = DAMPING / (1 - gamma * sweeper.laziness)
     values = shaped.everywhere(sweeper.states)
-    value, best = -math.inf, values
+    value = -math.inf
+    best = values
     for _ in range(sweeps + 1):
         sweep = sweeper.optimal(values, gamma, damping=damping)
         largest = max(float(values.max()), -float(values.min())) + abs(sweep.low)
         slack = rounding(largest, model.code.max_outcomes)
         found = shaped.bound(sweep.low - slack, values[starts]) - (0.0 if shaped.average else slack)
         if found > value:
-            value, best = found, values
+            value = found
+            best = values
         values = sweep.values
         if shaped.average:
             values -= values[0]
     worst = model.box.state(int(np.argmin(sweeper.optimal(best, gamma).values - best)))
-    improved = best.copy() if sweeps else None
-    return LowerBound(value, PROVED, shaped.words, tuple(worst.tolist()), sweeps, potential=improved)
+    if sweeps:
+        improved = best.copy()
+    else:
+        improved = None
+    return LowerBound(
+        value, PROVED, shaped.words, tuple(worst.tolist()), sweeps, potential=improved
+    )
 
 
-# -- over states that were drawn --------------------------------------------------------------------------------------
+# -- over states that were drawn -------------------------------------------------------------------
 
 
 def _drawn(shaped: _Shaped, policy: Policy, samples: int, seed: int, threads: int | None) -> Ints:
@@ -316,7 +371,9 @@ def _drawn(shaped: _Shaped, policy: Policy, samples: int, seed: int, threads: in
     chosen = np.random.default_rng(seed).choice(weights.size, REPLICAS, p=weights)
     replicas = [Replica(k, shaped.starts[s].copy(), np.zeros(2), 0) for k, s in enumerate(chosen)]
     each = -(-samples // REPLICAS)
-    visits = in_parallel([partial(run.visits, r, each, SPACING) for r in replicas], threads if run.fast else 1)
+    visits = in_parallel(
+        [partial(run.visits, r, each, SPACING) for r in replicas], threads if run.fast else 1
+    )
     return np.concatenate([shaped.starts, np.concatenate(visits)[:samples]])
 
 
@@ -331,11 +388,18 @@ def _statistical(shaped: _Shaped, policies: list[Policy], states: Ints) -> Lower
 
 
 def _descend(shaped: _Shaped, states: Ints, values: Floats) -> tuple[float, Ints, bool]:
-    """The least value met, and where, on the way to the best neighbour while values fall; whether they still do."""
-    least, worst = float(values[0]), states[0]
+    """The least value met, and where, on the way to the best neighbour while values fall.
+
+    Whether they still do.
+    """
+    least = float(values[0])
+    worst = states[0]
     for _ in range(ROUNDS):
         near, origins = _neighbours(shaped.model, states)
-        found = shaped.least(near) if origins.size else np.zeros(0)
+        if origins.size:
+            found = shaped.least(near)
+        else:
+            found = np.zeros(0)
         order = np.lexsort((found, origins))
         best = order[np.flatnonzero(np.diff(origins[order], prepend=-1))]
         best = best[found[best] < values[origins[best]]]
@@ -344,12 +408,15 @@ def _descend(shaped: _Shaped, states: Ints, values: Floats) -> tuple[float, Ints
         states, kept = np.unique(near[best], axis=0, return_index=True)
         values = found[best][kept]
         if values.min() < least:
-            least, worst = float(values.min()), states[np.argmin(values)]
+            least = float(values.min())
+            worst = states[np.argmin(values)]
     return least, worst, True
 
 
 def _neighbours(model: Model, states: Ints) -> tuple[Ints, Ints]:
-    """The states of the box at ±1 in one coordinate, one a row, and the number of the row that each comes from."""
+    """The states of the box at ±1 in one coordinate, one a row, and the number of the row that each
+    comes from.
+    """
     unit = np.eye(model.box.dim, dtype=np.int64)
     near = (states[:, None, :] + np.concatenate([unit, -unit])).reshape(-1, model.box.dim)
     kept = inside(model, near)
@@ -361,8 +428,14 @@ def _assumed(shaped: _Shaped, policies: list[Policy], falling: bool) -> str:
     names = ", ".join(repr(policy.name) for policy in policies)
     parts = [f"the states that {names} visit stand for all, and count as independent draws"]
     if not shaped.model.box.bounded:
-        growth = "E h(x_n)/n tends to 0" if shaped.average else "γⁿ·E h(x_n) tends to 0"
+        if shaped.average:
+            growth = "E h(x_n)/n tends to 0"
+        else:
+            growth = "γⁿ·E h(x_n) tends to 0"
         parts.append(f"{growth} under every policy worth comparing")
     if falling:
-        parts.append("the search was stopped while the value still fell, so the minimum may be far lower or not exist")
+        parts.append(
+            "the search was stopped while the value still fell, so the minimum may be far lower or "
+            "not exist"
+        )
     return "; ".join(parts)

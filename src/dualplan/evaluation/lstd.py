@@ -1,18 +1,19 @@
-"""The values of a policy by least squares from its visits: LSTD (Bradtke & Barto 1996), average criterion.
+"""The values of a policy by least squares from its visits: LSTD (Bradtke & Barto 1996), average
+criterion.
 
 With μ the law of the visits, g = μᵀℓ_π and Ψ few functions of states, w solves
 
     Σ_x μ(x)·ψ(x)·[ ℓ_π(x) − g + P_πΨw(x) − Ψw(x) ]  =  0,
 
-the projected Poisson equation. Next states are listed, not drawn: only the visits are random. Ψw is what its functions
-can say of the bias of π where π goes. It is no bound.
+the projected Poisson equation. Next states are listed, not drawn: only the visits are random. Ψw is
+what its functions can say of the bias of π where π goes. It is no bound.
 
-Where a policy of a network has a loop of its own, and Ψ are the monomials of degree 1 and 2 in the classes, a step's
-law is not listed either: it enters by its first two moments (`loop_values`).
+Where a policy of a network has a loop of its own, and Ψ are the monomials of degree 1 and 2 in the
+classes, a step's law is not listed either: it enters by its first two moments (`loop_values`).
 
-Its use is in simulation (Henderson & Glynn 2002): ℓ_π + P_πh − h has the mean cost of π for every function h with a
-finite mean, and no variance at all for the bias h. A fit from other random numbers leaves the estimate as unbiased as
-without it: `evaluate(..., control=h)`.
+Its use is in simulation (Henderson & Glynn 2002): ℓ_π + P_πh − h has the mean cost of π for every
+function h with a finite mean, and no variance at all for the bias h. A fit from other random
+numbers leaves the estimate as unbiased as without it: `evaluate(..., control=h)`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from dualplan.models.transitions import transitions
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
 from dualplan.values.basis import Basis, LinearValues, power, products
 
-VISITS, SPACING = 40_000, 100
+VISITS = 40_000
+SPACING = 100
 FIT = 9_001  # sets its random numbers apart from those of an evaluation with the same seed
 QUADRATIC = 15  # classes up to which quadratic values are worth their fit
 BLOCK = 5_000  # states whose next states are listed at once
@@ -36,43 +38,64 @@ SINGULAR = 1e-12  # relative to the largest singular value of functions scaled t
 
 
 def policy_values(
-    model: Model, policy: Policy, basis: Basis, *, visits: int = VISITS, every: int = SPACING, seed: int = 0
+    model: Model,
+    policy: Policy,
+    basis: Basis,
+    *,
+    visits: int = VISITS,
+    every: int = SPACING,
+    seed: int = 0,
 ) -> LinearValues:
     """Ψw for the policy, from so many of its visits, one every so many steps."""
     require_policy_of(model, policy)
     if basis.model is not model and basis.model.digest != model.digest:
         raise InputError(f"the functions belong to {basis.model.name!r}, not to {model.name!r}.")
     if visits < 1 or every < 1:
-        raise InputError(f"visits and the steps between them are positive, got {visits!r} and {every!r}.")
+        raise InputError(
+            f"visits and the steps between them are positive, got {visits!r} and {every!r}."
+        )
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    # a stream of its own: with the visits of the run that it controls, a fit would make its interval too narrow
-    states, where = np.unique(visited(model, policy, visits, own_seed(seed, FIT), every), axis=0, return_inverse=True)
+    # a stream of its own: with the visits of the run that it controls, a fit would make its
+    # interval too narrow
+    states, where = np.unique(
+        visited(model, policy, visits, own_seed(seed, FIT), every), axis=0, return_inverse=True
+    )
     weights = np.bincount(where.ravel()) / visits
-    parts = [_one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)]
+    parts = [
+        _one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)
+    ]
     values, drifts, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
     return LinearValues(basis, projected(values, drifts, losses, weights))
 
 
-def _one_step(model: Model, policy: Policy, basis: Basis, states: Ints) -> tuple[Floats, Floats, Floats]:
+def _one_step(
+    model: Model, policy: Policy, basis: Basis, states: Ints
+) -> tuple[Floats, Floats, Floats]:
     """Ψ, P_πΨ − Ψ and ℓ_π at the states."""
-    chances, values = policy.rows(states), basis(states)
+    chances = policy.rows(states)
+    values = basis(states)
     rows, actions = (part.copy() for part in np.nonzero(chances))
     laws = transitions(model, np.ascontiguousarray(states[rows]), actions)
-    first, share = np.flatnonzero(np.diff(rows, prepend=-1)), chances[rows, actions]
+    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    share = chances[rows, actions]
     after = np.add.reduceat(share[:, None] * laws.mean(basis(laws.states)), first, axis=0)
     return values, after - values, np.add.reduceat(share * laws.losses, first)
 
 
 def loop_values(loop: OwnLoop, states: Ints) -> Floats:
-    """g, then H row by row, of gᵀx + ½xᵀHx for the policy of a loop, from states that it visits; x are the classes.
+    """g, then H row by row, of gᵀx + ½xᵀHx for the policy of a loop, from states that it visits; x
+    are the classes.
 
-    Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that falls as losses rise. As
-    a control it would reward growth; so then there is none, and no number.
+    Where queues grow for ever, nothing is stationary and Poisson's equation has an answer that
+    falls as losses rise. As a control it would reward growth; so then there is none, and no number.
     """
-    count, n = len(states), loop.coordinates
+    count = len(states)
+    n = loop.coordinates
     queues, (i, j) = np.ascontiguousarray(states[:, :n]), np.triu_indices(n)
-    losses, drifts, seconds = np.empty(count), np.empty((count, n)), np.empty((count, n, n))
+    losses = np.empty(count)
+    drifts = np.empty((count, n))
+    seconds = np.empty((count, n, n))
     loop.moments(loop.ints, loop.floats, queues, losses, drifts, seconds)
     x = queues.astype(np.float64)
     values = np.hstack([x, x[:, i] * x[:, j]])
@@ -87,21 +110,30 @@ def loop_values(loop: OwnLoop, states: Ints) -> Floats:
 
 def quadratic_values(model: Model, weights: Floats, coordinates: int) -> LinearValues:
     """gᵀx + ½xᵀHx of the first coordinates as a sum of monomials."""
-    g, matrix = weights[:coordinates], weights[coordinates:].reshape(coordinates, coordinates)
+    g = weights[:coordinates]
+    matrix = weights[coordinates:].reshape(coordinates, coordinates)
     singles = [(i,) for i in range(coordinates)]
     pairs = [(i, j) for i in range(coordinates) for j in range(i, coordinates)]
-    functions = [tuple(power(i, places.count(i)) for i in sorted(set(places))) for places in (*singles, *pairs)]
+    functions = [
+        tuple(power(i, places.count(i)) for i in sorted(set(places)))
+        for places in (*singles, *pairs)
+    ]
     entries = [matrix[i, j] / (2 if i == j else 1) for i, j in pairs]
     return LinearValues(products(model, functions), np.concatenate([g, entries]))
 
 
 def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -> Floats:
-    """w of the projected equation; functions that are constant where the policy goes get no weight."""
+    """w of the projected equation.
+
+    Functions that are constant where the policy goes get no weight.
+    """
     centred = values - weights @ values
     scale = np.sqrt(weights @ centred**2)
     used = scale > 1e-9 * (1 + np.abs(values).max(axis=0))
     tests = weights[:, None] * centred[:, used] / scale[used]
-    found = np.linalg.lstsq(tests.T @ -(drifts[:, used] / scale[used]), tests.T @ (losses - weights @ losses), SINGULAR)
+    found = np.linalg.lstsq(
+        tests.T @ -(drifts[:, used] / scale[used]), tests.T @ (losses - weights @ losses), SINGULAR
+    )
     out = np.zeros(scale.size)
     out[used] = found[0] / scale[used]
     return out

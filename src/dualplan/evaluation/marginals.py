@@ -2,13 +2,14 @@
 
     μ_i(v) = Σ_{x : x_i = v} μ_π(x),   μ_π the stationary law of the chain that π makes.
 
-Where states are few it is computed from the occupancy over all states that are reached (`exact/policy.py`). Elsewhere
-it is measured: independent replicas are simulated in chunks, a state is kept every so many steps, and the frequency of
-v is a ratio of sums over chunks. Warm-up, batches and intervals are those of `intervals.py`, judged by the coordinate's
-own mean; an interval is about one value, not about all of them at once. With one seed, policies meet the same events.
+Where states are few it is computed from the occupancy over all states that are reached
+(`exact/policy.py`). Elsewhere it is measured: independent replicas are simulated in chunks, a state
+is kept every so many steps, and the frequency of v is a ratio of sums over chunks. Warm-up, batches
+and intervals are those of `intervals.py`, judged by the coordinate's own mean; an interval is about
+one value, not about all of them at once. With one seed, policies meet the same events.
 
-A coordinate that takes more than `MOST_VALUES` values is counted in bins of equal width. Nothing on the simulated path
-is longer than the values that were seen times the number of chunks.
+A coordinate that takes more than `MOST_VALUES` values is counted in bins of equal width. Nothing on
+the simulated path is longer than the values that were seen times the number of chunks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ import numpy as np
 
 from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError, ModelError, unknown
-from dualplan.core.intervals import Interval, cut_into_batches, growth, ratio_interval, too_short, warm_up
+from dualplan.core.intervals import (
+    Interval,
+    cut_into_batches,
+    growth,
+    ratio_interval,
+    too_short,
+    warm_up,
+)
 from dualplan.core.known import COMPUTED, MEASURED
 from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
@@ -32,8 +40,12 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
 
-STEPS, SLOW_STEPS = 4_000_000, 200_000  # of all replicas; slow are policies and simulators that are not compiled
-CHUNKS, KEPT = 64, 512  # chunks of a replica, and states kept of each at most
+# of all replicas; slow are policies and simulators that are not compiled
+STEPS = 4_000_000
+SLOW_STEPS = 200_000
+# chunks of a replica, and states kept of each at most
+CHUNKS = 64
+KEPT = 512
 MOST_VALUES = 400
 
 Counts = tuple[Ints, Ints]  # values and how often they were seen
@@ -41,10 +53,12 @@ Counts = tuple[Ints, Ints]  # values and how often they were seen
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """The law of one coordinate under one policy: the probability of values[k] … values[k] + width − 1.
+    """The law of one coordinate under one policy: the probability of values[k] … values[k] + width
+    − 1.
 
-    `lower` and `upper` are intervals of single probabilities, equal to them where the law was computed; `mean` is that
-    of the coordinate. Of a policy that is unstable there is no law: the frequencies are those of the run.
+    `lower` and `upper` are intervals of single probabilities, equal to them where the law was
+    computed; `mean` is that of the coordinate. Of a policy that is unstable there is no law: the
+    frequencies are those of the run.
     """
 
     policy: str
@@ -76,19 +90,29 @@ def marginals(
 ) -> list[Marginal]:
     """The stationary law of each coordinate under each policy, policy by policy.
 
-    Computed where there are at most `EXACTLY` states or it is asked for, otherwise simulated with `steps` steps.
+    Computed where there are at most `EXACTLY` states or it is asked for, otherwise simulated with
+    `steps` steps.
     """
-    chosen = [policies] if isinstance(policies, Policy) else list(policies)
+    if isinstance(policies, Policy):
+        chosen = [policies]
+    else:
+        chosen = list(policies)
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
     if steps is not None and (not is_whole(steps) or steps < REPLICAS * CHUNKS):
-        raise InputError(f"steps must be a whole number, at least {REPLICAS * CHUNKS}, got {steps!r}.")
+        raise InputError(
+            f"steps must be a whole number, at least {REPLICAS * CHUNKS}, got {steps!r}."
+        )
     places = _places(model, coordinates)
     found: list[Marginal] = []
     for policy in chosen:
         require_policy_of(model, policy)
         computed = _computed(model, policy, places, exact)
-        found += _measured(model, policy, places, steps, seed, confidence) if computed is None else computed
+        found += (
+            _measured(model, policy, places, steps, seed, confidence)
+            if computed is None
+            else computed
+        )
     return found
 
 
@@ -100,12 +124,16 @@ def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
     return [model.coordinates.index(name) for name in names]
 
 
-# -- over all states --------------------------------------------------------------------------------------------------
+# -- over all states -------------------------------------------------------------------------------
 
 
-def _computed(model: Model, policy: Policy, places: Sequence[int], exact: bool | None) -> list[Marginal] | None:
+def _computed(
+    model: Model, policy: Policy, places: Sequence[int], exact: bool | None
+) -> list[Marginal] | None:
     few = model.box.count is not None and model.box.count <= EXACTLY
-    if exact is False or (exact is None and not (few and policy.code is not None and model.has_forward)):
+    if exact is False or (
+        exact is None and not (few and policy.code is not None and model.has_forward)
+    ):
         return None
     try:
         run = evaluate_exact(model, policy)
@@ -113,29 +141,46 @@ def _computed(model: Model, policy: Policy, places: Sequence[int], exact: bool |
         if exact:
             raise
         return None
-    states, law = model.box.states(run.reached), run.occupancy / run.occupancy.sum()
+    states = model.box.states(run.reached)
+    law = run.occupancy / run.occupancy.sum()
     return [_exact_law(model, policy, i, states[:, i], law, run.status) for i in places]
 
 
-def _exact_law(model: Model, policy: Policy, i: int, seen: Ints, law: Floats, status: Status) -> Marginal:
-    low, width = int(seen.min()), _width(int(seen.min()), int(seen.max()))
+def _exact_law(
+    model: Model, policy: Policy, i: int, seen: Ints, law: Floats, status: Status
+) -> Marginal:
+    low = int(seen.min())
+    width = _width(int(seen.min()), int(seen.max()))
     p = np.bincount((seen - low) // width, law).astype(np.float64)
     mean = float(seen @ law)
     return Marginal(
-        policy.name, model.coordinates[i], low + width * np.arange(p.size), width, p, p, p,
-        Interval(mean, mean, mean, 1.0), COMPUTED, status,
-    )  # fmt: skip
+        policy.name,
+        model.coordinates[i],
+        low + width * np.arange(p.size),
+        width,
+        p,
+        p,
+        p,
+        Interval(mean, mean, mean, 1.0),
+        COMPUTED,
+        status,
+    )
 
 
 def _width(low: int, high: int) -> int:
     return -(-(high - low + 1) // MOST_VALUES)
 
 
-# -- by simulation ----------------------------------------------------------------------------------------------------
+# -- by simulation ---------------------------------------------------------------------------------
 
 
 def _measured(
-    model: Model, policy: Policy, places: Sequence[int], steps: int | None, seed: int, confidence: float
+    model: Model,
+    policy: Policy,
+    places: Sequence[int],
+    steps: int | None,
+    seed: int,
+    confidence: float,
 ) -> list[Marginal]:
     run = engine(model, policy, seed)
     each = (steps or (STEPS if run.fast else SLOW_STEPS)) // (REPLICAS * CHUNKS)
@@ -143,7 +188,10 @@ def _measured(
     tasks = [partial(_replica, run, run.first(r), kept, each // kept) for r in range(REPLICAS)]
     counts = in_parallel(tasks, None if run.fast else 1)
     unstable = _unstable(model, counts, kept * (each // kept))
-    return [_law(model, policy, i, [[chunk[i] for chunk in r] for r in counts], unstable, confidence) for i in places]
+    return [
+        _law(model, policy, i, [[chunk[i] for chunk in r] for r in counts], unstable, confidence)
+        for i in places
+    ]
 
 
 def _replica(run: Engine, replica: Replica, kept: int, every: int) -> list[list[Counts]]:
@@ -151,7 +199,9 @@ def _replica(run: Engine, replica: Replica, kept: int, every: int) -> list[list[
     found = []
     for _ in range(CHUNKS):
         states = run.visits(replica, kept, every)
-        replica = Replica(replica.number, states[-1].copy(), replica.cycle, replica.steps + kept * every)
+        replica = Replica(
+            replica.number, states[-1].copy(), replica.cycle, replica.steps + kept * every
+        )
         found.append([np.unique(column, return_counts=True) for column in states.T])
     return found
 
@@ -159,7 +209,9 @@ def _replica(run: Engine, replica: Replica, kept: int, every: int) -> list[list[
 def _unstable(model: Model, counts: Sequence[Sequence[Sequence[Counts]]], length: int) -> bool:
     if model.growing.size == 0:
         return False
-    sizes = np.array([[sum(_mean(chunk[i]) for i in model.growing) for chunk in replica] for replica in counts])
+    sizes = np.array(
+        [[sum(_mean(chunk[i]) for i in model.growing) for chunk in replica] for replica in counts]
+    )
     return growth(sizes, length).unstable
 
 
@@ -169,9 +221,16 @@ def _mean(counts: Counts) -> float:
 
 
 def _law(
-    model: Model, policy: Policy, i: int, counts: Sequence[Sequence[Counts]], unstable: bool, confidence: float
+    model: Model,
+    policy: Policy,
+    i: int,
+    counts: Sequence[Sequence[Counts]],
+    unstable: bool,
+    confidence: float,
 ) -> Marginal:
-    """Frequencies from sums over chunks: a column for each value, then the coordinate and the number of states."""
+    """Frequencies from sums over chunks: a column for each value, then the coordinate and the
+    number of states.
+    """
     low = min(int(values[0]) for replica in counts for values, _ in replica)
     high = max(int(values[-1]) for replica in counts for values, _ in replica)
     width = _width(low, high)
@@ -184,10 +243,25 @@ def _law(
     dropped = warm_up(rows[:, :, bins].mean(axis=0))
     batches = cut_into_batches(rows, dropped, column=bins)
     intervals = [ratio_interval(batches[:, k], batches[:, -1], confidence) for k in range(bins + 1)]
-    p, lower, upper = (np.array([getattr(x, end) for x in intervals[:-1]]) for end in ("value", "lower", "upper"))
+    p, lower, upper = (
+        np.array([getattr(x, end) for x in intervals[:-1]]) for end in ("value", "lower", "upper")
+    )
     doubtful = low < high and too_short(rows, dropped, column=bins)
-    status = Status.UNSTABLE if unstable else Status.TOO_SHORT if doubtful else Status.COMPLETED
+    if unstable:
+        status = Status.UNSTABLE
+    elif doubtful:
+        status = Status.TOO_SHORT
+    else:
+        status = Status.COMPLETED
     return Marginal(
-        policy.name, model.coordinates[i], low + width * np.arange(bins), width, p, np.maximum(lower, 0.0),
-        np.minimum(upper, 1.0), intervals[-1], MEASURED, status,
-    )  # fmt: skip
+        policy.name,
+        model.coordinates[i],
+        low + width * np.arange(bins),
+        width,
+        p,
+        np.maximum(lower, 0.0),
+        np.minimum(upper, 1.0),
+        intervals[-1],
+        MEASURED,
+        status,
+    )

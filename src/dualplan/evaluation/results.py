@@ -12,7 +12,10 @@ from dualplan.core.types import Json
 
 @dataclass(frozen=True)
 class Settings:
-    """How to evaluate: the interval wanted and the work allowed; before `least` steps no width ends a run."""
+    """How to evaluate: the interval wanted and the work allowed.
+
+    Before `least` steps no width ends a run.
+    """
 
     method: str | None = None
     half_width: float | None = None
@@ -26,7 +29,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
-            raise InputError(f"confidence must lie strictly between 0 and 1, got {self.confidence!r}.")
+            raise InputError(
+                f"confidence must lie strictly between 0 and 1, got {self.confidence!r}."
+            )
         for name in ("half_width", "relative", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -44,7 +49,9 @@ class Settings:
         """Whether the interval is as narrow as was asked."""
         if self.half_width is not None and interval.half_width <= self.half_width:
             return True
-        return self.relative is not None and interval.half_width <= self.relative * abs(interval.value)
+        return self.relative is not None and interval.half_width <= self.relative * abs(
+            interval.value
+        )
 
     @property
     def wants_width(self) -> bool:
@@ -54,7 +61,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The cost of a policy: an estimate, its interval, how it was obtained and what else was measured."""
+    """The cost of a policy: an estimate, its interval, how it was obtained and what else was
+    measured.
+    """
 
     policy: str
     cost: float
@@ -98,17 +107,18 @@ class Evaluation:
         if self.status is Status.UNSTABLE:
             return f"{self.policy}: unstable ({self.status.advice})"
         return (
-            f"{self.policy}: {self.cost:.6g}, {self.confidence:.0%} interval [{self.lower:.6g}, {self.upper:.6g}] "
-            f"({self.method}, {self.steps:,} steps; {self.status.advice})"
+            f"{self.policy}: {self.cost:.6g}, {self.confidence:.0%} interval [{self.lower:.6g}, "
+            f"{self.upper:.6g}] ({self.method}, {self.steps:,} steps; {self.status.advice})"
         )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two policies on the same random numbers; `difference` is the first one's cost minus the second one's.
+    """Two policies on the same random numbers; `difference` is the first one's cost minus the
+    second one's.
 
-    `status` is that of the difference: a half-width that was asked for is its own, and nothing is known of it where a
-    policy is unstable.
+    `status` is that of the difference: a half-width that was asked for is its own, and nothing is
+    known of it where a policy is unstable.
     """
 
     first: Evaluation
@@ -131,6 +141,6 @@ class Comparison:
     def __str__(self) -> str:
         d = self.difference
         return (
-            f"{self.first.policy} − {self.second.policy}: {d.value:.6g}, {d.confidence:.0%} interval "
-            f"[{d.lower:.6g}, {d.upper:.6g}]"
+            f"{self.first.policy} − {self.second.policy}: {d.value:.6g}, {d.confidence:.0%} "
+            f"interval [{d.lower:.6g}, {d.upper:.6g}]"
         )

@@ -1,17 +1,19 @@
 """What a policy that stays as it is costs when the rates of a network change.
 
-A rate (an arrival or service rate of a class, all arrivals, all services) is multiplied by a factor, and the policy
-keeps its decisions: the changed network has the same states and actions, so the decision in each state is that of
-the original policy, whatever made it. In particular, rules that were derived from rates (cμ, MaxWeight, a look-ahead)
-go on with the original rates, as a controller would whose rates were estimated wrongly.
+A rate (an arrival or service rate of a class, all arrivals, all services) is multiplied by a
+factor, and the policy keeps its decisions: the changed network has the same states and actions, so
+the decision in each state is that of the original policy, whatever made it. In particular, rules
+that were derived from rates (cμ, MaxWeight, a look-ahead) go on with the original rates, as a
+controller would whose rates were estimated wrongly.
 
-Where states are few the cost is computed by linear algebra; elsewhere it is simulated, with the same random numbers for
-all factors, and the *change* against the unchanged network is a paired interval. A server whose load from queues
-without end is 1 or more makes the average cost infinite under every policy if all who wait in such queues cost
-something; elsewhere instability is seen by simulation, as in `evaluate`.
+Where states are few the cost is computed by linear algebra; elsewhere it is simulated, with the
+same random numbers for all factors, and the *change* against the unchanged network is a paired
+interval. A server whose load from queues without end is 1 or more makes the average cost infinite
+under every policy if all who wait in such queues cost something; elsewhere instability is seen by
+simulation, as in `evaluate`.
 
-Average costs do not depend on how often a chain of single events is looked at, so where changed rates no longer fit
-into the probabilities of one step, all networks are taken in continuous time.
+Average costs do not depend on how often a chain of single events is looked at, so where changed
+rates no longer fit into the probabilities of one step, all networks are taken in continuous time.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from dualplan.policies.contract import Policy, require_policy_of
 FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1)
 STEPS = 1_000_000  # of one simulation
 FEW_STATES = 5_000  # up to which costs are computed, for every factor and rate
-ARRIVALS, SERVICES = "arrivals", "services"
+ARRIVALS = "arrivals"
+SERVICES = "services"
 
 
 class KeptPolicy(Policy):
@@ -44,7 +47,9 @@ class KeptPolicy(Policy):
 
     def __init__(self, network: QueueingNetwork, policy: Policy) -> None:
         self.original = policy
-        super().__init__(network, policy.name, policy.code)  # compiled policies carry the data they decide by
+        super().__init__(
+            network, policy.name, policy.code
+        )  # compiled policies carry the data they decide by
 
     def probabilities(self, x: Ints) -> Floats:
         """Those of the original."""
@@ -56,7 +61,10 @@ class KeptPolicy(Policy):
 
 @dataclass(frozen=True)
 class Point:
-    """The cost at one factor, and its change against the unchanged network; unstable ones have infinite costs."""
+    """The cost at one factor, and its change against the unchanged network.
+
+    Unstable ones have infinite costs.
+    """
 
     factor: float
     cost: float
@@ -69,7 +77,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The costs of one policy along the factors of one rate; `base` is that of the unchanged network."""
+    """The costs of one policy along the factors of one rate.
+
+    `base` is that of the unchanged network.
+    """
 
     policy: str
     rate: str
@@ -79,7 +90,9 @@ class Sensitivity:
     @property
     def effect(self) -> float:
         """The largest change of the cost among all factors, infinite where a cost is."""
-        return max(math.inf if math.isnan(p.change.value) else abs(p.change.value) for p in self.points)
+        return max(
+            math.inf if math.isnan(p.change.value) else abs(p.change.value) for p in self.points
+        )
 
     def to_json(self) -> Json:
         """As plain values."""
@@ -113,13 +126,17 @@ def sensitivity(
     confidence: float = 0.95,
     exact: bool | None = None,
 ) -> list[Sensitivity]:
-    """The average cost of fixed policies when rates are multiplied by factors, policy by policy and rate by rate.
+    """The average cost of fixed policies when rates are multiplied by factors, policy by policy and
+    rate by rate.
 
-    Rates are called "arrival 1", "service 1" by the class, or "arrivals" and "services" for all together; by default
-    each of them alone, and all arrivals.
+    Rates are called "arrival 1", "service 1" by the class, or "arrivals" and "services" for all
+    together; by default each of them alone, and all arrivals.
     """
     network = _network(model)
-    chosen = [policies] if isinstance(policies, Policy) else list(policies)
+    if isinstance(policies, Policy):
+        chosen = [policies]
+    else:
+        chosen = list(policies)
     names = _rates(network, rates)
     _check_factors(factors)
     for policy in chosen:
@@ -141,7 +158,9 @@ def sensitivity(
 
 def _network(model: Model) -> QueueingNetwork:
     if not isinstance(model, QueueingNetwork):
-        raise InputError(f"model {model.name!r} is no queueing network, so it has no rates to change.")
+        raise InputError(
+            f"model {model.name!r} is no queueing network, so it has no rates to change."
+        )
     return model
 
 
@@ -149,7 +168,9 @@ def _rates(network: QueueingNetwork, asked: Sequence[str] | None) -> list[str]:
     single = [f"arrival {c.name}" for c in network.classes if c.arrival > 0]
     known = [*single, *(f"service {c.name}" for c in network.classes), ARRIVALS, SERVICES]
     if asked is None:
-        return [name for name in known if name != SERVICES and (name != ARRIVALS or len(single) > 1)]
+        return [
+            name for name in known if name != SERVICES and (name != ARRIVALS or len(single) > 1)
+        ]
     for name in asked:
         if name not in known:
             raise unknown(f"rate of {network.name!r}", name, known)
@@ -157,11 +178,13 @@ def _rates(network: QueueingNetwork, asked: Sequence[str] | None) -> list[str]:
 
 
 def _check_factors(factors: Sequence[float]) -> None:
-    if not factors or not all(isinstance(f, (int, float)) and f > 0 and math.isfinite(f) for f in factors):
+    if not factors or not all(
+        isinstance(f, (int, float)) and f > 0 and math.isfinite(f) for f in factors
+    ):
         raise InputError(f"factors are positive numbers, at least one, got {factors!r}.")
 
 
-# -- changed networks -------------------------------------------------------------------------------------------------
+# -- changed networks ------------------------------------------------------------------------------
 
 Key = tuple[str, float] | None
 
@@ -169,14 +192,19 @@ Key = tuple[str, float] | None
 def _changed_networks(
     network: QueueingNetwork, names: Sequence[str], factors: Sequence[float]
 ) -> Mapping[Key, QueueingNetwork]:
-    """The network for each rate and factor, and unchanged under None; in continuous time if they do not fit a step."""
+    """The network for each rate and factor, and unchanged under None.
+
+    In continuous time if they do not fit a step.
+    """
     options: dict[str, Any] = dict(network.options)
     keys = [(name, float(f)) for name in names for f in factors if f != 1]
     classes = {key: [_with_factor(c, *key) for c in network.classes] for key in keys}
     discrete = options["time"] == "discrete" and options["dynamics"] == "uniformized"
     if discrete and any(_events(network, changed) > 1 for changed in classes.values()):
         options["time"] = "continuous"
-    made: dict[Key, QueueingNetwork] = {None: QueueingNetwork(network.classes, name=network.name, **options)}
+    made: dict[Key, QueueingNetwork] = {
+        None: QueueingNetwork(network.classes, name=network.name, **options)
+    }
     for key, changed in classes.items():
         made[key] = QueueingNetwork(changed, name=network.name, **options)
     return made
@@ -197,12 +225,16 @@ def _events(network: QueueingNetwork, classes: Sequence[QueueClass]) -> float:
 
 
 def _infinite(network: QueueingNetwork) -> bool:
-    """Whether every policy has an infinite cost: no buffer turns the work of a server away, and all who wait cost."""
-    costly = all(max(c.holding, c.quadratic, c.excess) > 0 for c in network.classes if c.buffer is None)
+    """Whether every policy has an infinite cost: no buffer turns the work of a server away, and all
+    who wait cost.
+    """
+    costly = all(
+        max(c.holding, c.quadratic, c.excess) > 0 for c in network.classes if c.buffer is None
+    )
     return costly and max(network.certain_loads.values()) >= 1
 
 
-# -- costs ------------------------------------------------------------------------------------------------------------
+# -- costs -----------------------------------------------------------------------------------------
 
 
 class _Costs(Protocol):
@@ -233,7 +265,8 @@ class _Simulated:
     """Costs by simulation, all with the same random numbers."""
 
     def __init__(self, policy: Policy, settings: Settings) -> None:
-        self.policy, self.settings = policy, settings
+        self.policy = policy
+        self.settings = settings
 
     def of(self, network: QueueingNetwork) -> LongRun | None:
         """A finished run; None where the cost is known to be infinite."""
@@ -248,8 +281,11 @@ class _Simulated:
         level = self.settings.confidence
         unknown_change = Interval(math.nan, -math.inf, math.inf, level)
         if one is None:
-            return Point(factor, math.inf, math.inf, math.inf, unknown_change, COMPUTED, Status.UNSTABLE)
-        found, change = _evaluated(one), unknown_change
+            return Point(
+                factor, math.inf, math.inf, math.inf, unknown_change, COMPUTED, Status.UNSTABLE
+            )
+        found = _evaluated(one)
+        change = unknown_change
         if base is not None and math.isfinite(found.cost) and math.isfinite(_evaluated(base).cost):
             change = _paired(one.rows[0], base.rows[0], level)
         return Point(factor, found.cost, found.lower, found.upper, change, MEASURED, found.status)

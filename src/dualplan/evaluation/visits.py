@@ -1,4 +1,6 @@
-"""Where a policy goes: states with weights, from its law where states are few, else from simulated visits."""
+"""Where a policy goes: states with weights, from its law where states are few, else from simulated
+visits.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +54,26 @@ class Weighted:
 def weighted(model: Model, states: ArrayLike, weights: ArrayLike | None = None) -> Weighted:
     """States, one a row, with weights that need not sum to 1 (equal, if not given)."""
     rows = np.array([model.state(x) for x in np.atleast_2d(np.asarray(states))])
-    given = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
-    if given.shape != (len(rows),) or not np.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
+    if weights is None:
+        given = np.ones(len(rows))
+    else:
+        given = np.asarray(weights, np.float64)
+    if (
+        given.shape != (len(rows),)
+        or not np.isfinite(given).all()
+        or (given < 0).any()
+        or not given.sum() > 0
+    ):
         raise InputError(f"{len(rows)} states need as many weights >= 0, not all of them 0.")
     return Weighted(model, rows, given / given.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Simulated visits of a policy: its stationary law, or its discounted one from the start; never over all states."""
+    """Simulated visits of a policy: its stationary law, or its discounted one from the start.
+
+    Never over all states.
+    """
 
     model: Model
     policy: Policy
@@ -71,8 +84,12 @@ class Visits:
     @cached_property
     def _states(self) -> Weighted:
         if isinstance(self.criterion, Discounted):
-            return _discounted_visits(self.model, self.policy, self.criterion, self.samples, self.seed)
-        return weighted_visits(self.model, visited(self.model, self.policy, self.samples, self.seed))
+            return _discounted_visits(
+                self.model, self.policy, self.criterion, self.samples, self.seed
+            )
+        return weighted_visits(
+            self.model, visited(self.model, self.policy, self.samples, self.seed)
+        )
 
     def moments(self, basis: Basis) -> Floats:
         """Means over the visits."""
@@ -98,14 +115,18 @@ def occupancy(
     seed: int = 0,
     exact: bool | None = None,
 ) -> Weighted | Visits:
-    """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for, else by simulation."""
+    """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for,
+    else by simulation.
+    """
     require_policy_of(model, policy)
     criterion = criterion or Average()
     require_counts(samples=samples)
     few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
     if exact or (exact is None and few):
         found = evaluate_exact(model, policy, criterion)
-        return Weighted(model, model.box.states(found.reached), found.occupancy / found.occupancy.sum())
+        return Weighted(
+            model, model.box.states(found.reached), found.occupancy / found.occupancy.sum()
+        )
     return Visits(model, policy, criterion, samples, seed)
 
 
@@ -116,15 +137,21 @@ def weighted_visits(model: Model, states: Ints) -> Weighted:
 
 
 def visited(model: Model, policy: Policy, count: int, seed: int = 0, every: int = SPACING) -> Ints:
-    """States that a policy visits from the model's start, one every so many steps of several trajectories."""
+    """States that a policy visits from the model's start, one every so many steps of several
+    trajectories.
+    """
     run = engine(model, policy, seed)
     replicas = [Replica(k, model.start.copy(), np.zeros(2), 0) for k in range(REPLICAS)]
     each = -(-count // REPLICAS)
-    found = in_parallel([partial(run.visits, r, each, every) for r in replicas], None if run.fast else 1)
+    found = in_parallel(
+        [partial(run.visits, r, each, every) for r in replicas], None if run.fast else 1
+    )
     return np.concatenate(found)[:count]
 
 
-def _discounted_visits(model: Model, policy: Policy, criterion: Discounted, samples: int, seed: int) -> Weighted:
+def _discounted_visits(
+    model: Model, policy: Policy, criterion: Discounted, samples: int, seed: int
+) -> Weighted:
     """Independent runs from the start with weights γ^t, cut where `TAIL` of the mass is left."""
     starts, alpha = criterion.start_distribution(model)
     length = max(1, math.ceil(math.log(TAIL) / math.log(criterion.gamma)))
@@ -133,10 +160,12 @@ def _discounted_visits(model: Model, policy: Policy, criterion: Discounted, samp
     run = engine(model, policy, seed)
     replicas = [Replica(k, starts[s].copy(), np.zeros(2), 0) for k, s in enumerate(chosen)]
     tasks = [partial(run.visits, r, length, 1) for r in replicas]
-    states = np.concatenate([
-        np.concatenate([starts[s][None, :], path[:-1]])
-        for s, path in zip(chosen, in_parallel(tasks, None if run.fast else 1), strict=True)
-    ])  # fmt: skip
+    states = np.concatenate(
+        [
+            np.concatenate([starts[s][None, :], path[:-1]])
+            for s, path in zip(chosen, in_parallel(tasks, None if run.fast else 1), strict=True)
+        ]
+    )
     weights = np.tile(criterion.gamma ** np.arange(length), runs)
     rows, where = np.unique(states, axis=0, return_inverse=True)
     masses = np.bincount(where.ravel(), weights)

@@ -1,10 +1,12 @@
-"""Side constraints on models whose linear program is too large to be solved whole (Dantzig & Wolfe 1960).
+"""Side constraints on models whose linear program is too large to be solved whole (Dantzig & Wolfe
+1960).
 
-The occupancies are the convex hull of those of deterministic policies. A *master* program mixes the policies found so
-far, min Σ θ_k ℓᵀu_k subject to the limits on Σ θ_k u_k; its multipliers w price the limits, and value iteration finds
-the best policy for ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i), which enters the mixture. Its certified lower bound is one for the
-limited problem as well, whatever w >= 0 is, and the mixture is an upper bound: when they meet, it is done. If no
-mixture keeps the limits yet, the master minimises the sum of the excesses, each of them scaled to size 1, instead of
+The occupancies are the convex hull of those of deterministic policies. A *master* program mixes the
+policies found so far, min Σ θ_k ℓᵀu_k subject to the limits on Σ θ_k u_k; its multipliers w price
+the limits, and value iteration finds the best policy for ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i), which
+enters the mixture. Its certified lower bound is one for the limited problem as well, whatever w
+>= 0 is, and the mixture is an upper bound: when they meet, it is done. If no mixture keeps the
+limits yet, the master minimises the sum of the excesses, each of them scaled to size 1, instead of
 the cost; a positive lower bound on that proves that nothing can.
 """
 
@@ -36,24 +38,39 @@ MOST_SWEEPS = 100_000
 
 
 class PairSweeper:
-    """L over a table of pairs with losses of its own: what `value_iteration` asks of a `Sweeper`."""
+    """L over a table of pairs with losses of its own: what `value_iteration` asks of a
+    `Sweeper`.
+    """
 
     def __init__(self, pairs: Pairs, losses: Floats) -> None:
-        self.pairs, self.losses = pairs, losses
-        self.model, self.states, self.laziness = pairs.model, pairs.matrix.shape[1], 0.0
+        self.pairs = pairs
+        self.losses = losses
+        self.model = pairs.model
+        self.states = pairs.matrix.shape[1]
+        self.laziness = 0.0
         self._first = np.flatnonzero(np.diff(pairs.states, prepend=-1))
 
     def graphs(self, values: Floats) -> tuple[Any, Any, Floats]:
         """As `Sweeper.graphs`."""
-        best, out = np.zeros(self.states, np.int64), np.empty(self.states)
+        best = np.zeros(self.states, np.int64)
+        out = np.empty(self.states)
         difference = self.optimal(values, 1.0, best=best, out=out).values - values
-        count, pairs = self.losses.size, self.pairs
+        count = self.losses.size
+        pairs = self.pairs
         chosen = best[pairs.states] == pairs.actions
-        every = sp.csr_array((np.ones(count), (pairs.states, np.arange(count))), shape=(self.states, count))
+        every = sp.csr_array(
+            (np.ones(count), (pairs.states, np.arange(count))), shape=(self.states, count)
+        )
         return every @ pairs.matrix, sp.csr_array(pairs.matrix[chosen]), difference
 
     def optimal(
-        self, values: Floats, gamma: float, *, damping: float = 1.0, best: Ints | None = None, out: Floats
+        self,
+        values: Floats,
+        gamma: float,
+        *,
+        damping: float = 1.0,
+        best: Ints | None = None,
+        out: Floats,
     ) -> Sweep:
         """As `Sweeper.optimal`."""
         q = self.losses + gamma * (self.pairs.matrix @ values)
@@ -67,7 +84,9 @@ class PairSweeper:
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """The best policy for one set of prices: its occupancy, the values, and the certified lower bound."""
+    """The best policy for one set of prices: its occupancy, the values, and the certified lower
+    bound.
+    """
 
     occupancy: Floats
     values: Floats
@@ -78,12 +97,19 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
     """By mixing policies; None if no policy keeps the limits."""
     losses = program.losses
     rows = np.reshape(program.rows, (len(program.limits), losses.size))
-    prices, feasible = np.zeros(len(rows)), True
+    prices = np.zeros(len(rows))
+    feasible = True
     found: list[Priced] = []
     best = (-np.inf, np.zeros(0), prices)  # lower bound, values, multipliers
     for _ in range(MOST_POLICIES):
-        goal = losses if feasible else np.zeros_like(losses)
-        start = found[-1].values if found else None
+        if feasible:
+            goal = losses
+        else:
+            goal = np.zeros_like(losses)
+        if found:
+            start = found[-1].values
+        else:
+            start = None
         priced = best_response(program.pairs, goal + prices @ rows, criterion, tol / 10, start)
         found.append(priced)
         if feasible and priced.lower > best[0]:
@@ -97,11 +123,17 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
         if feasible and upper - best[0] <= tol:
             u = np.sum([t * p.occupancy for t, p in zip(mixture, found, strict=True)], axis=0)
             return u, best[1], best[2], best[0]
-    raise InputError(f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it.")
+    raise InputError(
+        f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it."
+    )
 
 
 def best_response(
-    pairs: Pairs, losses: Floats, criterion: Criterion | None, tol: float, start: Floats | None = None
+    pairs: Pairs,
+    losses: Floats,
+    criterion: Criterion | None,
+    tol: float,
+    start: Floats | None = None,
 ) -> Priced:
     """The best policy for losses on the pairs."""
     sweeper = PairSweeper(pairs, losses)
@@ -121,7 +153,8 @@ def _occupancy(pairs: Pairs, model: Model, actions: Ints, criterion: Criterion |
 
 def _master(costs: Floats, excess: Floats) -> tuple[Floats, Floats, bool]:
     """The best mixture, the prices of the limits, and whether it keeps them."""
-    count, limits = costs.size, excess.shape[0]
+    count = costs.size
+    limits = excess.shape[0]
     once = np.append(np.ones(count), np.zeros(limits))
     matrix = np.vstack([once, np.hstack([excess, -np.eye(limits)])])
     rows = np.append(1.0, np.full(limits, -np.inf)), np.append(1.0, np.zeros(limits))
@@ -131,4 +164,6 @@ def _master(costs: Floats, excess: Floats) -> tuple[Floats, Floats, bool]:
         answer = minimise(goal, matrix, rows, columns)
         if answer.found:
             return answer.x[:count], np.maximum(-answer.y[1:], 0.0), most == 0.0
-    raise InputError(f"HiGHS stopped without a mixture ({answer.word}); try limits of another scale.")
+    raise InputError(
+        f"HiGHS stopped without a mixture ({answer.word}); try limits of another scale."
+    )

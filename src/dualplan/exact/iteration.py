@@ -4,8 +4,9 @@ Average criterion. For every vector V and D = L V − V,
 
     min_x D(x)  <=  λ*  <=  max_x D(x),
 
-since V + n·min D <= Lⁿ V; the policy that is greedy for V costs at most max D. Lower bounds of all sweeps hold, so the
-best is kept; the upper bound is that of the last sweep, whose greedy policy is the one returned.
+since V + n·min D <= Lⁿ V; the policy that is greedy for V costs at most max D. Lower bounds of all
+sweeps hold, so the best is kept; the upper bound is that of the last sweep, whose greedy policy is
+the one returned.
 
 Discounted criterion (MacQueen 1966). With D = L V − V,
 
@@ -13,20 +14,26 @@ Discounted criterion (MacQueen 1966). With D = L V − V,
 
 The methods differ in how they come by the next V, and the bounds hold whatever it is:
 
-value iteration              V ← V + τ·D. With τ < 1 the chain is aperiodic. Where every pair stays put with probability
-                             q or more, τ < 1/(1−q) is as safe and faster: the chain watched when it moves.
-modified policy iteration    sweeps of the greedy policy's own operator, which look at one action instead of all,
+value iteration              V ← V + τ·D. With τ < 1 the chain is aperiodic. Where every pair stays
+                             put with probability
+                             q or more, τ < 1/(1−q) is as safe and faster: the chain watched when it
+                             moves.
+modified policy iteration    sweeps of the greedy policy's own operator, which look at one action
+                             instead of all,
                              between two sweeps of L (Puterman & Shin 1978).
-policy iteration             V solves the equations of the greedy policy, by GMRES on its operator, without a matrix.
-Gauss–Seidel                 discounted: a sweep uses the new values of the states it has passed, G below. G is monotone
-                             and G(V + c) <= G V + γ·c for c >= 0, so with D = G V − V the bounds are
-                             G V + γ/(1−γ)·min(min D, 0) <= J* <= G V + γ/(1−γ)·max(max D, 0).
+policy iteration             V solves the equations of the greedy policy, by GMRES on its operator,
+                             without a matrix.
+Gauss–Seidel                 discounted: a sweep uses the new values of the states it has passed, G
+                             below. G is monotone
+                             and G(V + c) <= G V + γ·c for c >= 0, so with D = G V − V the bounds
+                             are G V + γ/(1−γ)·min(min D, 0) <= J* <= G V + γ/(1−γ)·max(max D, 0).
 
-The first two are slow along a few smooth directions. Every `PERIOD` sweeps they take the combination of the last images
-F(V) of a period whose residual F(V) − V is least (Anderson mixing), unless that made matters worse before.
+The first two are slow along a few smooth directions. Every `PERIOD` sweeps they take the
+combination of the last images F(V) of a period whose residual F(V) − V is least (Anderson mixing),
+unless that made matters worse before.
 
-Rounding counts: a computed D is off by at most about ε = `ROUNDING`·2⁻⁵³·(outcomes + 4)·max|V|, and the bounds are
-those of D ∓ ε. So values that have run away give wide bounds, never wrong ones.
+Rounding counts: a computed D is off by at most about ε = `ROUNDING`·2⁻⁵³·(outcomes + 4)·max|V|, and
+the bounds are those of D ∓ ε. So values that have run away give wide bounds, never wrong ones.
 """
 
 from __future__ import annotations
@@ -53,11 +60,20 @@ from dualplan.policies.tables import TablePolicy
 DAMPING = 0.98  # τ, before laziness is taken into account
 INNER = 20  # sweeps of modified policy iteration between two of L
 ROUNDING = 4.0
-PERIOD, DEPTH = 30, 2  # sweeps between mixings, and how far these look back
-PROGRESS, FARTHEST = 0.95, 1e3  # mixing must narrow the bounds by this factor, and not extrapolate farther than that
-RESTART, RESTARTS, REDUCTION = 30, 20, 1e-3  # GMRES in policy iteration: correction until the residual fell so far
+# sweeps between mixings, and how far these look back
+PERIOD = 30
+DEPTH = 2
+# mixing must narrow the bounds by this factor, and not extrapolate farther than that
+PROGRESS = 0.95
+FARTHEST = 1e3
+# GMRES in policy iteration: correction until the residual fell so far
+RESTART = 30
+RESTARTS = 20
+REDUCTION = 1e-3
 WARM_UP = 20  # sweeps of value iteration before policy iteration
-STALL, STALLED = 500, 0.9  # look for several recurrent classes if the width fell by less than this in so many sweeps
+# look for several recurrent classes if the width fell by less than this in so many sweeps
+STALL = 500
+STALLED = 0.9
 Progress = Callable[[int, float, float], None]
 
 
@@ -65,8 +81,8 @@ Progress = Callable[[int, float, float], None]
 class ExactSolution:
     """The optimal cost between two bounds, and a policy that reaches the upper one.
 
-    `table` has an action for each state. `values` are J* within the width of the bounds (discounted), or the relative
-    values of the last sweep, up to a constant (average).
+    `table` has an action for each state. `values` are J* within the width of the bounds
+    (discounted), or the relative values of the last sweep, up to a constant (average).
     """
 
     model: Model
@@ -116,14 +132,16 @@ def solve_exact(
 ) -> ExactSolution:
     """The optimal cost within `tol`, over all states of a bounded box.
 
-    The default method is modified policy iteration, or value iteration where a sweep over all actions costs no more
-    than one over the greedy policy's.
+    The default method is modified policy iteration, or value iteration where a sweep over all
+    actions costs no more than one over the greedy policy's.
     """
     criterion = criterion or Average()
     if method is not None and method not in METHODS:
         raise unknown("exact method", method, METHODS)
     if not tol > 0 or max_sweeps < 1:
-        raise InputError(f"tol must be positive and max_sweeps at least 1, got {tol!r} and {max_sweeps!r}.")
+        raise InputError(
+            f"tol must be positive and max_sweeps at least 1, got {tol!r} and {max_sweeps!r}."
+        )
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
@@ -133,9 +151,14 @@ def solve_exact(
     last = sweeper.optimal(before, search.gamma, best=best)
     if not search.average:  # the bounds are tight long before the values themselves have arrived
         after = last.values + search.gamma / (1 - search.gamma) * (last.low + last.high) / 2
-    status = Status.SOLVED if search.width <= tol else Status.WIDE
+    if search.width <= tol:
+        status = Status.SOLVED
+    else:
+        status = Status.WIDE
     seconds = time.monotonic() - started
-    return ExactSolution(model, search.lower, search.upper, after, best, status, method, search.sweeps, seconds)
+    return ExactSolution(
+        model, search.lower, search.upper, after, best, status, method, search.sweeps, seconds
+    )
 
 
 def peak_mb() -> float:
@@ -163,11 +186,14 @@ class Search:
     _stall: tuple[int, float] = field(default=(STALL, np.inf))
 
     def __post_init__(self) -> None:
-        self.gamma, self._starts, self._weights = 1.0, np.zeros(0, np.int64), np.zeros(0)
+        self.gamma = 1.0
+        self._starts = np.zeros(0, np.int64)
+        self._weights = np.zeros(0)
         if isinstance(self.criterion, Discounted):
             model = self.sweeper.model
             states, self._weights = self.criterion.start_distribution(model)
-            self.gamma, self._starts = self.criterion.gamma, np.array([model.box.index(x) for x in states])
+            self.gamma = self.criterion.gamma
+            self._starts = np.array([model.box.index(x) for x in states])
 
     @property
     def average(self) -> bool:
@@ -187,19 +213,25 @@ class Search:
     def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
         """Take the bounds of a sweep of L; whether to stop."""
         slack = self.rounding(values)
-        low, high = sweep.low - slack, sweep.high + slack
+        low = sweep.low - slack
+        high = sweep.high + slack
         if not self.average:
             here = values[self._starts]
-            following = float((here + (sweep.values[self._starts] - here) / damping) @ self._weights)
+            following = float(
+                (here + (sweep.values[self._starts] - here) / damping) @ self._weights
+            )
             factor = self.gamma / (1 - self.gamma)
-            low, high = following + factor * low - slack, following + factor * high + slack
+            low = following + factor * low - slack
+            high = following + factor * high + slack
         return self._note(low, high, values)
 
     def bounded_in_place(self, sweep: Sweep) -> bool:
         """The same for a Gauss–Seidel sweep."""
         slack = self.rounding(sweep.values)
-        following, factor = float(sweep.values[self._starts] @ self._weights), self.gamma / (1 - self.gamma)
-        low, high = min(sweep.low - slack, 0.0), max(sweep.high + slack, 0.0)
+        following = float(sweep.values[self._starts] @ self._weights)
+        factor = self.gamma / (1 - self.gamma)
+        low = min(sweep.low - slack, 0.0)
+        high = max(sweep.high + slack, 0.0)
         return self._note(following + factor * low - slack, following + factor * high + slack)
 
     def rounding(self, values: Floats) -> float:
@@ -215,8 +247,10 @@ class Search:
 
     def _note(self, low: float, high: float, values: Floats | None = None) -> bool:
         self.sweeps += 1
-        # lower bounds of all sweeps hold, so one above the last upper bound differs from it by rounding only
-        self.lower, self.upper = max(self.lower, low), high
+        # lower bounds of all sweeps hold, so one above the last upper bound differs from it by
+        # rounding only
+        self.lower = max(self.lower, low)
+        self.upper = high
         self.lower = min(self.lower, self.upper)
         if self.progress is not None:
             self.progress(self.sweeps, self.lower, self.upper)
@@ -230,12 +264,28 @@ class Search:
         return False
 
 
-def value_iteration(search: Search, inner: int = 0, start: Floats | None = None) -> tuple[Floats, Floats]:
-    """V before and after the last sweep; with `inner` sweeps of the greedy policy between two of L."""
-    sweeper, gamma, damping = search.sweeper, search.gamma, search.damping
-    values, spare = np.zeros(sweeper.states) if start is None else start.copy(), np.empty(sweeper.states)
-    best = np.zeros(sweeper.states, np.int64) if inner else None
-    mixing, origin, mixed = Mixing(), values.copy(), 0
+def value_iteration(
+    search: Search, inner: int = 0, start: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """V before and after the last sweep.
+
+    With `inner` sweeps of the greedy policy between two of L.
+    """
+    sweeper = search.sweeper
+    gamma = search.gamma
+    damping = search.damping
+    if start is None:
+        values = np.zeros(sweeper.states)
+    else:
+        values = start.copy()
+    spare = np.empty(sweeper.states)
+    if inner:
+        best = np.zeros(sweeper.states, np.int64)
+    else:
+        best = None
+    mixing = Mixing()
+    origin = values.copy()
+    mixed = 0
     while True:
         sweep = sweeper.optimal(values, gamma, damping=damping, best=best, out=spare)
         if search.bounded(values, sweep, damping):
@@ -251,7 +301,8 @@ def value_iteration(search: Search, inner: int = 0, start: Floats | None = None)
             if search.average:
                 values -= values[0]
             origin = mixing.next(origin, values, search.width)
-            values, mixed = origin.copy(), search.sweeps
+            values = origin.copy()
+            mixed = search.sweeps
 
 
 class Mixing:
@@ -260,16 +311,22 @@ class Mixing:
     def __init__(self) -> None:
         self.images: list[Floats] = []  # F(V)
         self.residuals: list[Floats] = []  # F(V) − V
-        self.width, self.failures, self.pause, self.mixed = np.inf, 0, 0, False
+        self.width = np.inf
+        self.failures = 0
+        self.pause = 0
+        self.mixed = False
 
     def next(self, start: Floats, image: Floats, width: float) -> Floats:
         """Where the next period starts, given how this one went; takes both arrays over."""
-        if self.mixed and width > PROGRESS * self.width:  # no good: go on without for a while, longer each time
+        if (
+            self.mixed and width > PROGRESS * self.width
+        ):  # no good: go on without for a while, longer each time
             self.failures += 1
             self.pause = 2**self.failures
             self.images.clear()
             self.residuals.clear()
-        self.width, self.mixed = width, False
+        self.width = width
+        self.mixed = False
         if self.pause > 0:
             self.pause -= 1
             return image
@@ -305,8 +362,11 @@ def _modified_policy_iteration(search: Search) -> tuple[Floats, Floats]:
 
 
 def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
-    sweeper, best = search.sweeper, np.zeros(search.sweeper.states, np.int64)
-    values, good, width = np.zeros(sweeper.states), np.zeros(sweeper.states), np.inf
+    sweeper = search.sweeper
+    best = np.zeros(search.sweeper.states, np.int64)
+    values = np.zeros(sweeper.states)
+    good = np.zeros(sweeper.states)
+    width = np.inf
     warm_up = WARM_UP  # the greedy policy of V = 0 may be absurd
     while True:
         for _ in range(warm_up):
@@ -316,29 +376,37 @@ def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
         if search.bounded(values, sweep, 1.0):
             return values, sweep.values
         image = sweep.values - (sweep.values[0] if search.average else 0.0)
-        if warm_up == 0 and not search.width < width:  # equations that have no solution: several recurrent classes
+        if (
+            warm_up == 0 and not search.width < width
+        ):  # equations that have no solution: several recurrent classes
             search.require_one_cost(good)
-            values, warm_up = good, 2 * WARM_UP
+            values = good
+            warm_up = 2 * WARM_UP
             continue
-        good, width, warm_up = image, search.width, 0
+        good = image
+        width = search.width
+        warm_up = 0
         values = _corrected(search, TablePolicy(sweeper.model, best), image)
 
 
 def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:
     """V + δ near the solution of the policy's equations, (I − γP)δ = r with r = ℓ + γPV − V.
 
-    Average criterion: (I − P)δ + ε1 = r − λ1, where λ is the mean of r, and δ(o) = 0 for one state o, whose place in
-    the vector of unknowns is taken by ε.
+    Average criterion: (I − P)δ + ε1 = r − λ1, where λ is the mean of r, and δ(o) = 0 for one state
+    o, whose place in the vector of unknowns is taken by ε.
     """
-    sweeper, gamma = search.sweeper, search.gamma
+    sweeper = search.sweeper
+    gamma = search.gamma
     o = sweeper.model.box.index(sweeper.model.start)
     image = sweeper.fixed(policy, values, gamma).values
     losses = sweeper.fixed(policy, np.zeros_like(values), gamma).values
 
     def apply(unknowns: Floats) -> Floats:
-        delta, cost = np.array(unknowns, np.float64).ravel(), 0.0
+        delta = np.array(unknowns, np.float64).ravel()
+        cost = 0.0
         if search.average:
-            delta[o], cost = 0.0, float(unknowns.ravel()[o])
+            delta[o] = 0.0
+            cost = float(unknowns.ravel()[o])
         search.sweeps += 1
         return np.asarray(delta - (sweeper.fixed(policy, delta, gamma).values - losses) + cost)
 
@@ -354,8 +422,12 @@ def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:
 
 def _gauss_seidel(search: Search) -> tuple[Floats, Floats]:
     if search.average:
-        raise InputError("method 'gauss-seidel' is for the discounted criterion; use another one for the average.")
-    values, spare = np.zeros(search.sweeper.states), np.empty(search.sweeper.states)
+        raise InputError(
+            "method 'gauss-seidel' is for the discounted criterion; use another one for the "
+            "average."
+        )
+    values = np.zeros(search.sweeper.states)
+    spare = np.empty(search.sweeper.states)
     while True:
         sweep = search.sweeper.optimal_in_place(values, search.gamma, out=spare)
         if search.bounded_in_place(sweep):

@@ -16,7 +16,9 @@ MOST_LAWS = 20_000  # cases times actions
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """For each case and action, a stretch of `shifts` and `probabilities`, and an expected penalty."""
+    """For each case and action, a stretch of `shifts` and `probabilities`, and an expected
+    penalty.
+    """
 
     cases: Ints  # of each class
     weights: Ints  # of the classes in the number of a state's case
@@ -27,7 +29,9 @@ class Laws:
 
 
 def laws_of(model: QueueingNetwork) -> Laws | None:
-    """The laws of a network with preemptive service and joint decisions, unless they are too many."""
+    """The laws of a network with preemptive service and joint decisions, unless they are too
+    many.
+    """
     if model.nonpreemptive or model.per_server:
         return None
     top = model.box.upper
@@ -36,15 +40,29 @@ def laws_of(model: QueueingNetwork) -> Laws | None:
     cases = np.minimum(top + 1, 2 + comers)
     if math.prod(int(m) for m in cases) * len(model.actions) > MOST_LAWS:
         return None
-    places = [[0, 1, *range(t + 3 - m, t + 1)][:m] for t, m in zip(top.tolist(), cases.tolist(), strict=True)]
-    shifts, probabilities, penalties = [], [], []
+    places = [
+        [0, 1, *range(t + 3 - m, t + 1)][:m]
+        for t, m in zip(top.tolist(), cases.tolist(), strict=True)
+    ]
+    shifts = []
+    probabilities = []
+    penalties = []
     for x in itertools.product(*places):
         for a in range(len(model.actions)):
             law = model.forward(x, a)
-            moves, where = np.unique((law.states - np.array(x)) @ model.box.strides, return_inverse=True)
+            moves, where = np.unique(
+                (law.states - np.array(x)) @ model.box.strides, return_inverse=True
+            )
             shifts.append(moves)
             probabilities.append(np.bincount(where.ravel(), law.probabilities))
             penalties.append(model.loss(x, a) - model.holding_cost(x))
     ptr = np.cumsum([0, *(len(s) for s in shifts)])
     weights = np.append(np.cumprod(cases[:0:-1])[::-1], 1).astype(np.int64)
-    return Laws(cases, weights, ptr, np.concatenate(shifts), np.concatenate(probabilities), np.array(penalties))
+    return Laws(
+        cases,
+        weights,
+        ptr,
+        np.concatenate(shifts),
+        np.concatenate(probabilities),
+        np.array(penalties),
+    )

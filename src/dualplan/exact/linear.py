@@ -1,7 +1,9 @@
-"""Linear systems of chains: I − γP, or I − P without the row and column of a recurrent state, both M-matrices.
+"""Linear systems of chains: I − γP, or I − P without the row and column of a recurrent state, both
+M-matrices.
 
-Small systems are factorised. Large ones are solved by GMRES, preconditioned with a multigrid (`multigrid.py`). A
-solution need not be perfect: the bounds that are computed from it hold whatever it is.
+Small systems are factorised. Large ones are solved by GMRES, preconditioned with a multigrid
+(`multigrid.py`). A solution need not be perfect: the bounds that are computed from it hold whatever
+it is.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from dualplan.core.types import Floats
 from dualplan.exact.multigrid import SMALL, Multigrid
 
 TOLERANCE = 1e-12
-RESTART, RESTARTS = 60, 10
-ROUGH, ROUNDS = 15, 4  # steps with one estimate of the weights, and how often they are renewed
+RESTART = 60
+RESTARTS = 10
+# steps with one estimate of the weights, and how often they are renewed
+ROUGH = 15
+ROUNDS = 4
 FLOOR = 1e-12  # of the largest weight
 
 
@@ -35,11 +40,13 @@ class Solver:
     def _factorised(self, weights: Floats) -> Any:
         """Exact factors, or a multigrid with these weights."""
         try:
-            return linear.splu(sp.csc_array(self.system)) if self.direct else Multigrid(self.system, weights)
+            if self.direct:
+                return linear.splu(sp.csc_array(self.system))
+            return Multigrid(self.system, weights)
         except RuntimeError as error:
             raise ModelError(
-                "the equations of the chain are singular in floating point: parts of it hardly ever meet; use the "
-                "discounted criterion, or simulate."
+                "the equations of the chain are singular in floating point: parts of it hardly "
+                "ever meet; use the discounted criterion, or simulate."
             ) from error
 
     def solve(self, right: Floats, *, transposed: bool = False) -> Floats:
@@ -51,7 +58,10 @@ class Solver:
         return self._gmres(right, transposed, np.zeros(self.size), RESTART, RESTARTS)
 
     def occupancy(self, right: Floats) -> Floats:
-        """x with Aᵀ x = right >= 0, how often states are visited; from then on it serves to solve other systems."""
+        """x with Aᵀ x = right >= 0, how often states are visited.
+
+        From then on it serves to solve other systems.
+        """
         if self.direct or not right.any():  # an absorbing state is left for nowhere
             return self.solve(right, transposed=True)
         x = np.zeros(self.size)
@@ -60,10 +70,17 @@ class Solver:
             self.factors = self._factorised(np.maximum(np.abs(x), FLOOR * float(np.abs(x).max())))
         return self._gmres(right, True, x, RESTART, RESTARTS)
 
-    def _gmres(self, right: Floats, transposed: bool, start: Floats, restart: int, restarts: int) -> Floats:
+    def _gmres(
+        self, right: Floats, transposed: bool, start: Floats, restart: int, restarts: int
+    ) -> Floats:
         shape = (self.size, self.size)
-        cycle = self.factors.apply_transposed if transposed else self.factors.apply
+        if transposed:
+            cycle = self.factors.apply_transposed
+        else:
+            cycle = self.factors.apply
         guess = linear.LinearOperator(shape, matvec=cycle, dtype=np.float64)
         matrix = self.system.T if transposed else self.system
-        x, _ = linear.gmres(matrix, right, x0=start, M=guess, rtol=TOLERANCE, restart=restart, maxiter=restarts)
+        x, _ = linear.gmres(
+            matrix, right, x0=start, M=guess, rtol=TOLERANCE, restart=restart, maxiter=restarts
+        )
         return np.asarray(x)

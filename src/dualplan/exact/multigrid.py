@@ -1,13 +1,15 @@
 """An algebraic multigrid for the equations of large chains, as a preconditioner.
 
-The systems are A = I − γP, or I − P without the row and column of a recurrent state. Vectors that A hardly changes are
-smooth from the right: nearly constant on groups of states that reach each other fast. From the left they look like the
-stationary law μ, which changes by orders of magnitude between neighbours. So A is scaled to D A with D = diag(μ) (any
-rough positive estimate will do), whose rows and columns both nearly sum to 0, and then correction by groups is good
-from both sides. Groups are pairs of the most strongly coupled unknowns, three times over (Notay 2012, *Aggregation-
-based algebraic multigrid for convection–diffusion equations*); the grouped matrix is again that of a chain. On each
-level one sweep of Gauss–Seidel goes up, the correction from the groups is added twice, each time followed by a sweep
-down. The transposed cycle, on the transposed matrices, serves Aᵀ.
+The systems are A = I − γP, or I − P without the row and column of a recurrent state. Vectors that A
+hardly changes are smooth from the right: nearly constant on groups of states that reach each other
+fast. From the left they look like the stationary law μ, which changes by orders of magnitude
+between neighbours. So A is scaled to D A with D = diag(μ) (any rough positive estimate will do),
+whose rows and columns both nearly sum to 0, and then correction by groups is good from both sides.
+Groups are pairs of the most strongly coupled unknowns, three times over (Notay 2012, *Aggregation-
+based algebraic multigrid for convection–diffusion equations*); the grouped matrix is again that of
+a chain. On each level one sweep of Gauss–Seidel goes up, the correction from the groups is added
+twice, each time followed by a sweep down. The transposed cycle, on the transposed matrices, serves
+Aᵀ.
 """
 
 from __future__ import annotations
@@ -51,11 +53,19 @@ class Multigrid:
             if coarse.shape[0] > LEAST_GAIN * matrix.shape[0]:
                 break
             self.levels.append(
-                Level((matrix, _by_rows(matrix.T)), np.asarray(matrix.diagonal()), group, coarse.shape[0])
+                Level(
+                    (matrix, _by_rows(matrix.T)),
+                    np.asarray(matrix.diagonal()),
+                    group,
+                    coarse.shape[0],
+                )
             )
             matrix = coarse
-        # states that are hardly ever visited may leave no trace in the sums of a group: never singular, if only so
-        self.factors: Any = linear.splu(sp.csc_array(matrix + REGULAR * sp.diags_array(np.abs(matrix.diagonal()))))
+        # states that are hardly ever visited may leave no trace in the sums of a group: never
+        # singular, if only so
+        self.factors: Any = linear.splu(
+            sp.csc_array(matrix + REGULAR * sp.diags_array(np.abs(matrix.diagonal())))
+        )
 
     def apply(self, right: Floats) -> Floats:
         """About A⁻¹ right."""
@@ -70,10 +80,13 @@ class Multigrid:
             return np.asarray(self.factors.solve(right, "NT"[side]))
         level = self.levels[depth]
         matrix = level.matrices[side]
-        arrays, x = (matrix.indptr, matrix.indices, matrix.data, level.diagonal, right), np.zeros(right.size)
+        arrays = (matrix.indptr, matrix.indices, matrix.data, level.diagonal, right)
+        x = np.zeros(right.size)
         gauss_seidel(*arrays, x, True)
         for _ in range(2 if depth else 1):
-            residual = np.asarray(np.bincount(level.group, right - matrix @ x, level.groups), np.float64)
+            residual = np.asarray(
+                np.bincount(level.group, right - matrix @ x, level.groups), np.float64
+            )
             x += self._cycle(residual, depth + 1, side)[level.group]
             gauss_seidel(*arrays, x, False)
         return x
@@ -83,14 +96,27 @@ def _grouped(matrix: Any) -> tuple[Ints, Any]:
     """The group of each unknown after all pairings, and the matrix of the groups."""
     group = np.arange(matrix.shape[0])
     for _ in range(PAIRINGS):
-        size, back = matrix.shape[0], _by_rows(matrix.T)
-        pairs, scratch, near = np.empty(size, np.int64), np.zeros(size), np.empty(size, np.int64)
+        size = matrix.shape[0]
+        back = _by_rows(matrix.T)
+        pairs = np.empty(size, np.int64)
+        scratch = np.zeros(size)
+        near = np.empty(size, np.int64)
         groups = pair_up(
-            matrix.indptr, matrix.indices, matrix.data, back.indptr, back.indices, back.data, pairs, scratch, near
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            back.indptr,
+            back.indices,
+            back.data,
+            pairs,
+            scratch,
+            near,
         )
         entries = matrix.tocoo()
         matrix = _by_rows(
-            sp.coo_array((entries.data, (pairs[entries.row], pairs[entries.col])), shape=(groups, groups))
+            sp.coo_array(
+                (entries.data, (pairs[entries.row], pairs[entries.col])), shape=(groups, groups)
+            )
         )
         group = pairs[group]
     return group, matrix
@@ -100,4 +126,6 @@ def _by_rows(matrix: Any) -> Any:
     """A matrix by rows with long indices, which the kernels take."""
     rows = sp.csr_array(matrix)
     rows.sum_duplicates()
-    return sp.csr_array((rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)), shape=rows.shape)
+    return sp.csr_array(
+        (rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)), shape=rows.shape
+    )

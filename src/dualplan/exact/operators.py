@@ -1,6 +1,7 @@
 """The operators of an enumerable model, swept on all cores, without a table of transitions.
 
-Arrays over all states are allocated here and nowhere else in the library: 8 bytes a state for each vector.
+Arrays over all states are allocated here and nowhere else in the library: 8 bytes a state for each
+vector.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All pairs (x, a) of a model, state by state: the numbers of the states, the actions, P and ℓ."""
+    """All pairs (x, a) of a model, state by state: the numbers of the states, the actions, P
+    and ℓ.
+    """
 
     model: Model
     states: Ints
@@ -53,16 +56,28 @@ class Pairs:
     @cached_property
     def sums(self) -> Floats:
         """What a step from each pair adds to each of the model's `columns`, in expectation."""
-        code, box, counts = self.model.code, self.model.box, expected_counts(self.model)
+        code = self.model.code
+        box = self.model.box
+        counts = expected_counts(self.model)
         out = np.zeros((self.states.size, len(self.model.columns)))
         kernels.pair_sums(
-            code.loss, counts, code.ints, code.floats, box.lower, box.upper, self.states, self.actions, out
+            code.loss,
+            counts,
+            code.ints,
+            code.floats,
+            box.lower,
+            box.upper,
+            self.states,
+            self.actions,
+            out,
         )
         return out
 
     def marginal(self, weights: Floats) -> Floats:
         """Bᵀu: the sum over the actions of each state."""
-        return np.asarray(np.bincount(self.states, weights, minlength=self.matrix.shape[1]), np.float64)
+        return np.asarray(
+            np.bincount(self.states, weights, minlength=self.matrix.shape[1]), np.float64
+        )
 
 
 class Sweeper:
@@ -72,7 +87,8 @@ class Sweeper:
         code = model.code
         if code.forward is None:
             model.forward(model.start, 0)  # raises, and says why
-        self.model, self.threads = model, threads
+        self.model = model
+        self.threads = threads
         self.states = _affordable(model)
         box = model.box
         self._data = (code.ints, code.floats)
@@ -80,7 +96,9 @@ class Sweeper:
 
     @property
     def separable(self) -> bool:
-        """Whether L splits into servers, so that a sweep of L costs no more than one of a policy."""
+        """Whether L splits into servers, so that a sweep of L costs no more than one of a
+        policy.
+        """
         if not isinstance(self.model, QueueingNetwork):
             return False
         options = self.model.options
@@ -90,11 +108,15 @@ class Sweeper:
     @cached_property
     def laws(self) -> Laws | None:
         """The laws of a network by case, where they are few."""
-        return laws_of(self.model) if isinstance(self.model, QueueingNetwork) else None
+        if isinstance(self.model, QueueingNetwork):
+            return laws_of(self.model)
+        return None
 
     @property
     def swift(self) -> bool:
-        """Whether a sweep of L is compiled for the model, so that it costs less than one of a policy."""
+        """Whether a sweep of L is compiled for the model, so that it costs less than one of a
+        policy.
+        """
         return self.separable or self.laws is not None
 
     @property
@@ -113,38 +135,99 @@ class Sweeper:
         best: Ints | None = None,
         out: Floats | None = None,
     ) -> Sweep:
-        """V + τ·(L V − V), in `out` if it is given, and the ends of L V − V; the minimising actions go to `best`."""
-        code, box = self.model.code, self.model.box
-        out = np.empty(self.states) if out is None else out
-        actions = np.empty(0, np.int64) if best is None else best
+        """V + τ·(L V − V), in `out` if it is given, and the ends of L V − V.
+
+        The minimising actions go to `best`.
+        """
+        code = self.model.code
+        box = self.model.box
+        if out is None:
+            out = np.empty(self.states)
+        if best is None:
+            actions = np.empty(0, np.int64)
+        else:
+            actions = best
         tail = (gamma, damping, values, out, actions)
         if self.separable:
             slab = int(np.prod(box.upper[-2:] + 1))
             loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, *tail)
-            return self._sweep(_with_scratch(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab)
+            return self._sweep(
+                _with_scratch(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab
+            )
         if self.laws is not None:
-            laws, row = self.laws, int(box.upper[-1] + 1)
-            head = (laws.cases, laws.weights, laws.ptr, laws.shifts, laws.probabilities, laws.penalties)
-            loop = partial(law_sweep.optimal, *self._data, box.upper, *head, len(self.model.actions), *tail)
-            return self._sweep(_with_scratch(loop, box.dim, law_sweep.WORK * row), out, self.states // row)
+            laws = self.laws
+            row = int(box.upper[-1] + 1)
+            head = (
+                laws.cases,
+                laws.weights,
+                laws.ptr,
+                laws.shifts,
+                laws.probabilities,
+                laws.penalties,
+            )
+            loop = partial(
+                law_sweep.optimal, *self._data, box.upper, *head, len(self.model.actions), *tail
+            )
+            return self._sweep(
+                _with_scratch(loop, box.dim, law_sweep.WORK * row), out, self.states // row
+            )
         return self._sweep(
-            partial(kernels.optimal, code.allowed, code.loss, code.forward, *self._data, *self._shape, *tail), out
+            partial(
+                kernels.optimal,
+                code.allowed,
+                code.loss,
+                code.forward,
+                *self._data,
+                *self._shape,
+                *tail,
+            ),
+            out,
         )
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
-        """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at once."""
-        code, blocks = self.model.code, min(GAUSS_SEIDEL_BLOCKS, self.states)
-        loop = partial(kernels.gauss_seidel, code.allowed, code.loss, code.forward, *self._data, *self._shape, gamma)
+        """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at
+        once.
+        """
+        code = self.model.code
+        blocks = min(GAUSS_SEIDEL_BLOCKS, self.states)
+        loop = partial(
+            kernels.gauss_seidel,
+            code.allowed,
+            code.loss,
+            code.forward,
+            *self._data,
+            *self._shape,
+            gamma,
+        )
         return self._sweep(partial(loop, values, out), out, pieces=blocks)
 
     def fixed(
-        self, policy: Policy, values: Floats, gamma: float = 1.0, *, damping: float = 1.0, out: Floats | None = None
+        self,
+        policy: Policy,
+        values: Floats,
+        gamma: float = 1.0,
+        *,
+        damping: float = 1.0,
+        out: Floats | None = None,
     ) -> Sweep:
         """V + τ·(L_π V − V), in `out` if it is given, and the ends of L_π V − V."""
-        code, rule = self.model.code, _compiled(policy)
-        out = np.empty(self.states) if out is None else out
-        head = (rule.act, code.allowed, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
-        return self._sweep(partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy)
+        code = self.model.code
+        rule = _compiled(policy)
+        if out is None:
+            out = np.empty(self.states)
+        head = (
+            rule.act,
+            code.allowed,
+            code.loss,
+            code.forward,
+            *self._data,
+            rule.ints,
+            rule.floats,
+            *self._shape,
+        )
+        return self._sweep(
+            partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy
+        )
 
     def _sweep(
         self,
@@ -155,9 +238,16 @@ class Sweeper:
         pieces: int | None = None,
         policy: Policy | None = None,
     ) -> Sweep:
-        """Share `count` units (states if not given) out to the threads, or to a number of pieces."""
-        units = self.states if count is None else count
-        edges = np.linspace(0, units, min(pieces or self.threads or cores(), units) + 1).astype(np.int64)
+        """Share `count` units (states if not given) out to the threads, or to a number of
+        pieces.
+        """
+        if count is None:
+            units = self.states
+        else:
+            units = count
+        edges = np.linspace(0, units, min(pieces or self.threads or cores(), units) + 1).astype(
+            np.int64
+        )
         ends = np.tile([np.inf, -np.inf], (edges.size - 1, 1))
         ranges = zip(ends, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         faults = in_parallel([partial(loop, *piece) for piece in ranges], self.threads)
@@ -169,68 +259,119 @@ class Sweeper:
     @cached_property
     def pairs(self) -> Pairs:
         """All pairs, with P as a sparse matrix: for methods that cannot do without."""
-        code, most = self.model.code, self.states * len(self.model.actions)
-        need, have = most * (code.max_outcomes * 24 + 64), _memory()
+        code = self.model.code
+        most = self.states * len(self.model.actions)
+        need = most * (code.max_outcomes * 24 + 64)
+        have = _memory()
         if need > 0.8 * have:
             raise MissingError(
-                f"model {self.model.name!r} has up to {most:,} pairs of a state and an action, whose transitions need "
-                f"about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; use value iteration, which needs no table."
+                f"model {self.model.name!r} has up to {most:,} pairs of a state and an action, "
+                f"whose transitions need about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; "
+                "use value iteration, which needs no table."
             )
-        columns, entries = np.empty(most * code.max_outcomes, np.int64), np.empty(most * code.max_outcomes)
-        ends, states, actions, losses = np.zeros(most + 1, np.int64), *np.empty((2, most), np.int64), np.empty(most)
+        columns = np.empty(most * code.max_outcomes, np.int64)
+        entries = np.empty(most * code.max_outcomes)
+        ends, states, actions, losses = (
+            np.zeros(most + 1, np.int64),
+            *np.empty((2, most), np.int64),
+            np.empty(most),
+        )
         head = (code.allowed, code.loss, code.forward, *self._data, *self._shape)
-        count = kernels.pair_rows(*head, columns, entries, ends[1:], states, actions, losses, 0, self.states)
+        count = kernels.pair_rows(
+            *head, columns, entries, ends[1:], states, actions, losses, 0, self.states
+        )
         if count < 0:
             _blame(self.model, -1 - int(count))
         size = int(ends[count])
-        matrix = sp.csr_array((entries[:size], columns[:size], ends[: count + 1]), shape=(count, self.states))
+        matrix = sp.csr_array(
+            (entries[:size], columns[:size], ends[: count + 1]), shape=(count, self.states)
+        )
         matrix.sum_duplicates()
         return Pairs(self.model, states[:count], actions[:count], matrix, losses[:count])
 
     def graphs(self, values: Floats) -> tuple[Any, Any, Floats]:
-        """A chain that takes every action, the greedy policy's, and L V − V: what `require_one_cost` asks for."""
+        """A chain that takes every action, the greedy policy's, and L V − V: what
+        `require_one_cost` asks for.
+        """
         best = np.zeros(self.states, np.int64)
         difference = self.optimal(values, best=best).values - values
-        return self.chain(random_policy(self.model))[0], self.chain(TablePolicy(self.model, best))[0], difference
+        return (
+            self.chain(random_policy(self.model))[0],
+            self.chain(TablePolicy(self.model, best))[0],
+            difference,
+        )
 
     def sums(self, policy: Policy, states: Ints, weights: Floats) -> Floats:
-        """What a policy adds to each of the model's `columns` in states of given weights, in expectation."""
-        code, rule, counts, box = self.model.code, _compiled(policy), expected_counts(self.model), self.model.box
+        """What a policy adds to each of the model's `columns` in states of given weights, in
+        expectation.
+        """
+        code = self.model.code
+        rule = _compiled(policy)
+        counts = expected_counts(self.model)
+        box = self.model.box
         out = np.zeros(len(self.model.columns))
-        head = (rule.act, code.loss, counts, *self._data, rule.ints, rule.floats, box.lower, box.upper)
+        head = (
+            rule.act,
+            code.loss,
+            counts,
+            *self._data,
+            rule.ints,
+            rule.floats,
+            box.lower,
+            box.upper,
+        )
         kernels.policy_sums(*head, len(self.model.actions), states, weights, out)
         return out
 
     def probabilities(self, policy: Policy, states: Ints) -> Floats:
         """π(·|x) of states by number, one a row."""
-        rule, box, out = _compiled(policy), self.model.box, np.empty((states.size, len(self.model.actions)))
+        rule = _compiled(policy)
+        box = self.model.box
+        out = np.empty((states.size, len(self.model.actions)))
         kernels.policy_rows(rule.act, rule.ints, rule.floats, box.lower, box.upper, states, out)
         return out
 
     @cached_property
     def losses(self) -> Floats:
         """ℓ(x, a), one state a row; not a number where an action is not allowed."""
-        code, box, out = self.model.code, self.model.box, np.empty((self.states, len(self.model.actions)))
+        code = self.model.code
+        box = self.model.box
+        out = np.empty((self.states, len(self.model.actions)))
         kernels.all_losses(code.allowed, code.loss, *self._data, box.lower, box.upper, out)
         return out
 
     def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
         """P_π as a sparse matrix, and the losses ℓ_π."""
-        code, rule, losses = self.model.code, _compiled(policy), np.empty(self.states)
+        code = self.model.code
+        rule = _compiled(policy)
+        losses = np.empty(self.states)
         width = code.max_outcomes * len(self.model.actions)
         rows_at_once = max(1, min(self.states, CHAIN_ENTRIES // width))
-        columns, entries = np.empty(rows_at_once * width, np.int64), np.empty(rows_at_once * width)
-        head = (rule.act, code.allowed, code.loss, code.forward, *self._data, rule.ints, rule.floats, *self._shape)
+        columns = np.empty(rows_at_once * width, np.int64)
+        entries = np.empty(rows_at_once * width)
+        head = (
+            rule.act,
+            code.allowed,
+            code.loss,
+            code.forward,
+            *self._data,
+            rule.ints,
+            rule.floats,
+            *self._shape,
+        )
         blocks = []
         for first in range(0, self.states, rows_at_once):
             last = min(first + rows_at_once, self.states)
             ends = np.zeros(last - first + 1, np.int64)
-            fault = kernels.chain_rows(*head, columns, entries, ends[1:], losses[first:last], first, last)
+            fault = kernels.chain_rows(
+                *head, columns, entries, ends[1:], losses[first:last], first, last
+            )
             if fault >= 0:
                 _blame(self.model, int(fault), policy)
             size = int(ends[-1])
             block = sp.csr_array(
-                (entries[:size].copy(), columns[:size].copy(), ends), shape=(last - first, self.states)
+                (entries[:size].copy(), columns[:size].copy(), ends),
+                shape=(last - first, self.states),
             )
             block.sum_duplicates()
             blocks.append(block)
@@ -243,7 +384,9 @@ def _with_scratch(loop: Any, dim: int, size: int) -> Any:
 
 
 def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:
-    """Raise for the state at which a sweep stopped: what the policy or the model did wrong there."""
+    """Raise for the state at which a sweep stopped: what the policy or the model did wrong
+    there.
+    """
     x = model.box.state(index)
     may = model.allowed(x)
     if not may.any():
@@ -254,15 +397,20 @@ def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:
         if isinstance(model, EventModel):
             model.diagnose(x, a)
         if not np.isfinite(model.loss(x, a)):
-            raise ModelError(f"model {model.name!r}: the loss at x={vector(x)}, a={a} is no finite number.")
+            raise ModelError(
+                f"model {model.name!r}: the loss at x={vector(x)}, a={a} is no finite number."
+            )
     raise ModelError(
-        f"model {model.name!r}: values at x={vector(x)} are beyond the range of numbers; scale the losses."
+        f"model {model.name!r}: values at x={vector(x)} are beyond the range of numbers; scale the "
+        "losses."
     )
 
 
 def _compiled(policy: Policy) -> PolicyCode:
     if policy.code is None:
-        raise MissingError(f"policy {policy.name!r} cannot be compiled, and exact methods need it to be.")
+        raise MissingError(
+            f"policy {policy.name!r} cannot be compiled, and exact methods need it to be."
+        )
     return policy.code
 
 
@@ -270,11 +418,12 @@ def _affordable(model: Model) -> int:
     """The number of states, if vectors over them fit into memory."""
     model.box.strides  # noqa: B018 - raises if the states cannot be numbered
     count = int(model.box.count or 0)
-    need, have = count * BYTES_PER_STATE, _memory()
+    need = count * BYTES_PER_STATE
+    have = _memory()
     if need > 0.8 * have:
         raise MissingError(
-            f"model {model.name!r} has {count:,} states, for which exact methods need about {need / 2**30:.1f} GiB of "
-            f"{have / 2**30:.1f} GiB; use simulation or smaller buffers."
+            f"model {model.name!r} has {count:,} states, for which exact methods need about "
+            f"{need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; use simulation or smaller buffers."
         )
     return count
 

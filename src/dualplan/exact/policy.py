@@ -1,12 +1,13 @@
 """The exact cost of a policy, with bounds, and the measures that belong to it.
 
-The chain P_π is restricted to the states that can be reached from the start. Average criterion: if it has one recurrent
-class, the bias h and the cost λ solve h + λ1 = ℓ_π + P_π h, h(start) = 0; whatever the solver returned,
+The chain P_π is restricted to the states that can be reached from the start. Average criterion: if
+it has one recurrent class, the bias h and the cost λ solve h + λ1 = ℓ_π + P_π h, h(start) = 0;
+whatever the solver returned,
 
     min_x [ℓ_π + P_π h − h](x)  <=  λ_π  <=  max_x [ℓ_π + P_π h − h](x)
 
-are bounds. The stationary distribution solves μᵀP_π = μᵀ, Σμ = 1. Discounted: J = ℓ_π + γ P_π J, bounded by
-MacQueen's extrapolation of one more application, and ν_π solves ν = α + γ P_πᵀ ν.
+are bounds. The stationary distribution solves μᵀP_π = μᵀ, Σμ = 1. Discounted: J = ℓ_π + γ P_π J,
+bounded by MacQueen's extrapolation of one more application, and ν_π solves ν = α + γ P_πᵀ ν.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occu
 class ExactEvaluation:
     """The cost of a policy between two bounds.
 
-    `reached` are the numbers of the states that can be reached from the start; `values` (bias or discounted cost) and
-    `occupancy` (μ_π, or ν_π of total mass 1/(1−γ)) are over these.
+    `reached` are the numbers of the states that can be reached from the start; `values` (bias or
+    discounted cost) and `occupancy` (μ_π, or ν_π of total mass 1/(1−γ)) are over these.
     """
 
     policy: str
@@ -58,7 +59,10 @@ class ExactEvaluation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """How fast the chain, restricted to the states reached, forgets its start; for the average criterion."""
+        """How fast the chain, restricted to the states reached, forgets its start.
+
+        For the average criterion.
+        """
         return mixing(self.chain, self.occupancy / self.occupancy.sum())
 
     @property
@@ -102,8 +106,9 @@ def evaluate_exact(
 ) -> ExactEvaluation:
     """The cost of a policy from the start, by linear algebra on its chain.
 
-    Bounds wider than `tol` show in the status. `everywhere` takes all states, not only those that can be reached from
-    the start: values then are over the whole box, and the average criterion needs one recurrent class in all of it.
+    Bounds wider than `tol` show in the status. `everywhere` takes all states, not only those that
+    can be reached from the start: values then are over the whole box, and the average criterion
+    needs one recurrent class in all of it.
     """
     criterion = criterion or Average()
     require_policy_of(model, policy)
@@ -111,31 +116,56 @@ def evaluate_exact(
     sweeper = Sweeper(model, threads)
     matrix, losses = sweeper.chain(policy)
     weights = _start_vector(model, criterion, losses.size)
-    reached = np.arange(losses.size) if everywhere else _reachable(matrix, np.flatnonzero(weights))
-    chain, cost, start = sp.csr_array(matrix[reached][:, reached]), losses[reached], weights[reached]
+    if everywhere:
+        reached = np.arange(losses.size)
+    else:
+        reached = _reachable(matrix, np.flatnonzero(weights))
+    chain = sp.csr_array(matrix[reached][:, reached])
+    cost = losses[reached]
+    start = weights[reached]
     if isinstance(criterion, Discounted):
         lower, upper, values, occupancy, residual = _discounted(chain, cost, start, criterion.gamma)
     else:
         lower, upper, values, occupancy, residual = _average(chain, cost, policy)
     sums = sweeper.sums(policy, reached, occupancy)
-    measures = {m.name: _ratio(float(sums @ m.numerator), float(sums @ m.denominator)) for m in model.measures}
-    status = Status.SOLVED if upper - lower <= tol else Status.WIDE
+    measures = {
+        m.name: _ratio(float(sums @ m.numerator), float(sums @ m.denominator))
+        for m in model.measures
+    }
+    if upper - lower <= tol:
+        status = Status.SOLVED
+    else:
+        status = Status.WIDE
     seconds = time.monotonic() - started
     return ExactEvaluation(
-        policy.name, lower, upper, status, reached, values, occupancy, residual, measures, chain, seconds
+        policy.name,
+        lower,
+        upper,
+        status,
+        reached,
+        values,
+        occupancy,
+        residual,
+        measures,
+        chain,
+        seconds,
     )
 
 
 def _ratio(numerator: float, denominator: float) -> float:
-    return float(numerator / denominator) if denominator != 0 else float("nan")
+    if denominator != 0:
+        return float(numerator / denominator)
+    return float("nan")
 
 
 def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
     solver = Solver(sp.eye_array(cost.size, format="csr") - gamma * chain)
-    values, occupancy = solver.solve(cost), np.maximum(solver.solve(start, transposed=True), 0.0)
+    values = solver.solve(cost)
+    occupancy = np.maximum(solver.solve(start, transposed=True), 0.0)
     following = cost + gamma * (chain @ values)
     difference = following - values
-    at_start, factor = float(start @ following), gamma / (1 - gamma)
+    at_start = float(start @ following)
+    factor = gamma / (1 - gamma)
     slack = _rounding(chain, values) * (1 + 1 / factor)
     residual = float(np.abs(occupancy - start - gamma * (chain.T @ occupancy)).sum())
     return (
@@ -148,12 +178,15 @@ def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
 
 
 def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
-    """Eliminate a recurrent state o: with h(o) = 0, h = x − λ·y where (I−P)x = ℓ and (I−P)y = 1 on the other states."""
+    """Eliminate a recurrent state o: with h(o) = 0, h = x − λ·y where (I−P)x = ℓ and (I−P)y = 1 on
+    the other states.
+    """
     o = _recurrent_state(chain, policy)
     others = np.delete(np.arange(cost.size), o)
     row = chain[[o]][:, others].toarray().ravel()
     solver = Solver(sp.eye_array(others.size, format="csr") - chain[others][:, others])
-    values, occupancy = np.zeros(cost.size), np.ones(cost.size)
+    values = np.zeros(cost.size)
+    occupancy = np.ones(cost.size)
     occupancy[others] = np.maximum(solver.occupancy(row), 0.0)
     occupancy /= occupancy.sum()
     average = float(occupancy @ cost)
@@ -161,7 +194,13 @@ def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
     difference = cost + chain @ values - values
     residual = float(np.abs(chain.T @ occupancy - occupancy).sum())
     slack = _rounding(chain, values)
-    return float(difference.min()) - slack, float(difference.max()) + slack, values, occupancy, residual
+    return (
+        float(difference.min()) - slack,
+        float(difference.max()) + slack,
+        values,
+        occupancy,
+        residual,
+    )
 
 
 def _rounding(chain: Any, values: Floats) -> float:
@@ -194,8 +233,9 @@ def _recurrent_state(chain: Any, policy: Policy) -> int:
     closed = closed_classes(chain)
     if len(closed) != 1:
         raise ModelError(
-            f"under policy {policy.name!r} the chain has {len(closed)} recurrent classes among the states that count, "
-            "so its average cost depends on chance; start elsewhere, or use the discounted criterion."
+            f"under policy {policy.name!r} the chain has {len(closed)} recurrent classes among the "
+            "states that count, so its average cost depends on chance; start elsewhere, or use the "
+            "discounted criterion."
         )
     # the more often it is visited the better conditioned are the equations of the others
     mass = np.full(chain.shape[0], 1.0 / chain.shape[0])

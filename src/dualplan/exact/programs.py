@@ -5,14 +5,16 @@
     primal  max λ     subject to   λ1 + B h <= ℓ + P h                                 (average)
             max αᵀJ   subject to   B J <= ℓ + γP J                                     (discounted)
 
-Limits are further rows (n_i − b_i·d_i)ᵀu <= 0 of the dual, and in the primal multipliers w_i >= 0 that change ℓ into
-ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i). The sum of the flow rows is 0 in the average case, so the row of one state is left out
-(h is 0 there). The two programs are one matrix passed in one of two ways; either solution gives u, the values and w.
+Limits are further rows (n_i − b_i·d_i)ᵀu <= 0 of the dual, and in the primal multipliers w_i >= 0
+that change ℓ into ℓ_w = ℓ + Σ w_i·(n_i − b_i·d_i). The sum of the flow rows is 0 in the average
+case, so the row of one state is left out (h is 0 there). The two programs are one matrix passed in
+one of two ways; either solution gives u, the values and w.
 
-Bounds do not rely on the solver's tolerances. For any values and any w >= 0, min(ℓ_w + P h − B h), respectively
-αᵀJ + min(ℓ_w + γP J − B J)/(1−γ), is a lower bound. The upper bound is the exactly evaluated cost of the policy
-π_u(a|x) = u(x,a)/Σ u(x,·), whose measures are evaluated too; states that u hardly visits take the action that is best
-for the values. Beyond a few thousand pairs the program is decomposed (see `decomposition`).
+Bounds do not rely on the solver's tolerances. For any values and any w >= 0, min(ℓ_w + P h − B h),
+respectively αᵀJ + min(ℓ_w + γP J − B J)/(1−γ), is a lower bound. The upper bound is the exactly
+evaluated cost of the policy π_u(a|x) = u(x,a)/Σ u(x,·), whose measures are evaluated too; states
+that u hardly visits take the action that is best for the values. Beyond a few thousand pairs the
+program is decomposed (see `decomposition`).
 """
 
 from __future__ import annotations
@@ -49,9 +51,11 @@ SLACK = 1e-6  # of a limit, that the evaluated policy may use up
 
 @dataclass(frozen=True, eq=False)
 class LimitReport:
-    """What became of a limit: the policy's exact measure, the price of the limit, and whether the policy keeps it.
+    """What became of a limit: the policy's exact measure, the price of the limit, and whether the
+    policy keeps it.
 
-    It does if Σ(n − limit·d)·u is at most `SLACK` times the greatest |n − limit·d| times Σu: rounding in the solver.
+    It does if Σ(n − limit·d)·u is at most `SLACK` times the greatest |n − limit·d| times Σu:
+    rounding in the solver.
     """
 
     name: str
@@ -63,7 +67,10 @@ class LimitReport:
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution:
-    """The optimal cost between two bounds; the occupancy over `pairs`, and its policy, which may be randomised."""
+    """The optimal cost between two bounds.
+
+    The occupancy over `pairs`, and its policy, which may be randomised.
+    """
 
     lower: float
     upper: float
@@ -97,7 +104,13 @@ class LinearSolution:
         }
         if self.limits:
             result["limits"] = [
-                {"measure": r.name, "at_most": r.at_most, "value": r.value, "multiplier": r.multiplier, "met": r.met}
+                {
+                    "measure": r.name,
+                    "at_most": r.at_most,
+                    "value": r.value,
+                    "multiplier": r.multiplier,
+                    "met": r.met,
+                }
                 for r in self.limits
             ]
         return result
@@ -120,31 +133,55 @@ def solve_lp(
     started = time.monotonic()
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
     whole = program.losses.size <= WHOLE
-    answer = program.solve(form, tol) if whole else None
+    if whole:
+        answer = program.solve(form, tol)
+    else:
+        answer = None
     if answer is None:  # large, or HiGHS sees no solution: its word is not proof
-        whole, answer = False, decompose(program, criterion, tol / 2)
+        whole = False
+        answer = decompose(program, criterion, tol / 2)
     if answer is None:
         raise InputError(_which_is_infeasible(program, criterion))
     u, values, multipliers, lower = answer
     policy = program.policy(u, values, multipliers, LIGHT if whole else 0.0)
     evaluation = evaluate_exact(model, policy, criterion, threads=threads)
     reports = program.reports(evaluation.reached, evaluation.occupancy, policy, multipliers)
-    # a policy that uses up rounding in a limit may cost less than the bound; one that breaks a limit bounds nothing
-    upper = max(evaluation.upper, lower) if all(r.met for r in reports) else np.inf
+    # a policy that uses up rounding in a limit may cost less than the bound; one that breaks a
+    # limit bounds nothing
+    if all(r.met for r in reports):
+        upper = max(evaluation.upper, lower)
+    else:
+        upper = np.inf
     good = upper - lower <= tol and all(r.met for r in reports)
-    status, seconds = Status.SOLVED if good else Status.WIDE, time.monotonic() - started
+    if good:
+        status = Status.SOLVED
+    else:
+        status = Status.WIDE
+    seconds = time.monotonic() - started
     return LinearSolution(
-        lower, upper, program.pairs, u, values, policy, reports, status,
-        f"{form}-lp" if whole else "decomposed-lp", seconds,
-    )  # fmt: skip
+        lower,
+        upper,
+        program.pairs,
+        u,
+        values,
+        policy,
+        reports,
+        status,
+        f"{form}-lp" if whole else "decomposed-lp",
+        seconds,
+    )
 
 
 class Program:
-    """The matrix A with a column for each pair, its right-hand sides, and what its solutions mean."""
+    """The matrix A with a column for each pair, its right-hand sides, and what its solutions
+    mean.
+    """
 
     def __init__(self, pairs: Pairs, criterion: Criterion | None, limits: Sequence[Limit]) -> None:
         model = pairs.model
-        self.pairs, self.limits, self.losses = pairs, limits, pairs.losses
+        self.pairs = pairs
+        self.limits = limits
+        self.losses = pairs.losses
         self.gamma = (criterion or Average()).gamma
         self.average = not isinstance(criterion, Discounted)
         self.start = np.zeros(pairs.matrix.shape[1])
@@ -154,32 +191,42 @@ class Program:
         else:
             self.start[model.box.index(model.start)] = 1.0
         widths = model.box.upper - model.box.lower + 1
-        states = (
-            model.box.lower + pairs.states[:, None] // model.box.strides % widths
-            if limits
-            else np.zeros((0, 0), np.int64)
-        )
-        sums = pairs.sums if any(isinstance(limit.measure, str) for limit in limits) else np.zeros((0, 0))
+        if limits:
+            states = model.box.lower + pairs.states[:, None] // model.box.strides % widths
+        else:
+            states = np.zeros((0, 0), np.int64)
+        if any(isinstance(limit.measure, str) for limit in limits):
+            sums = pairs.sums
+        else:
+            sums = np.zeros((0, 0))
         self.measures = [limit.weights(model, states, pairs.actions, sums) for limit in limits]
         for limit, (_, d) in zip(limits, self.measures, strict=True):
             if d.min() < 0:
-                raise InputError(f"the denominator of the limit on {limit.name!r} is negative somewhere.")
+                raise InputError(
+                    f"the denominator of the limit on {limit.name!r} is negative somewhere."
+                )
         rows = [n - limit.at_most * d for limit, (n, d) in zip(limits, self.measures, strict=True)]
         self.scales = np.array([max(float(np.abs(row).max()), 1e-300) for row in rows])
         self.rows = [row / scale for row, scale in zip(rows, self.scales, strict=True)]
-        self._left_out = int(np.argmax(self.start)) if self.average else -1
+        if self.average:
+            self._left_out = int(np.argmax(self.start))
+        else:
+            self._left_out = -1
 
     @cached_property
     def flow(self) -> Any:
         """B − γP, pairs by states."""
         count, size = self.pairs.matrix.shape
-        b = sp.csr_array((np.ones(count), (np.arange(count), self.pairs.states)), shape=(count, size))
+        b = sp.csr_array(
+            (np.ones(count), (np.arange(count), self.pairs.states)), shape=(count, size)
+        )
         return b - self.gamma * self.pairs.matrix
 
     @cached_property
     def _matrix(self) -> tuple[Any, Floats, Floats]:
         """A without the limits, its right-hand side, and the limits."""
-        size, count = self.start.size, self.losses.size
+        size = self.start.size
+        count = self.losses.size
         if not self.average:
             return sp.csc_array(self.flow).T, self.start, np.reshape(self.rows, (-1, count))
         kept = np.delete(np.arange(size), self._left_out)
@@ -201,13 +248,16 @@ class Program:
         high = np.append(right, np.zeros(len(limits)))
         low = np.append(right, np.full(len(limits), -np.inf))
         everywhere = np.zeros(self.losses.size), np.full(self.losses.size, np.inf)
-        found = minimise(self.losses, sp.vstack([flow, sp.csr_array(limits)]), (low, high), everywhere)
+        found = minimise(
+            self.losses, sp.vstack([flow, sp.csr_array(limits)]), (low, high), everywhere
+        )
         return found, found.x, found.y
 
     def _primal(self) -> tuple[Optimum, Floats, Floats]:
         """Solve for the values and the multipliers; what is returned is the same."""
         flow, right, limits = self._matrix
-        free, count = np.full(right.size, np.inf), len(limits)
+        free = np.full(right.size, np.inf)
+        count = len(limits)
         columns = np.append(-free, np.full(count, -np.inf)), np.append(free, np.zeros(count))
         rows = np.full(self.losses.size, -np.inf), self.losses
         matrix = sp.csr_array(sp.vstack([flow, sp.csr_array(limits)])).T
@@ -231,13 +281,15 @@ class Program:
         largest = float(np.abs(values).max(initial=0.0))
         least = float(self.shaped(values, multipliers).min())
         least -= rounding(largest, self.pairs.model.code.max_outcomes)
-        return least if self.average else float(self.start @ values) + least / (1 - self.gamma)
+        if self.average:
+            return least
+        return float(self.start @ values) + least / (1 - self.gamma)
 
     def _polished(self, values: Floats, multipliers: Floats, tol: float) -> Floats:
         """The values after sweeps, until L V − V is nearly constant.
 
-        A solution of the program need not satisfy the optimality equation in states without mass, where the policy
-        takes its action from the values.
+        A solution of the program need not satisfy the optimality equation in states without mass,
+        where the policy takes its action from the values.
         """
         shaped = self.shaped(values, multipliers)
         first = np.flatnonzero(np.diff(self.pairs.states, prepend=-1))
@@ -245,7 +297,9 @@ class Program:
             difference = np.minimum.reduceat(shaped, first)
             if np.ptp(difference) <= tol / 10:
                 break
-            values = values + DAMPING * (difference - difference[self._left_out] if self.average else difference)
+            values = values + DAMPING * (
+                difference - difference[self._left_out] if self.average else difference
+            )
             shaped = self.shaped(values, multipliers)
         return values
 
@@ -257,7 +311,9 @@ class Program:
         heavy = mass > light * mass.sum()
         table = np.zeros((mass.size, len(pairs.model.actions)))
         visited = heavy[pairs.states]
-        table[pairs.states[visited], pairs.actions[visited]] = u[visited] / mass[pairs.states[visited]]
+        table[pairs.states[visited], pairs.actions[visited]] = (
+            u[visited] / mass[pairs.states[visited]]
+        )
         _choose(table, pairs, ~heavy, self.shaped(values, multipliers))
         return TablePolicy(pairs.model, table, name="optimal")
 
@@ -279,7 +335,9 @@ class Program:
 
 def _ratio(n: Floats, d: Floats, u: Floats) -> float:
     bottom = float(d @ u)
-    return float(n @ u) / bottom if bottom != 0 else float("nan")
+    if bottom != 0:
+        return float(n @ u) / bottom
+    return float("nan")
 
 
 def _choose(table: Floats, pairs: Pairs, where: Any, scores: Floats) -> None:
@@ -296,19 +354,23 @@ def _which_is_infeasible(program: Program, criterion: Criterion | None) -> str:
     for limit, row, (n, d) in zip(program.limits, program.rows, program.measures, strict=True):
         if best_response(program.pairs, row, criterion, SLACK).lower > 0:
             return (
-                f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the nearest has "
-                f"{_least(program.pairs, criterion, n, d):.6g}."
+                f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the "
+                f"nearest has {_least(program.pairs, criterion, n, d):.6g}."
             )
     names = ", ".join(f"{limit.name} <= {limit.at_most:g}" for limit in program.limits)
     return f"no policy of {name!r} keeps all of these limits together: {names}; relax one of them."
 
 
 def _least(pairs: Pairs, criterion: Criterion | None, n: Floats, d: Floats) -> float:
-    """The least ratio of n to d that a policy can have: minimise n − ratio·d, take the ratio it has (Dinkelbach)."""
-    scale, ratio = max(float(np.abs(n).max()), 1e-300), float("nan")
+    """The least ratio of n to d that a policy can have: minimise n − ratio·d, take the ratio it has
+    (Dinkelbach).
+    """
+    scale = max(float(np.abs(n).max()), 1e-300)
+    ratio = float("nan")
     u = best_response(pairs, n / scale, criterion, SLACK).occupancy
     for _ in range(RATIOS):
-        before, ratio = ratio, _ratio(n, d, u)
+        before = ratio
+        ratio = _ratio(n, d, u)
         if not np.isfinite(ratio) or abs(ratio - before) <= SLACK * abs(ratio):
             break
         u = best_response(pairs, (n - ratio * d) / scale, criterion, SLACK).occupancy

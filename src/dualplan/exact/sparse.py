@@ -1,14 +1,16 @@
 """Policy iteration on a table of pairs, for chains that mix slowly.
 
-The pairs (x, a) are the rows of a sparse matrix P, with losses ℓ, those of a state one after the other. With
-D = L V − V the optimal cost lies in [min D, max D] (average), or J* in V + [min D, max D]/(1−γ) (discounted), for any
-V. The next V is V + δ, where δ solves the equations of the greedy policy,
+The pairs (x, a) are the rows of a sparse matrix P, with losses ℓ, those of a state one after the
+other. With D = L V − V the optimal cost lies in [min D, max D] (average), or J* in V + [min D, max
+D]/(1−γ) (discounted), for any V. The next V is V + δ, where δ solves the equations of the greedy
+policy,
 
     (I − γP)δ = D     (discounted),          (I − P)δ + ε1 = D,  δ(o) = 0     (average),
 
-by BiCGSTAB with the diagonal as preconditioner, only as far as it pays: in the average case ε takes the place of δ(o)
-among the unknowns, and starts as the mean of D. A few sweeps of value iteration follow, which smooth what is left, and
-more of them if the bounds did not narrow: a greedy policy may have several recurrent classes, and then no solution.
+by BiCGSTAB with the diagonal as preconditioner, only as far as it pays: in the average case ε takes
+the place of δ(o) among the unknowns, and starts as the mean of D. A few sweeps of value iteration
+follow, which smooth what is left, and more of them if the bounds did not narrow: a greedy policy
+may have several recurrent classes, and then no solution.
 """
 
 from __future__ import annotations
@@ -24,14 +26,20 @@ import scipy.sparse.linalg as linear
 from dualplan.core.types import Floats, Ints
 
 DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
-WARM_UP, SMOOTHING = 50, 20  # sweeps before policy iteration (the greedy policy of V = 0 may be absurd), and after it
-REDUCTION, STEPS = 1e-3, 300  # of the residual in one solution, and the steps that it may take
+# sweeps before policy iteration (the greedy policy of V = 0 may be absurd), and after it
+WARM_UP = 50
+SMOOTHING = 20
+# of the residual in one solution, and the steps that it may take
+REDUCTION = 1e-3
+STEPS = 300
 ROUNDS = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Pairs of a state and an action, state by state: the number of each row's state, its action, P and ℓ."""
+    """Pairs of a state and an action, state by state: the number of each row's state, its action, P
+    and ℓ.
+    """
 
     states: Ints
     actions: Ints
@@ -55,7 +63,9 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class TableSolution:
-    """Bounds on the optimal cost (average) or on J* − V (discounted), V, the rows of the greedy pairs, the rounds."""
+    """Bounds on the optimal cost (average) or on J* − V (discounted), V, the rows of the greedy
+    pairs, the rounds.
+    """
 
     lower: float
     upper: float
@@ -66,25 +76,50 @@ class TableSolution:
 
 
 def policy_iteration(
-    table: Table, gamma: float, tol: float, *, origin: int = 0, start: Floats | None = None, rounds: int = ROUNDS
+    table: Table,
+    gamma: float,
+    tol: float,
+    *,
+    origin: int = 0,
+    start: Floats | None = None,
+    rounds: int = ROUNDS,
 ) -> TableSolution:
-    """Until the bounds are within `tol`, relative to the cost; γ = 1: the average criterion, with V = 0 at `origin`."""
-    values = np.zeros(table.first.size) if start is None else start.copy()
-    sweeps, width = WARM_UP, np.inf
+    """Until the bounds are within `tol`, relative to the cost.
+
+    γ = 1: the average criterion, with V = 0 at `origin`.
+    """
+    if start is None:
+        values = np.zeros(table.first.size)
+    else:
+        values = start.copy()
+    sweeps = WARM_UP
+    width = np.inf
     for count in range(1, rounds + 1):
         for _ in range(sweeps):
             values += DAMPING * (table.optimal(values, gamma)[0] - values)
         image, best = table.optimal(values, gamma)
         difference = image - values
-        low, high = (float(end) / (1.0 if gamma == 1 else 1 - gamma) for end in (difference.min(), difference.max()))
-        size = abs(low + high) / 2 if gamma == 1 else float(np.abs(image).mean())
+        low, high = (
+            float(end) / (1.0 if gamma == 1 else 1 - gamma)
+            for end in (difference.min(), difference.max())
+        )
+        if gamma == 1:
+            size = abs(low + high) / 2
+        else:
+            size = float(np.abs(image).mean())
         reached = high - low <= tol * size
         if reached or count == rounds:
             break
-        sweeps = SMOOTHING if high - low < width else 4 * SMOOTHING
+        if high - low < width:
+            sweeps = SMOOTHING
+        else:
+            sweeps = 4 * SMOOTHING
         width = min(width, high - low)
         values = values + _correction(table.matrix[best], difference, gamma, origin)
-    shift = float(values[origin]) if gamma == 1 else -(low + high) / 2
+    if gamma == 1:
+        shift = float(values[origin])
+    else:
+        shift = -(low + high) / 2
     return TableSolution(low, high, values - shift, best, count, reached)
 
 
@@ -94,7 +129,9 @@ def _correction(chain: Any, difference: Floats, gamma: float, origin: int) -> Fl
         return _solved(sp.eye_array(size, format="csr") - gamma * chain, difference)
     keep = np.ones(size)
     keep[origin] = 0.0
-    ones = sp.csr_array((np.ones(size), (np.arange(size), np.full(size, origin))), shape=(size, size))
+    ones = sp.csr_array(
+        (np.ones(size), (np.arange(size), np.full(size, origin))), shape=(size, size)
+    )
     system = (sp.eye_array(size, format="csr") - chain) @ sp.diags_array(keep) + ones
     delta = _solved(system, difference - difference.mean())
     delta[origin] = 0.0
@@ -106,4 +143,6 @@ def _solved(system: Any, right: Floats) -> Floats:
     diagonal[diagonal == 0] = 1.0
     scaled = linear.LinearOperator(system.shape, matvec=lambda x: x / diagonal, dtype=np.float64)
     x, _ = linear.bicgstab(sp.csr_array(system), right, M=scaled, rtol=REDUCTION, maxiter=STEPS)
-    return np.asarray(x) if np.isfinite(x).all() else np.zeros_like(right)
+    if np.isfinite(x).all():
+        return np.asarray(x)
+    return np.zeros_like(right)

@@ -1,9 +1,10 @@
 """Does a model keep its contract?
 
-Checked on every pair (x, a) where that is cheap, otherwise on pairs met by random walks and, in a bounded box, on
-random states and corners: at least one action is allowed; losses are finite; rows sum to 1; probabilities lie in
-[0, 1]; next states stay in the box; predecessors are exactly the transpose of forward; and the simulator draws from the
-forward law (a chi-square test over all pairs at the level of `SIGNIFICANCE`, and no draw outside the list).
+Checked on every pair (x, a) where that is cheap, otherwise on pairs met by random walks and, in a
+bounded box, on random states and corners: at least one action is allowed; losses are finite; rows
+sum to 1; probabilities lie in [0, 1]; next states stay in the box; predecessors are exactly the
+transpose of forward; and the simulator draws from the forward law (a chi-square test over all pairs
+at the level of `SIGNIFICANCE`, and no draw outside the list).
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ class CheckReport:
 
 
 def check_model(
-    model: Model, *, pairs: int = 1_000, seed: int = 0, progress: Callable[[int, int], None] | None = None
+    model: Model,
+    *,
+    pairs: int = 1_000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:
     """Look for violations of the contract; the first one found is described in the report."""
     chosen: list[Pair] = []
@@ -76,14 +81,20 @@ def check_model(
     try:
         chosen, exhaustive = _pairs(model, pairs, seed)
         if isinstance(model, SimulatorModel):
-            skipped += ["forward law", "predecessors", "simulator against forward law: only the simulator is known"]
+            skipped += [
+                "forward law",
+                "predecessors",
+                "simulator against forward law: only the simulator is known",
+            ]
             _walk(model, pairs, seed)
             checked.append("simulator")
         else:
             p_value = _check_all(model, chosen, seed, checked, skipped, progress)
     except ModelError as error:
         problem = str(error)
-    return CheckReport(model.name, len(chosen), exhaustive, tuple(checked), tuple(skipped), p_value, problem)
+    return CheckReport(
+        model.name, len(chosen), exhaustive, tuple(checked), tuple(skipped), p_value, problem
+    )
 
 
 def _check_all(
@@ -106,7 +117,9 @@ def _check_all(
         for x, a in pairs:
             _check_transpose(model, x, a)
         sampled = getattr(model, "jumps_are_sampled", False)
-        checked.append("predecessors (from jumps met in a sample of states)" if sampled else "predecessors")
+        checked.append(
+            "predecessors (from jumps met in a sample of states)" if sampled else "predecessors"
+        )
     else:
         skipped.append(f"predecessors: {model.why_no_predecessors}")
     p_value = _check_simulator(model, pairs, seed)
@@ -134,7 +147,9 @@ def _check_pair(model: Model, x: Ints, a: int) -> None:
 
 
 def _check_transpose(model: Model, x: Ints, a: int) -> None:
-    """Forward of (x, a) must be found again in the predecessors, and the predecessors of x in forward."""
+    """Forward of (x, a) must be found again in the predecessors, and the predecessors of x in
+    forward.
+    """
     row = model.forward(x, a)
     for y, p in zip(row.states, row.probabilities, strict=True):
         _same_probability(model, x, a, y, p, _backward(model, x, a, y))
@@ -142,17 +157,19 @@ def _check_transpose(model: Model, x: Ints, a: int) -> None:
     for z, b, p in zip(before.states, before.actions, before.probabilities, strict=True):
         if not model.box.contains(z) or not model.allowed(z)[b]:
             raise ModelError(
-                f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, which is no allowed "
-                "pair."
+                f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, "
+                "which is no allowed pair."
             )
         _same_probability(model, z, int(b), x, _forward(model, z, int(b), x), p)
 
 
-def _same_probability(model: Model, x: Ints, a: int, y: Ints, forward: float, backward: float) -> None:
+def _same_probability(
+    model: Model, x: Ints, a: int, y: Ints, forward: float, backward: float
+) -> None:
     if abs(forward - backward) > TOLERANCE:
         raise ModelError(
-            f"model {model.name!r}: x={vector(x)}, a={a} leads to x'={vector(y)} with probability {forward:.9g} by the "
-            f"forward law but {backward:.9g} by the predecessors."
+            f"model {model.name!r}: x={vector(x)}, a={a} leads to x'={vector(y)} with probability "
+            f"{forward:.9g} by the forward law but {backward:.9g} by the predecessors."
         )
 
 
@@ -163,14 +180,17 @@ def _forward(model: Model, x: Ints, a: int, y: Ints) -> float:
 
 def _backward(model: Model, x: Ints, a: int, y: Ints) -> float:
     before = model.predecessors(y)
-    return float(before.probabilities[(before.states == x).all(axis=1) & (before.actions == a)].sum())
+    return float(
+        before.probabilities[(before.states == x).all(axis=1) & (before.actions == a)].sum()
+    )
 
 
 def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
     """The p-value of a chi-square test that the simulator draws from the forward law."""
     code = model.code
     step = code.step
-    total, freedom = 0.0, 0
+    total = 0.0
+    freedom = 0
     chosen = pairs[:: max(1, len(pairs) // SIMULATED_PAIRS)]
     nothing = np.zeros(len(code.counters))
     for i, (x, a) in enumerate(chosen):
@@ -184,19 +204,26 @@ def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
             loss = step(code.ints, code.floats, x, a, rng, out, nothing)
             if out.tobytes() not in index:
                 raise ModelError(
-                    f"model {model.name!r}: at x={vector(x)}, a={a} the simulator went to x'={vector(out)}, which the "
-                    "forward law does not list."
+                    f"model {model.name!r}: at x={vector(x)}, a={a} the simulator went to "
+                    f"x'={vector(out)}, which the forward law does not list."
                 )
             counts[index[out.tobytes()]] += 1
         if abs(loss - model.loss(x, a)) > TOLERANCE * max(1.0, abs(loss)):
-            raise ModelError(f"model {model.name!r}: at x={vector(x)}, a={a} the simulator's loss is not the loss.")
+            raise ModelError(
+                f"model {model.name!r}: at x={vector(x)}, a={a} the simulator's loss is not the "
+                "loss."
+            )
         statistic, degrees = _chi_square(counts, row.probabilities * DRAWS)
-        total, freedom = total + statistic, freedom + degrees
-    p_value = float(stats.chi2.sf(total, freedom)) if freedom else 1.0
+        total = total + statistic
+        freedom = freedom + degrees
+    if freedom:
+        p_value = float(stats.chi2.sf(total, freedom))
+    else:
+        p_value = 1.0
     if p_value < SIGNIFICANCE:
         raise ModelError(
-            f"model {model.name!r}: the simulator does not draw from the forward law (chi-square {total:.0f} on "
-            f"{freedom} degrees of freedom, p = {p_value:.1e})."
+            f"model {model.name!r}: the simulator does not draw from the forward law (chi-square "
+            f"{total:.0f} on {freedom} degrees of freedom, p = {p_value:.1e})."
         )
     return p_value
 
@@ -207,11 +234,17 @@ def _chi_square(observed: Floats, expected: Floats) -> tuple[float, int]:
     seen = np.append(observed[~rare], observed[rare].sum())
     wanted = np.append(expected[~rare], expected[rare].sum())
     if wanted[-1] < 5:  # too rare even together: count them with the most likely outcome
-        top = int(np.argmax(wanted[:-1])) if wanted.size > 1 else 0
+        if wanted.size > 1:
+            top = int(np.argmax(wanted[:-1]))
+        else:
+            top = 0
         seen[top] += seen[-1] if wanted.size > 1 else 0
         wanted[top] += wanted[-1] if wanted.size > 1 else 0
-        seen, wanted = seen[:-1], wanted[:-1]
-    return (float(((seen - wanted) ** 2 / wanted).sum()), wanted.size - 1) if wanted.size > 1 else (0.0, 0)
+        seen = seen[:-1]
+        wanted = wanted[:-1]
+    if wanted.size > 1:
+        return (float(((seen - wanted) ** 2 / wanted).sum()), wanted.size - 1)
+    return (0.0, 0)
 
 
 def _pairs(model: Model, wanted: int, seed: int) -> tuple[list[Pair], bool]:
@@ -220,7 +253,9 @@ def _pairs(model: Model, wanted: int, seed: int) -> tuple[list[Pair], bool]:
         return [], False
     count = model.box.count
     if count is not None and count * len(model.actions) <= EXHAUSTIVE_PAIRS:
-        every = [(x, int(a)) for x in map(model.box.state, range(count)) for a in allowed_in(model, x)]
+        every = [
+            (x, int(a)) for x in map(model.box.state, range(count)) for a in allowed_in(model, x)
+        ]
         return every, True
     rng = np.random.default_rng(seed)
     states = sampled_states(model, max(wanted // 2, 1), seed)

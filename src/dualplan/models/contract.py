@@ -8,9 +8,9 @@ A state is a vector of integers inside a box, actions are numbered, and a model 
     step(x, a)         one next state drawn from that list
     predecessors(y)    the (x, a, probability) that lead to y, a short list; not every model has it
 
-Each answer is a compiled function over the model's data (`Code`), so that loops run at machine speed on any model.
-Lists may name a state more than once: probabilities then add up. Nothing here is as long as the number of states,
-which may exceed 2**63 or be infinite.
+Each answer is a compiled function over the model's data (`Code`), so that loops run at machine
+speed on any model. Lists may name a state more than once: probabilities then add up. Nothing here
+is as long as the number of states, which may exceed 2**63 or be infinite.
 """
 
 from __future__ import annotations
@@ -37,24 +37,34 @@ LARGEST_COORDINATE = 2**62  # beyond this, sums of two coordinates could overflo
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """All integer vectors between `lower` and `upper`, both included; `UNBOUNDED` above means no limit."""
+    """All integer vectors between `lower` and `upper`, both included.
+
+    `UNBOUNDED` above means no limit.
+    """
 
     lower: Ints
     upper: Ints
 
     def __post_init__(self) -> None:
         if self.lower.ndim != 1 or self.lower.shape != self.upper.shape or self.lower.size == 0:
-            raise InputError("a box needs as many upper as lower limits, and at least one coordinate.")
+            raise InputError(
+                "a box needs as many upper as lower limits, and at least one coordinate."
+            )
         wrong = np.flatnonzero(self.upper < self.lower)
         if wrong.size:
             i = int(wrong[0])
-            raise InputError(f"the box is empty: coordinate {i} goes from {self.lower[i]} to {self.upper[i]}.")
+            raise InputError(
+                f"the box is empty: coordinate {i} goes from {self.lower[i]} to {self.upper[i]}."
+            )
 
     @staticmethod
     def of(lower: ArrayLike, upper: Sequence[int | float | None]) -> Box:
         """A box from numbers, where None or infinity means unbounded."""
         limits = [UNBOUNDED if u is None or u == math.inf else _whole(u) for u in upper]
-        return Box(np.array([_whole(v) for v in np.ravel(lower).tolist()], np.int64), np.array(limits, np.int64))
+        return Box(
+            np.array([_whole(v) for v in np.ravel(lower).tolist()], np.int64),
+            np.array(limits, np.int64),
+        )
 
     @property
     def dim(self) -> int:
@@ -71,7 +81,9 @@ class Box:
         """The number of states as an exact integer; None if there is no end of them."""
         if not self.bounded:
             return None
-        return math.prod(int(high) - int(low) + 1 for low, high in zip(self.lower, self.upper, strict=True))
+        return math.prod(
+            int(high) - int(low) + 1 for low, high in zip(self.lower, self.upper, strict=True)
+        )
 
     def contains(self, x: Ints) -> bool:
         """Whether x lies in the box."""
@@ -82,9 +94,13 @@ class Box:
         """The weights of the coordinates in a state's index (last coordinate fastest)."""
         count = self.count
         if count is None or count > 2**62:
-            size = "infinitely many states" if count is None else f"about 10^{math.log10(count):.0f} states"
+            if count is None:
+                size = "infinitely many states"
+            else:
+                size = f"about 10^{math.log10(count):.0f} states"
             raise MissingError(
-                f"this method numbers the states, but the model has {size}; bound its coordinates, or simulate it."
+                f"this method numbers the states, but the model has {size}; bound its coordinates, "
+                "or simulate it."
             )
         widths = self.upper - self.lower + 1
         return np.concatenate([np.cumprod(widths[:0:-1])[::-1], [1]]).astype(np.int64)
@@ -99,7 +115,9 @@ class Box:
 
     def states(self, numbers: Ints) -> Ints:
         """States by number, one a row."""
-        return np.asarray(self.lower + numbers[:, None] // self.strides % (self.upper - self.lower + 1))
+        return np.asarray(
+            self.lower + numbers[:, None] // self.strides % (self.upper - self.lower + 1)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +158,9 @@ class Predecessors:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """A long-run measure: the ratio of two sums over steps, each a weighting of the columns of `columns`."""
+    """A long-run measure: the ratio of two sums over steps, each a weighting of the columns of
+    `columns`.
+    """
 
     name: str
     numerator: Floats
@@ -165,21 +185,30 @@ class Model:
         """The compiled functions and their data."""
         raise MissingError(f"model {self.name!r} has no compiled functions.")
 
-    # -- questions, one at a time ---------------------------------------------------------------------------------
+    # -- questions, one at a time ------------------------------------------------------------------
 
     def state(self, x: ArrayLike) -> Ints:
         """Check that x is a state and return it as an array."""
         given = np.atleast_1d(np.asarray(x))
         wrong = given.shape != (self.box.dim,) or given.dtype.kind not in "iuf"
         if wrong or not np.all((given == np.round(given)) & (np.abs(given) <= LARGEST_COORDINATE)):
-            raise InputError(f"a state of {self.name!r} has {self.box.dim} integer coordinates, got {x!r}.")
+            raise InputError(
+                f"a state of {self.name!r} has {self.box.dim} integer coordinates, got {x!r}."
+            )
         state: Ints = given.astype(np.int64)
         if not self.box.contains(state):
-            i = next(k for k, v in enumerate(state) if not self.box.lower[k] <= v <= self.box.upper[k])
-            low, high = self.box.lower[i], self.box.upper[i]
-            reach = f"{low} or more" if high == UNBOUNDED else f"{low} to {high}"
+            i = next(
+                k for k, v in enumerate(state) if not self.box.lower[k] <= v <= self.box.upper[k]
+            )
+            low = self.box.lower[i]
+            high = self.box.upper[i]
+            if high == UNBOUNDED:
+                reach = f"{low} or more"
+            else:
+                reach = f"{low} to {high}"
             raise InputError(
-                f"state {vector(state)} lies outside the box of {self.name!r}: {self.coordinates[i]} is {reach}."
+                f"state {vector(state)} lies outside the box of {self.name!r}: "
+                f"{self.coordinates[i]} is {reach}."
             )
         return state
 
@@ -187,17 +216,23 @@ class Model:
         """Check that (x, a) is a state and an action allowed in it."""
         state = self.state(x)
         if not isinstance(a, (int, np.integer)) or not 0 <= a < len(self.actions):
-            raise InputError(f"model {self.name!r} has actions 0 to {len(self.actions) - 1}, got {a!r}.")
+            raise InputError(
+                f"model {self.name!r} has actions 0 to {len(self.actions) - 1}, got {a!r}."
+            )
         if not self.code.allowed(self.code.ints, self.code.floats, state, int(a)):
             raise InputError(
-                f"action {a} ({self.actions[a]}) is not allowed in state {vector(state)} of {self.name!r}."
+                f"action {a} ({self.actions[a]}) is not allowed in state {vector(state)} of "
+                f"{self.name!r}."
             )
         return state, int(a)
 
     def allowed(self, x: ArrayLike) -> Bools:
         """Which actions may be chosen in x."""
-        state, code = self.state(x), self.code
-        return np.array([code.allowed(code.ints, code.floats, state, a) for a in range(len(self.actions))], bool)
+        state = self.state(x)
+        code = self.code
+        return np.array(
+            [code.allowed(code.ints, code.floats, state, a) for a in range(len(self.actions))], bool
+        )
 
     def loss(self, x: ArrayLike, a: int) -> float:
         """The expected cost of choosing a in x."""
@@ -208,8 +243,8 @@ class Model:
         code = self.code
         if code.forward is None:
             raise MissingError(
-                f"model {self.name!r} has no list of next states: {self.why_no_forward}; methods that only simulate "
-                "work on it."
+                f"model {self.name!r} has no list of next states: {self.why_no_forward}; methods "
+                "that only simulate work on it."
             )
         states = np.empty((code.max_outcomes, self.box.dim), np.int64)
         probabilities = np.empty(code.max_outcomes)
@@ -221,17 +256,26 @@ class Model:
         """The (x, a) that lead to y and the probabilities that they do."""
         code = self.code
         if code.predecessors is None:
-            raise MissingError(f"model {self.name!r} has no predecessors: {self.why_no_predecessors}.")
+            raise MissingError(
+                f"model {self.name!r} has no predecessors: {self.why_no_predecessors}."
+            )
         size = code.max_predecessors
-        states, actions = np.empty((size, self.box.dim), np.int64), np.empty(size, np.int64)
+        states = np.empty((size, self.box.dim), np.int64)
+        actions = np.empty(size, np.int64)
         probabilities = np.empty(size)
-        count = code.predecessors(code.ints, code.floats, self.state(y), states, actions, probabilities)
+        count = code.predecessors(
+            code.ints, code.floats, self.state(y), states, actions, probabilities
+        )
         if count < 0:
             raise MissingError(f"state {vector(np.asarray(y))} has more than {size} predecessors.")
-        pairs, where = np.unique(np.column_stack([states[:count], actions[:count]]), axis=0, return_inverse=True)
-        return Predecessors(pairs[:, :-1], pairs[:, -1], _sums(where, probabilities[:count], len(pairs)))
+        pairs, where = np.unique(
+            np.column_stack([states[:count], actions[:count]]), axis=0, return_inverse=True
+        )
+        return Predecessors(
+            pairs[:, :-1], pairs[:, -1], _sums(where, probabilities[:count], len(pairs))
+        )
 
-    # -- what there is ----------------------------------------------------------------------------------------------
+    # -- what there is -----------------------------------------------------------------------------
 
     why_no_forward = "only its simulator is known"
     why_no_predecessors = "they were not given and cannot be derived"
@@ -254,11 +298,15 @@ class Model:
     @property
     def least_loss(self) -> float | None:
         """A number that no loss lies below, if one is known."""
-        return None if self.loss_bounds is None else self.loss_bounds[0]
+        if self.loss_bounds is None:
+            return None
+        return self.loss_bounds[0]
 
     @property
     def loss_parts(self) -> Sequence[Callable[[Ints], Floats]] | None:
-        """The loss as a sum of functions of single coordinates, whatever the action, if it is one."""
+        """The loss as a sum of functions of single coordinates, whatever the action, if it is
+        one.
+        """
         return None
 
     @property
@@ -282,7 +330,9 @@ class Model:
     def measures(self) -> tuple[Measure, ...]:
         """What an evaluation reports beside the cost: by default the mean of each coordinate."""
         unit = np.eye(len(self.columns))
-        return tuple(Measure(f"mean {c}", unit[2 + i], unit[0]) for i, c in enumerate(self.coordinates))
+        return tuple(
+            Measure(f"mean {c}", unit[2 + i], unit[0]) for i, c in enumerate(self.coordinates)
+        )
 
     def policy(self, name: str) -> Policy:
         """A heuristic of this model by name."""
@@ -310,8 +360,13 @@ class Model:
 
     @property
     def recipe(self) -> Json | None:
-        """What `models.load.remake` makes the model of again; None for models that a file of Python makes."""
-        return None if self.origin is None or ".py:" in self.origin["model"] else self.origin
+        """What `models.load.remake` makes the model of again.
+
+        None for models that a file of Python makes.
+        """
+        if self.origin is None or ".py:" in self.origin["model"]:
+            return None
+        return self.origin
 
     @cached_property
     def digest(self) -> str:
@@ -326,7 +381,9 @@ def _whole(value: float) -> int:
     if isinstance(value, bool) or not math.isfinite(value) or value != int(value):
         raise InputError(f"the limits of a box are integers, got {value!r}.")
     if abs(value) > LARGEST_COORDINATE:
-        raise InputError(f"the limits of a box must lie within 2^62, got {value!r}; None means unbounded.")
+        raise InputError(
+            f"the limits of a box must lie within 2^62, got {value!r}; None means unbounded."
+        )
     return int(value)
 
 
@@ -353,9 +410,11 @@ _heuristics: dict[type[Model], Mapping[str, Callable[[Any], Policy]]] = {}
 
 
 def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], Policy]]) -> None:
-    """Give a kind of model its heuristics: names, and functions that make a policy of a model of that kind.
+    """Give a kind of model its heuristics: names, and functions that make a policy of a model of
+    that kind.
 
-    Policies are made from models and not the other way round, so they say themselves which models they are for. A kind
-    without heuristics of its own has those of the kind that it is derived from.
+    Policies are made from models and not the other way round, so they say themselves which models
+    they are for. A kind without heuristics of its own has those of the kind that it is derived
+    from.
     """
     _heuristics[kind] = makers

@@ -25,7 +25,10 @@ class Average:
 
 @dataclass(frozen=True)
 class Discounted:
-    """Σ_t γ^t ℓ(x_t, a_t) from `start`: a state, or pairs (state, probability); by default the model's own start."""
+    """Σ_t γ^t ℓ(x_t, a_t) from `start`: a state, or pairs (state, probability).
+
+    By default the model's own start.
+    """
 
     gamma: float
     start: Any = None
@@ -38,11 +41,20 @@ class Discounted:
         """The start states and their probabilities."""
         if self.start is None:
             return model.start[None, :].copy(), np.ones(1)
-        several = isinstance(self.start, (list, tuple)) and self.start and isinstance(self.start[0], (list, tuple))
+        several = (
+            isinstance(self.start, (list, tuple))
+            and self.start
+            and isinstance(self.start[0], (list, tuple))
+        )
         try:
-            given = [(x, float(p)) for x, p in self.start] if several else [(self.start, 1.0)]
+            if several:
+                given = [(x, float(p)) for x, p in self.start]
+            else:
+                given = [(self.start, 1.0)]
         except (TypeError, ValueError) as error:
-            raise InputError(f"a start is a state or a list of (state, probability), got {self.start!r}.") from error
+            raise InputError(
+                f"a start is a state or a list of (state, probability), got {self.start!r}."
+            ) from error
         pairs = [(model.state(x), p) for x, p in given]
         weights = np.array([p for _, p in pairs])
         if not ((weights >= 0).all() and abs(weights.sum() - 1) <= 1e-9):

@@ -1,25 +1,29 @@
 """Models written as plain Python functions.
 
-The user says what may happen (`events`), how likely (`probability`), what then (`move`) and what it costs (`loss`):
+The user says what may happen (`events`), how likely (`probability`), what then (`move`) and what it
+costs (`loss`):
 
     def probability(x, a, e): ...   # of event e in state x under action a
     def move(x, a, e): ...          # the next state, a tuple of integers
     def loss(x, a): ...
     def allowed(x, a): ...          # optional
 
-Beside the loss, `counters` may name functions of (x, a) that are added up, and `measures` the ratios to report, such as
-``{"rejected fraction": ("rejected", "arrived")}``; the second name is a counter, a coordinate or "steps".
+Beside the loss, `counters` may name functions of (x, a) that are added up, and `measures` the
+ratios to report, such as ``{"rejected fraction": ("rejected", "arrived")}``; the second name is a
+counter, a coordinate or "steps".
 
-x is an array of integers, which must not be changed; a and e are integers. The functions are compiled with Numba when
-they are first needed, so they must stay within numbers, arrays, tuples, loops and conditions; constants and arrays may
-come from outside.
+x is an array of integers, which must not be changed; a and e are integers. The functions are
+compiled with Numba when they are first needed, so they must stay within numbers, arrays, tuples,
+loops and conditions; constants and arrays may come from outside.
 
 Predecessors come from one of
 
-`jumps`         the differences x' − x that can occur, as a list of vectors, or "derive" to collect them from states
-                that are enumerated (small boxes) or sampled: then y − δ are the candidates, and `probability` and
-                `move` confirm each of them
-`predecessors`  a generator of candidates (x₁, …, x_n, a) for a state y, which are confirmed likewise
+`jumps`         the differences x' − x that can occur, as a list of vectors, or "derive" to collect
+                them from states
+                that are enumerated (small boxes) or sampled: then y − δ are the candidates, and
+                `probability` and `move` confirm each of them
+`predecessors`  a generator of candidates (x₁, …, x_n, a) for a state y, which are confirmed
+                likewise
 """
 
 from __future__ import annotations
@@ -48,7 +52,15 @@ from dualplan._kernels.compiler import (
 from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError, ModelError, unknown
 from dualplan.core.types import ArrayLike, Ints
-from dualplan.models.contract import LARGEST_COORDINATE, Box, Code, Measure, Model, read_only, vector
+from dualplan.models.contract import (
+    LARGEST_COORDINATE,
+    Box,
+    Code,
+    Measure,
+    Model,
+    read_only,
+    vector,
+)
 from dualplan.models.sampled import sampled_states
 
 ENUMERATED_PAIRS = 200_000
@@ -84,11 +96,17 @@ class EventModel(Model):
     ) -> None:
         self.name = name
         self.box = Box.of(lower, upper)
-        self.actions = tuple(f"action {a}" for a in range(actions)) if isinstance(actions, int) else tuple(actions)
+        if isinstance(actions, int):
+            self.actions = tuple(f"action {a}" for a in range(actions))
+        else:
+            self.actions = tuple(actions)
         self.events = events
         self.coordinates = tuple(coordinates or (f"x{i + 1}" for i in range(self.box.dim)))
         if events < 1 or not self.actions or len(self.coordinates) != self.box.dim:
-            raise InputError(f"model {name!r} needs at least one event, one action and a name for each coordinate.")
+            raise InputError(
+                f"model {name!r} needs at least one event, one action and a name for each "
+                "coordinate."
+            )
         self.functions: dict[str, Callable[..., Any]] = {
             "probability": probability,
             "move": move,
@@ -96,7 +114,9 @@ class EventModel(Model):
             "allowed": allowed or _always,
         }
         self._counters = dict(counters or {})
-        self._measures = {str(key): (top, bottom) for key, (top, bottom) in (measures or {}).items()}
+        self._measures = {
+            str(key): (top, bottom) for key, (top, bottom) in (measures or {}).items()
+        }
         self._candidates = predecessors
         self._jumps = jumps
         self._max_predecessors = max_predecessors
@@ -116,7 +136,9 @@ class EventModel(Model):
     def measures(self) -> tuple[Measure, ...]:
         """The mean of each coordinate, and the user's ratios."""
         unit = dict(zip(self.columns, np.eye(len(self.columns)), strict=True))
-        ratios = (Measure(key, unit[top], unit[bottom]) for key, (top, bottom) in self._measures.items())
+        ratios = (
+            Measure(key, unit[top], unit[bottom]) for key, (top, bottom) in self._measures.items()
+        )
         return (*super().measures, *ratios)
 
     @property
@@ -124,24 +146,30 @@ class EventModel(Model):
         """As given by the user."""
         return self._loss_bounds
 
-    # -- faults, in Python, where they can be named -----------------------------------------------------------------
+    # -- faults, in Python, where they can be named ------------------------------------------------
 
     def _try_out(self, x: Ints) -> None:
         """Call every function once, uncompiled, so that a mistake shows at once and by name."""
         may = [a for a in range(len(self.actions)) if self.call("allowed", x, a)]
         if not may:
-            raise ModelError(f"model {self.name!r}: `allowed` leaves no action in state x={vector(x)}.")
+            raise ModelError(
+                f"model {self.name!r}: `allowed` leaves no action in state x={vector(x)}."
+            )
         for a in may:
             self.diagnose(x, a)
 
     def random_step(self, x: Ints, rng: np.random.Generator) -> Ints:
-        """A next state under a random action, in Python: mistakes are named, and nothing is compiled."""
+        """A next state under a random action, in Python: mistakes are named, and nothing is
+        compiled.
+        """
         may = [a for a in range(len(self.actions)) if self.call("allowed", x, a)]
         if not may:
             raise ModelError(f"model {self.name!r}: no action is allowed in state x={vector(x)}.")
         a = int(rng.choice(may))
         self.diagnose(x, a)
-        weights = np.array([self.call("probability", x, a, e) for e in range(self.events)], np.float64).clip(0)
+        weights = np.array(
+            [self.call("probability", x, a, e) for e in range(self.events)], np.float64
+        ).clip(0)
         event = int(rng.choice(self.events, p=weights / weights.sum()))
         return np.atleast_1d(np.asarray(self.call("move", x, a, event), np.int64))
 
@@ -150,62 +178,88 @@ class EventModel(Model):
         where = f"at x={vector(x)}, a={a}"
         value = self.call("loss", x, a)
         if not _is_number(value) or not np.isfinite(value):
-            raise ModelError(f"model {self.name!r}: `loss` {where} is {value!r}, not a finite number.")
+            raise ModelError(
+                f"model {self.name!r}: `loss` {where} is {value!r}, not a finite number."
+            )
         total = 0.0
         for e in range(self.events):
             p = self.call("probability", x, a, e)
             if not _is_number(p) or not -TOLERANCE <= p <= 1 + TOLERANCE:
-                raise ModelError(f"model {self.name!r}: `probability` {where}, event {e} is {p!r}, not in [0, 1].")
+                raise ModelError(
+                    f"model {self.name!r}: `probability` {where}, event {e} is {p!r}, not in [0, "
+                    "1]."
+                )
             total += p
             if p > 0:
                 self._check_move(x, a, e, where)
         if abs(total - 1) > TOLERANCE:
-            raise ModelError(f"model {self.name!r}: `probability` {where} sums to {total:.9g} over the events, not 1.")
+            raise ModelError(
+                f"model {self.name!r}: `probability` {where} sums to {total:.9g} over the events, "
+                "not 1."
+            )
 
     def _check_move(self, x: Ints, a: int, e: int, where: str) -> None:
         raw = self.call("move", x, a, e)
         y = np.atleast_1d(np.asarray(raw))
         if y.shape != (self.box.dim,):
             raise ModelError(
-                f"model {self.name!r}: `move` {where}, event {e} gives {y.size} coordinates; a state has "
-                f"{self.box.dim}."
+                f"model {self.name!r}: `move` {where}, event {e} gives {y.size} coordinates; a "
+                f"state has {self.box.dim}."
             )
         if y.dtype.kind not in "iub":
-            raise ModelError(f"model {self.name!r}: `move` {where}, event {e} gives {raw!r}; coordinates are integers.")
+            raise ModelError(
+                f"model {self.name!r}: `move` {where}, event {e} gives {raw!r}; coordinates are "
+                "integers."
+            )
         if not self.box.contains(y) or np.abs(y).max() > LARGEST_COORDINATE:
-            raise ModelError(f"model {self.name!r}: `move` {where}, event {e} leaves the box: x'={vector(y)}.")
+            raise ModelError(
+                f"model {self.name!r}: `move` {where}, event {e} leaves the box: x'={vector(y)}."
+            )
 
     def call(self, function: str, x: Ints, *args: int) -> Any:
         """Call one of the user's functions in Python."""
         try:
             return self.functions[function](read_only(x), *args)
-        except Exception as error:  # whatever the user's function does is reported in the user's terms
+        except (
+            Exception
+        ) as error:  # whatever the user's function does is reported in the user's terms
             raise ModelError(
                 f"model {self.name!r}: `{function}` at x={vector(x)}, {_arguments(args)} raised "
                 f"{type(error).__name__}: {error}."
             ) from error
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        jumps = None if self._jumps is None else list(self._jumps)
+        if self._jumps is None:
+            jumps = None
+        else:
+            jumps = list(self._jumps)
         counted = (*self._counters, *self._counters.values(), *self._measures.items())
         return (self.events, *self.functions.values(), self._candidates, jumps, *counted)
 
-    # -- the compiled form ------------------------------------------------------------------------------------------
+    # -- the compiled form -------------------------------------------------------------------------
 
     @cached_property
     def code(self) -> Code:
         """Loops over the user's functions, compiled when first called."""
         f = {key: _compile(self, key, function) for key, function in self.functions.items()}
         law = f["probability"], f["move"], self.events
-        count = _count([_compile(self, "counters", function) for function in self._counters.values()])
+        count = _count(
+            [_compile(self, "counters", function) for function in self._counters.values()]
+        )
         jumps = self.jumps
-        backward, longest = None, 0
+        backward = None
+        longest = 0
         if self._candidates is not None:
             candidates = _compile(self, "predecessors", self._candidates)
-            backward, longest = _confirmed_candidates(*law, f["allowed"], candidates), self._max_predecessors
+            backward = _confirmed_candidates(*law, f["allowed"], candidates)
+            longest = self._max_predecessors
         elif jumps is not None:
-            backward, longest = _local_jumps(*law, f["allowed"]), len(jumps) * len(self.actions)
-        flat = np.zeros(0, np.int64) if jumps is None else jumps.ravel()
+            backward = _local_jumps(*law, f["allowed"])
+            longest = len(jumps) * len(self.actions)
+        if jumps is None:
+            flat = np.zeros(0, np.int64)
+        else:
+            flat = jumps.ravel()
         head = np.concatenate([[len(self.actions)], self.box.lower, self.box.upper, flat])
         return Code(
             head.astype(np.int64),
@@ -228,7 +282,9 @@ class EventModel(Model):
             return None
         if isinstance(self._jumps, str):
             if self._jumps != "derive":
-                raise InputError(f"jumps must be a list of vectors or 'derive', got {self._jumps!r}.")
+                raise InputError(
+                    f"jumps must be a list of vectors or 'derive', got {self._jumps!r}."
+                )
             return _derive_jumps(self)
         jumps = np.unique(np.array(self._jumps, np.int64), axis=0)
         if jumps.ndim != 2 or jumps.shape[1] != self.box.dim:
@@ -239,7 +295,9 @@ class EventModel(Model):
     def jumps_are_sampled(self) -> bool:
         """Whether the jumps were collected from a sample of states, not from all of them."""
         count = self.box.count
-        return self._jumps == "derive" and (count is None or count * len(self.actions) > ENUMERATED_PAIRS)
+        return self._jumps == "derive" and (
+            count is None or count * len(self.actions) > ENUMERATED_PAIRS
+        )
 
 
 def _always(x: Ints, a: int) -> bool:
@@ -265,16 +323,24 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
         compiled.compile(tuple(types))
         compiled.disable_compile()  # states are passed as read-only, always
     except NumbaError as error:
-        reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        reason = next(
+            (line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error)
+        )
         raise ModelError(
-            f"model {model.name!r}: `{key}` ({_place(function)}) uses something that cannot be compiled to machine "
-            f"code: {reason} Keep to numbers, arrays, tuples, loops and conditions."
+            f"model {model.name!r}: `{key}` ({_place(function)}) uses something that cannot be "
+            f"compiled to machine code: {reason} Keep to numbers, arrays, tuples, loops and "
+            "conditions."
         ) from error
-    return _as_vector(model, compiled) if key == "move" else compiled
+    if key == "move":
+        return _as_vector(model, compiled)
+    return compiled
 
 
 def _as_vector(model: EventModel, move: Any) -> Any:
-    """Let `move` return a bare integer where a state has one coordinate; refuse tuples of mixed types."""
+    """Let `move` return a bare integer where a state has one coordinate.
+
+    Refuse tuples of mixed types.
+    """
     result = next(iter(move.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
 
@@ -284,7 +350,10 @@ def _as_vector(model: EventModel, move: Any) -> Any:
 
         return vector_move
     if not isinstance(getattr(result, "dtype", None), numba.types.Integer):
-        raise ModelError(f"model {model.name!r}: `move` must return integers, one a coordinate; it returns {result}.")
+        raise ModelError(
+            f"model {model.name!r}: `move` must return integers, one a coordinate; it returns "
+            f"{result}."
+        )
     return move
 
 
@@ -296,7 +365,9 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _derive_jumps(model: EventModel) -> Ints:
-    """Collect x' − x over all states of a small box, or over random walks and random states of a large one."""
+    """Collect x' − x over all states of a small box, or over random walks and random states of a
+    large one.
+    """
     found: set[tuple[int, ...]] = set()
     for x, a in _states_to_look_at(model):
         for e in range(model.events):
@@ -304,8 +375,8 @@ def _derive_jumps(model: EventModel) -> Ints:
                 found.add(tuple(int(v) for v in np.atleast_1d(model.call("move", x, a, e)) - x))
         if len(found) > MOST_JUMPS:
             raise InputError(
-                f"model {model.name!r} moves by more than {MOST_JUMPS} different jumps, so its predecessors cannot be "
-                "found by local jumps; give predecessors=... instead."
+                f"model {model.name!r} moves by more than {MOST_JUMPS} different jumps, so its "
+                "predecessors cannot be found by local jumps; give predecessors=... instead."
             )
     return np.array(sorted(found), np.int64)
 
@@ -320,8 +391,8 @@ def _states_to_look_at(model: EventModel) -> Any:
     return ((x, a) for x in states for a in actions if model.call("allowed", x, a))
 
 
-# The loops. Each closes over compiled functions of the user; a loss that is not a number signals a broken law, which
-# `EventModel.diagnose` then puts into words.
+# The loops. Each closes over compiled functions of the user; a loss that is not a number signals a
+# broken law, which `EventModel.diagnose` then puts into words.
 
 
 @made_once
@@ -361,7 +432,9 @@ def _forward(probability: Any, move: Any, events: int) -> Kernel:
 
 
 def _count(functions: list[Any], place: int = 0) -> Any:
-    """Adds what each function gives to its place: one function calls the next, since their types differ."""
+    """Adds what each function gives to its place: one function calls the next, since their types
+    differ.
+    """
     if not functions:
 
         @numba.njit(nogil=True)
@@ -369,7 +442,8 @@ def _count(functions: list[Any], place: int = 0) -> Any:
             return
 
         return nothing
-    first, others = functions[0], _count(functions[1:], place + 1)
+    first = functions[0]
+    others = _count(functions[1:], place + 1)
 
     @numba.njit(nogil=True)
     def count(x, a, counts):  # type: ignore[no-untyped-def]
@@ -394,7 +468,8 @@ def _step(probability: Any, move: Any, events: int, loss: Any, count: Any) -> Ke
     @user_kernel(STEP)
     def step(ints, floats, x, a, rng, out, counts):  # type: ignore[no-untyped-def]
         u = uniform(rng)
-        total, event = 0.0, -1
+        total = 0.0
+        event = -1
         for e in range(events):
             p = probability(x, a, e)
             if not -1e-9 <= p <= 1.0 + 1e-9:
@@ -474,7 +549,9 @@ def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
 
 
 @made_once
-def _confirmed_candidates(probability: Any, move: Any, events: int, may: Any, candidates: Any) -> Kernel:
+def _confirmed_candidates(
+    probability: Any, move: Any, events: int, may: Any, candidates: Any
+) -> Kernel:
     confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)

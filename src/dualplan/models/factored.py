@@ -1,16 +1,19 @@
-"""Factored models: a state is a value of each of many variables, and each moves by a law that few of them enter.
+"""Factored models: a state is a value of each of many variables, and each moves by a law that few
+of them enter.
 
-    P(x'|x,a) = Π_i P_i(x'_i | x_parents(i), a),        ℓ(x,a) = Σ_j ℓ_j(x_S(j)) + cost(a) + Σ_j ℓ_j^a(x_S(j))
+    P(x'|x,a) = Π_i P_i(x'_i | x_parents(i), a),        ℓ(x,a) = Σ_j ℓ_j(x_S(j)) + cost(a) + Σ_j
+                                                        ℓ_j^a(x_S(j))
 
-(a dynamic Bayesian network; Boutilier, Dearden & Goldszmidt 1995; Guestrin, Koller, Parr & Venkataraman 2003). All of
-it is data: a law is a table over the parents with one more axis for the next value, a loss a table over its scope. The
-laws are given once, and an action names the variables whose law it changes, so that a hundred machines with a hundred
-and one actions stay small. Given the state, the variables move independently of each other. Every action is allowed in
+(a dynamic Bayesian network; Boutilier, Dearden & Goldszmidt 1995; Guestrin, Koller, Parr &
+Venkataraman 2003). All of it is data: a law is a table over the parents with one more axis for the
+next value, a loss a table over its scope. The laws are given once, and an action names the
+variables whose law it changes, so that a hundred machines with a hundred and one actions stay
+small. Given the state, the variables move independently of each other. Every action is allowed in
 every state.
 
-A step has up to Π_i |values of i| outcomes. They are listed where there are at most `MOST_OUTCOMES` of them, and
-predecessors, which are as many times the actions, up to `MOST_PREDECESSORS`; simulation needs neither, nor do the
-programs in `primal/factored.py`.
+A step has up to Π_i |values of i| outcomes. They are listed where there are at most `MOST_OUTCOMES`
+of them, and predecessors, which are as many times the actions, up to `MOST_PREDECESSORS`;
+simulation needs neither, nor do the programs in `primal/factored.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class Local:
 
     def __call__(self, states: Ints) -> Floats:
         """At states, one a row."""
-        return np.asarray(self.values[tuple(states[:, i] for i in self.scope)] + np.zeros(len(states)))
+        return np.asarray(
+            self.values[tuple(states[:, i] for i in self.scope)] + np.zeros(len(states))
+        )
 
     @property
     def largest(self) -> float:
@@ -59,7 +64,9 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class FactoredAction:
-    """What an action changes: a cost, laws of some variables, and losses that are added to those of all actions."""
+    """What an action changes: a cost, laws of some variables, and losses that are added to those of
+    all actions.
+    """
 
     cost: float = 0.0
     laws: Mapping[str | int, Given] = field(default_factory=dict)
@@ -69,8 +76,9 @@ class FactoredAction:
 class FactoredModel(Model):
     """A dynamic Bayesian network with actions.
 
-    `variables` maps names to numbers of values 0, 1, ...; `laws` maps each name to (parents, table), the table's last
-    axis being the next value; `losses` lists (scope, table); `actions` maps names to `FactoredAction`.
+    `variables` maps names to numbers of values 0, 1, ...; `laws` maps each name to (parents,
+    table), the table's last axis being the next value; `losses` lists (scope, table); `actions`
+    maps names to `FactoredAction`.
     """
 
     def __init__(
@@ -83,13 +91,16 @@ class FactoredModel(Model):
         start: ArrayLike | None = None,
         name: str = "factored",
     ) -> None:
-        self.name, self.coordinates, self.actions = name, tuple(variables), tuple(actions)
+        self.name = name
+        self.coordinates = tuple(variables)
+        self.actions = tuple(actions)
         if not variables or not actions:
             raise InputError(f"model {name!r} needs at least one variable and one action.")
         for variable, size in variables.items():
             if not is_whole(size) or size < 1:
                 raise InputError(
-                    f"model {name!r}: {variable!r} takes {size!r} values; give a whole number, at least 1."
+                    f"model {name!r}: {variable!r} takes {size!r} values; give a whole number, at "
+                    "least 1."
                 )
         self.sizes = tuple(int(size) for size in variables.values())
         self.laws = self._all_laws(laws)
@@ -98,12 +109,17 @@ class FactoredModel(Model):
             for label, action in actions.items()
         )
         self.losses = tuple(self._loss(given, "the losses") for given in losses)
-        self.own_losses = tuple(tuple(self._loss(g, label) for g in action.losses) for label, action in actions.items())
+        self.own_losses = tuple(
+            tuple(self._loss(g, label) for g in action.losses) for label, action in actions.items()
+        )
         self.costs = np.array([self._cost(label, action.cost) for label, action in actions.items()])
         self.box = Box.of([0] * len(self.sizes), [size - 1 for size in self.sizes])
-        self.start = self.box.lower.copy() if start is None else self.state(start)
+        if start is None:
+            self.start = self.box.lower.copy()
+        else:
+            self.start = self.state(start)
 
-    # -- what was given -----------------------------------------------------------------------------------------------
+    # -- what was given ----------------------------------------------------------------------------
 
     def variable(self, given: str | int) -> int:
         """The number of a variable, by name or number."""
@@ -114,7 +130,9 @@ class FactoredModel(Model):
         return self.coordinates.index(str(given))
 
     def local(self, given: Given, what: str, following: tuple[int, ...] = ()) -> Local:
-        """A table over some variables (and a last axis of this length), with its scope put in ascending order."""
+        """A table over some variables (and a last axis of this length), with its scope put in
+        ascending order.
+        """
         names, table = given
         scope = [self.variable(v) for v in names]
         where = f"model {self.name!r}: {what} over ({', '.join(str(v) for v in names)})"
@@ -123,7 +141,8 @@ class FactoredModel(Model):
         shape = (*(self.sizes[i] for i in scope), *following)
         if math.prod(shape) > MOST_ENTRIES:
             raise InputError(
-                f"{where} has {math.prod(shape):.3g} entries, more than {MOST_ENTRIES:,}; use fewer variables."
+                f"{where} has {math.prod(shape):.3g} entries, more than {MOST_ENTRIES:,}; use "
+                "fewer variables."
             )
         try:
             values = np.array(table, np.float64)
@@ -138,7 +157,9 @@ class FactoredModel(Model):
         return Local(tuple(sorted(scope)), values.transpose(axes).copy(order="C"))
 
     def _numbered(self, laws: Mapping[str | int, Given]) -> list[tuple[int, Given]]:
-        return sorted(((self.variable(v), given) for v, given in laws.items()), key=lambda pair: pair[0])
+        return sorted(
+            ((self.variable(v), given) for v, given in laws.items()), key=lambda pair: pair[0]
+        )
 
     def _all_laws(self, laws: Mapping[str | int, Given]) -> tuple[Local, ...]:
         given = dict(self._numbered(laws))
@@ -154,8 +175,8 @@ class FactoredModel(Model):
         if (law.values < 0).any() or (np.abs(sums - 1) > ROUNDING).any():
             wrong = sums.ravel()[np.argmax(np.abs(sums - 1))]
             raise ModelError(
-                f"model {self.name!r}: {what} has a row that sums to {wrong:.9g} or a negative entry; rows are "
-                "probabilities."
+                f"model {self.name!r}: {what} has a row that sums to {wrong:.9g} or a negative "
+                "entry; rows are probabilities."
             )
         return Local(law.scope, law.values / sums[..., None])
 
@@ -164,10 +185,12 @@ class FactoredModel(Model):
 
     def _cost(self, label: str, cost: float) -> float:
         if not is_number(cost):
-            raise InputError(f"model {self.name!r}: the cost of action {label!r} must be a number, got {cost!r}.")
+            raise InputError(
+                f"model {self.name!r}: the cost of action {label!r} must be a number, got {cost!r}."
+            )
         return float(cost)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- what there is -----------------------------------------------------------------------------
 
     @property
     def outcomes(self) -> int:
@@ -177,13 +200,19 @@ class FactoredModel(Model):
     @property
     def why_no_forward(self) -> str:  # type: ignore[override]
         """Lists are as long as the number of states."""
-        return f"a step has about {self.outcomes:.2g} outcomes, and at most {MOST_OUTCOMES:,} are listed"
+        return (
+            f"a step has about {self.outcomes:.2g} outcomes, and at most {MOST_OUTCOMES:,} are "
+            "listed"
+        )
 
     @property
     def why_no_predecessors(self) -> str:  # type: ignore[override]
         """Every pair can lead to every state."""
         pairs = self.outcomes * len(self.actions)
-        return f"all of about {pairs:.2g} pairs can lead to a state, and at most {MOST_PREDECESSORS:,} are listed"
+        return (
+            f"all of about {pairs:.2g} pairs can lead to a state, and at most "
+            f"{MOST_PREDECESSORS:,} are listed"
+        )
 
     def law(self, i: int, a: int) -> Local:
         """P(x'_i | parents, a)."""
@@ -198,10 +227,16 @@ class FactoredModel(Model):
     def loss_bounds(self) -> tuple[float, float]:
         """Sums of the ends of all tables; the worst action's cost."""
         own = [[(t.values.min(), t.values.max()) for t in tables] for tables in self.own_losses]
-        low = min(c + sum(least for least, _ in ends) for c, ends in zip(self.costs, own, strict=True))
-        high = max(c + sum(most for _, most in ends) for c, ends in zip(self.costs, own, strict=True))
+        low = min(
+            c + sum(least for least, _ in ends) for c, ends in zip(self.costs, own, strict=True)
+        )
+        high = max(
+            c + sum(most for _, most in ends) for c, ends in zip(self.costs, own, strict=True)
+        )
         shared = [(t.values.min(), t.values.max()) for t in self.losses]
-        return float(low + sum(least for least, _ in shared)), float(high + sum(most for _, most in shared))
+        return float(low + sum(least for least, _ in shared)), float(
+            high + sum(most for _, most in shared)
+        )
 
     def describe(self) -> Json:
         """Parents, scopes and what each action changes; the tables are in the digest."""
@@ -211,17 +246,21 @@ class FactoredModel(Model):
             "values": list(self.sizes),
             "parents": {names[i]: [names[j] for j in law.scope] for i, law in enumerate(self.laws)},
             "losses": [[names[j] for j in table.scope] for table in self.losses],
-            "changes": {a: [names[i] for i in laws] for a, laws in zip(self.actions, self.changes, strict=True)},
+            "changes": {
+                a: [names[i] for i in laws]
+                for a, laws in zip(self.actions, self.changes, strict=True)
+            },
             "costs": self.costs.tolist(),
         }
 
-    # -- the compiled form --------------------------------------------------------------------------------------------
+    # -- the compiled form -------------------------------------------------------------------------
 
     @cached_property
     def code(self) -> Code:
         """All tables as flat arrays, for the kernels in `_kernels/factored.py`."""
         tables = [*self.laws]
-        changes, loss_lists = [], []
+        changes = []
+        loss_lists = []
         for laws in self.changes:
             changes.append([(i, len(tables) + k) for k, i in enumerate(laws)])
             tables += laws.values()
@@ -230,10 +269,14 @@ class FactoredModel(Model):
             tables += own
         table, place, values = packed(tables, len(self.actions))
         fields = [
-            np.array(self.sizes), table, place, np.cumsum([0, *map(len, changes)]),
-            np.array([pair for own in changes for pair in own]).reshape(-1), np.cumsum([0, *map(len, loss_lists)]),
+            np.array(self.sizes),
+            table,
+            place,
+            np.cumsum([0, *map(len, changes)]),
+            np.array([pair for own in changes for pair in own]).reshape(-1),
+            np.cumsum([0, *map(len, loss_lists)]),
             np.concatenate([np.array(own, np.int64) for own in loss_lists]),
-        ]  # fmt: skip
+        ]
         starts = kernels.HEADER + np.cumsum([0, *(f.size for f in fields)])[:-1]
         head = np.concatenate([[len(self.sizes), len(self.actions)], starts, [0]])
         listed = self.outcomes <= MOST_OUTCOMES
@@ -253,16 +296,28 @@ class FactoredModel(Model):
 
 
 def packed(tables: Sequence[Local], start: int) -> tuple[Ints, Ints, Floats]:
-    """Tables as kernels read them: (first place, places, start), (coordinate, stride), and the entries.
+    """Tables as kernels read them: (first place, places, start), (coordinate, stride), and the
+    entries.
 
-    `start` is where the entries will lie. An axis beyond the scope, that of a law, is read from its beginning.
+    `start` is where the entries will lie. An axis beyond the scope, that of a law, is read from its
+    beginning.
     """
-    rows, places, entries, at, count = [], [], [], start, 0
+    rows = []
+    places = []
+    entries = []
+    at = start
+    count = 0
     for table in tables:
-        steps = [step // table.values.itemsize for step in np.ascontiguousarray(table.values).strides]
+        steps = [
+            step // table.values.itemsize for step in np.ascontiguousarray(table.values).strides
+        ]
         places += list(zip(table.scope, steps, strict=False))  # a law has an axis more
         rows.append((count, len(table.scope), at))
         entries.append(np.ascontiguousarray(table.values).ravel())
-        at, count = at + entries[-1].size, count + len(table.scope)
-    flat = np.concatenate(entries) if entries else np.zeros(0)
+        at = at + entries[-1].size
+        count = count + len(table.scope)
+    if entries:
+        flat = np.concatenate(entries)
+    else:
+        flat = np.zeros(0)
     return np.array(rows, np.int64).reshape(-1), np.array(places, np.int64).reshape(-1), flat

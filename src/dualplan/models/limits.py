@@ -1,11 +1,13 @@
 """Limits on measures: side constraints on the occupancy.
 
-A measure is the ratio of two sums over steps, of weights n(x,a) and d(x,a): a mean length has d = 1, the fraction of
-customers lost has n = lost and d = offered in a step. A limit on it is linear in the occupancy u,
+A measure is the ratio of two sums over steps, of weights n(x,a) and d(x,a): a mean length has d
+= 1, the fraction of customers lost has n = lost and d = offered in a step. A limit on it is linear
+in the occupancy u,
 
     Σ n·u  <=  limit · Σ d·u     or     Σ (n − limit·d)·u  <=  0,
 
-whatever u sums to, so it means the same under both criteria: a ratio of long-run averages, or of discounted sums.
+whatever u sums to, so it means the same under both criteria: a ratio of long-run averages, or of
+discounted sums.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Weight = Callable[[Ints, int], float]
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a measure may be: one of the model's by name, or functions of (x, a) for numerator and `per`."""
+    """The most that a measure may be: one of the model's by name, or functions of (x, a) for
+    numerator and `per`.
+    """
 
     measure: str | Weight
     at_most: float
@@ -35,14 +39,21 @@ class Limit:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_most):
-            raise InputError(f"the limit on {self.name!r} must be a finite number, got {self.at_most!r}.")
+            raise InputError(
+                f"the limit on {self.name!r} must be a finite number, got {self.at_most!r}."
+            )
         if isinstance(self.measure, str) and self.per is not None:
-            raise InputError(f"measure {self.measure!r} of the model has its own denominator; leave `per` out.")
+            raise InputError(
+                f"measure {self.measure!r} of the model has its own denominator; leave `per` out."
+            )
 
     @property
     def name(self) -> str:
         """What is limited."""
-        given = self.measure if isinstance(self.measure, str) else getattr(self.measure, "__name__", "measure")
+        if isinstance(self.measure, str):
+            given = self.measure
+        else:
+            given = getattr(self.measure, "__name__", "measure")
         return self.label or given
 
     @staticmethod
@@ -54,10 +65,16 @@ class Limit:
         try:
             return Limit(found[1], float(found[2]))
         except ValueError:
-            raise InputError(f"the limit on {found[1]!r} must be a number, got {found[2]!r}.") from None
+            raise InputError(
+                f"the limit on {found[1]!r} must be a number, got {found[2]!r}."
+            ) from None
 
-    def weights(self, model: Model, states: Ints, actions: Ints, sums: Floats) -> tuple[Floats, Floats]:
-        """n and d on pairs: states one a row, and what a step from each pair adds to the model's columns."""
+    def weights(
+        self, model: Model, states: Ints, actions: Ints, sums: Floats
+    ) -> tuple[Floats, Floats]:
+        """n and d on pairs: states one a row, and what a step from each pair adds to the model's
+        columns.
+        """
         if isinstance(self.measure, str):
             measure = model.measure(self.measure)
             return sums @ measure.numerator, sums @ measure.denominator
@@ -66,7 +83,9 @@ class Limit:
         )
 
     def _values(self, function: Weight, states: Ints, actions: Ints) -> Floats:
-        values = np.array([float(function(read_only(x), int(a))) for x, a in zip(states, actions, strict=True)])
+        values = np.array(
+            [float(function(read_only(x), int(a))) for x, a in zip(states, actions, strict=True)]
+        )
         if not np.isfinite(values).all():
             raise InputError(f"the limit on {self.name!r} gives a value that is no finite number.")
         return values

@@ -1,4 +1,6 @@
-"""Models by name: an instance, a TOML file that describes a network (`toml.py`), or ``file.py:object``."""
+"""Models by name: an instance, a TOML file that describes a network (`toml.py`), or
+``file.py:object``.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +29,35 @@ def load(spec: str, **parameters: Any) -> Model:
 
 
 def require_stable(model: Model) -> None:
-    """Raise, with the line if the model came from a file, if no policy keeps the queues of a network finite."""
+    """Raise, with the line if the model came from a file, if no policy keeps the queues of a
+    network finite.
+    """
     if not isinstance(model, QueueingNetwork):
         return
     spec = str((model.origin or {}).get("model", ""))
-    document = read(Path(spec)) if spec.endswith(".toml") else Document.nowhere()
+    if spec.endswith(".toml"):
+        document = read(Path(spec))
+    else:
+        document = Document.nowhere()
     with document.explained():
         model.require_stable()
 
 
 def remake(recipe: Json) -> Model:
-    """The model of a recipe that was saved with a policy: a network from its data, or a named instance."""
+    """The model of a recipe that was saved with a policy: a network from its data, or a named
+    instance.
+    """
     if "network" in recipe:
         network = recipe["network"]
         classes = [{k: v for k, v in entry.items() if v is not None} for entry in network["class"]]
         return network_from_data({**network, "class": classes}, {}, str(network["name"]))
     if recipe["model"] not in INSTANCES:  # files that came with the policy are not run
-        raise InputError(f"the model is made by {recipe['model']!r}; load it and give it with the policy.")
-    parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in recipe["parameters"].items()}
+        raise InputError(
+            f"the model is made by {recipe['model']!r}; load it and give it with the policy."
+        )
+    parameters = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in recipe["parameters"].items()
+    }
     return load(recipe["model"], **parameters)
 
 
@@ -56,15 +69,21 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
         made = load_object(spec)
         if isinstance(made, Model):
             if parameters:
-                raise InputError(f"{spec!r} is a finished model; parameters need a function that makes one.")
+                raise InputError(
+                    f"{spec!r} is a finished model; parameters need a function that makes one."
+                )
             return made
         return build(attribute, made, parameters)
     if path.endswith(".toml"):
         return read_network(read(Path(path)), parameters)
     if Path(f"{spec}.toml").is_file():
-        raise InputError(f"there is no model {spec!r}; did you mean {spec + '.toml'!r}?", at=("model",))
+        raise InputError(
+            f"there is no model {spec!r}; did you mean {spec + '.toml'!r}?", at=("model",)
+        )
     if Path(spec).is_file():
-        raise InputError(f"{spec!r} is no model; the name of a network's file must end in .toml.", at=("model",))
+        raise InputError(
+            f"{spec!r} is no model; the name of a network's file must end in .toml.", at=("model",)
+        )
     raise unknown("model", spec, [*INSTANCES, "FILE.toml", "FILE.py:OBJECT"], at=("model",))
 
 
@@ -87,9 +106,13 @@ def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
         raise
     except DualplanError:
         raise
-    except Exception as error:  # whatever the function does with the parameters is reported in the user's terms
+    except (
+        Exception
+    ) as error:  # whatever the function does with the parameters is reported in the user's terms
         raise InputError(
-            f"model {name!r} cannot be made with these parameters: {type(error).__name__}: {error}.", at=place
+            f"model {name!r} cannot be made with these parameters: {type(error).__name__}: "
+            f"{error}.",
+            at=place,
         ) from error
     if not isinstance(model, Model):
         raise ModelError(f"{name!r} makes a {type(model).__name__}, not a model.")
@@ -114,15 +137,22 @@ def load_object(spec: str) -> Any:
         found.loader.exec_module(module)
     except DualplanError:
         raise
-    except (Exception, SystemExit) as error:  # whatever the user's file does is reported in the user's terms
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever the user's file does is reported in the user's terms
         raise InputError(f"{path!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(module, attribute):
-        raise unknown(f"object in {path!r}", attribute, [n for n in vars(module) if not n.startswith("_")])
+        raise unknown(
+            f"object in {path!r}", attribute, [n for n in vars(module) if not n.startswith("_")]
+        )
     return getattr(module, attribute)
 
 
 def _by_value(module: ModuleType) -> None:
-    """What the module defines travels to other processes as a whole: they cannot import it by its name."""
+    """What the module defines travels to other processes as a whole: they cannot import it by its
+    name.
+    """
     # of processes here, of compiled functions, of a Dask cluster
     for pickler in ("joblib.externals.cloudpickle", "numba.cloudpickle", "cloudpickle"):
         try:

@@ -1,7 +1,8 @@
 """In which line of a TOML text each key stands.
 
-`tomllib` parses a text but does not say where things are. This is the other half: the path of every key, table and
-entry of an array, and the line that it begins in. A path is a tuple of keys and of indices into arrays,
+`tomllib` parses a text but does not say where things are. This is the other half: the path of every
+key, table and entry of an array, and the line that it begins in. A path is a tuple of keys and of
+indices into arrays,
 
     [[class]]                   ("class",), ("class", 0)
     name = "paint"              ("class", 0, "name")
@@ -10,8 +11,8 @@ entry of an array, and the line that it begins in. A path is a tuple of keys and
       "loss <= 1",              ("class", 0, "limits", 0)
     ]
 
-The text must be valid, which `tomllib` has said before; nothing is checked here, and values are passed over, not read.
-A table that is mentioned before its own header has the line of the header.
+The text must be valid, which `tomllib` has said before; nothing is checked here, and values are
+passed over, not read. A table that is mentioned before its own header has the line of the header.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Path = tuple[str | int, ...]
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_STRINGS = {  # by how they open; the quotes of a multi-line string may be followed by one or two that belong to it
+# by how they open; the quotes of a multi-line string may be followed by one or two that belong to
+# it
+_STRINGS = {
     '"""': re.compile(r'"""(?:\\.|[^\\])*?"{3,5}', re.S),
     "'''": re.compile(r"'''.*?'{3,5}", re.S),
     '"': re.compile(r'"(?:\\.|[^"\\])*"'),
@@ -43,7 +46,8 @@ class _Scan:
     """One pass over the text."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text = text
+        self.at = 0
         self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
         self.lines: dict[Path, int] = {}
         self.entries: dict[Path, int] = {}  # of arrays of tables: how many there are so far
@@ -70,7 +74,8 @@ class _Scan:
 
     def header(self) -> Path:
         """[table] or [[entry of an array]]: its path, which the keys below it continue."""
-        line, double = self.line, self.text.startswith("[[", self.at)
+        line = self.line
+        double = self.text.startswith("[[", self.at)
         self.at += 2 if double else 1
         *before, last = self.keys()
         self.at += 2 if double else 1
@@ -90,7 +95,9 @@ class _Scan:
     def inside(self, path: Path, line: int) -> Path:
         """The table at a path, which is the last entry where it is an array."""
         self.lines.setdefault(path, line)
-        return (*path, self.entries[path] - 1) if path in self.entries else path
+        if path in self.entries:
+            return (*path, self.entries[path] - 1)
+        return path
 
     def keys(self) -> list[str]:
         """A key and the dots in it."""
@@ -98,7 +105,9 @@ class _Scan:
         while True:
             self.skip(_SPACE)
             quote = self.text[self.at]
-            parts.append(_unquoted(self.skip(_STRINGS[quote])) if quote in _STRINGS else self.skip(_BARE))
+            parts.append(
+                _unquoted(self.skip(_STRINGS[quote])) if quote in _STRINGS else self.skip(_BARE)
+            )
             self.skip(_SPACE)
             if not self.text.startswith(".", self.at):
                 return parts
@@ -106,7 +115,8 @@ class _Scan:
 
     def pair(self, table: Path) -> None:
         """key = value."""
-        line, path = self.line, table
+        line = self.line
+        path = table
         for key in self.keys():
             path = (*path, key)
             self.lines.setdefault(path, line)

@@ -1,25 +1,35 @@
 """Queueing networks as data.
 
-A network is a list of customer classes. Each class waits in its own buffer, is served by one server, may receive
-customers from outside, and sends a completed customer on to another class or out. Options say what a step is:
+A network is a list of customer classes. Each class waits in its own buffer, is served by one
+server, may receive customers from outside, and sends a completed customer on to another class or
+out. Options say what a step is:
 
-`dynamics`    "uniformized": at most one event a step; "bernoulli": independent arrivals and completions each step
-`time`        "discrete": rates are probabilities a step; "continuous": rates per unit of time, made into a chain by
-              uniformization with rate Λ = Σ arrivals + Σ_servers (fastest service); losses are per unit of time
-`full`        a customer who finds the next buffer full "block"s the server (he stays and the service is repeated), or
-              is lost ("lose"); customers from outside are lost in either case, at the class's `penalty`
-`phantom`     an empty class in service still feeds the next one: customers out of nothing, which is what the paper's
+`dynamics`    "uniformized": at most one event a step; "bernoulli": independent arrivals and
+              completions each step
+`time`        "discrete": rates are probabilities a step; "continuous": rates per unit of time, made
+              into a chain by
+              uniformization with rate Λ = Σ arrivals + Σ_servers (fastest service); losses are per
+              unit of time
+`full`        a customer who finds the next buffer full "block"s the server (he stays and the
+              service is repeated), or
+              is lost ("lose"); customers from outside are lost in either case, at the class's
+              `penalty`
+`phantom`     an empty class in service still feeds the next one: customers out of nothing, which is
+              what the paper's
               text says of its experiment
-`discipline`  "preemptive", or "nonpreemptive": a server finishes a customer before it chooses again and never idles
+`discipline`  "preemptive", or "nonpreemptive": a server finishes a customer before it chooses again
+              and never idles
               beside a waiting one; the action then says whom it takes next, should it complete now
-`decisions`   "joint": an action names a class for every server; "per-server": the pending event is part of the state
-              and only the server whose event it is chooses, so that the number of actions is that of one server's
-              classes. With one event a step both describe the same process.
+`decisions`   "joint": an action names a class for every server; "per-server": the pending event is
+              part of the state
+              and only the server whose event it is chooses, so that the number of actions is that
+              of one server's classes. With one event a step both describe the same process.
 `idling`      adds the choice to serve nobody
 
-With `bernoulli` and `block`, completions count downstream first, then arrivals, so a departure makes room for an
-admission in the same step. With `lose`, all movements are added up and the sum is cut to the buffers. With `bernoulli`
-and `nonpreemptive`, a server that was idle starts the class named first among those that customers came to.
+With `bernoulli` and `block`, completions count downstream first, then arrivals, so a departure
+makes room for an admission in the same step. With `lose`, all movements are added up and the sum is
+cut to the buffers. With `bernoulli` and `nonpreemptive`, a server that was idle starts the class
+named first among those that customers came to.
 """
 
 from __future__ import annotations
@@ -56,7 +66,8 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class QueueClass:
-    """One class of customers; `route` maps names of classes to probabilities, the rest leaves the network.
+    """One class of customers; `route` maps names of classes to probabilities, the rest leaves the
+    network.
 
     The holding cost of x customers is ``holding·x + quadratic·x² + excess·max(0, x − level)``.
     """
@@ -77,32 +88,49 @@ class QueueClass:
         where = f"class {self.name!r}"
         if not (self.service > 0 and math.isfinite(self.service)):
             raise InputError(
-                f"{where}: service must be a positive, finite rate, got {self.service!r}.", at=("service",)
+                f"{where}: service must be a positive, finite rate, got {self.service!r}.",
+                at=("service",),
             )
         for name in ("arrival", "holding", "quadratic", "excess", "level", "penalty"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise InputError(
-                    f"{where}: {name} must be a finite number that is not negative, got {value!r}.", at=(name,)
+                    f"{where}: {name} must be a finite number that is not negative, got {value!r}.",
+                    at=(name,),
                 )
         if self.buffer is not None:
             if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
-                what = "holds nobody" if self.buffer < 1 else "is too large" if self.buffer > 1 else "is no number"
+                if self.buffer < 1:
+                    what = "holds nobody"
+                elif self.buffer > 1:
+                    what = "is too large"
+                else:
+                    what = "is no number"
                 raise InputError(
-                    f"{where}: buffer {self.buffer!r} {what}; give 1 or more, or leave it out for unbounded.",
+                    f"{where}: buffer {self.buffer!r} {what}; give 1 or more, or leave it out for "
+                    "unbounded.",
                     at=("buffer",),
                 )
             if self.buffer != int(self.buffer):
                 raise InputError(
-                    f"{where}: buffer {self.buffer!r} is no whole number of customers; round it.", at=("buffer",)
+                    f"{where}: buffer {self.buffer!r} is no whole number of customers; round it.",
+                    at=("buffer",),
                 )
             object.__setattr__(self, "buffer", int(self.buffer))
-        wrong, total = [t for t, p in self.route.items() if not 0 <= p <= 1], sum(self.route.values())
+        wrong = [t for t, p in self.route.items() if not 0 <= p <= 1]
+        total = sum(self.route.values())
         if wrong or total > 1 + 1e-12:
-            got = f"{self.route[wrong[0]]!r} for {wrong[0]!r}" if wrong else f"a sum of {total:.6g}"
-            remedy = "lower them, and what is left leaves" if total > 1 else "what is left leaves"
+            if wrong:
+                got = f"{self.route[wrong[0]]!r} for {wrong[0]!r}"
+            else:
+                got = f"a sum of {total:.6g}"
+            if total > 1:
+                remedy = "lower them, and what is left leaves"
+            else:
+                remedy = "what is left leaves"
             raise InputError(
-                f"{where}: the probabilities of its routes lie in [0, 1] and sum to at most 1, got {got}; {remedy}.",
+                f"{where}: the probabilities of its routes lie in [0, 1] and sum to at most 1, got "
+                f"{got}; {remedy}.",
                 at=("route", *wrong[:1]),
             )
 
@@ -129,9 +157,14 @@ class QueueingNetwork(Model):
         self.name = name
         self.classes = tuple(classes)
         self.options = {
-            "time": time, "dynamics": dynamics, "full": full, "phantom": phantom, "discipline": discipline,
-            "decisions": decisions, "idling": idling,
-        }  # fmt: skip
+            "time": time,
+            "dynamics": dynamics,
+            "full": full,
+            "phantom": phantom,
+            "discipline": discipline,
+            "decisions": decisions,
+            "idling": idling,
+        }
         _check_options(self.options)
         self.class_names = tuple(c.name for c in self.classes)
         self.servers = tuple(dict.fromkeys(c.server for c in self.classes))
@@ -145,12 +178,12 @@ class QueueingNetwork(Model):
             outcomes = self._list_lengths()[0]
             if outcomes > MOST_PENALISED:
                 raise InputError(
-                    f"network {name!r}: penalties with independent events mean adding up {outcomes:.3g} outcomes at "
-                    "each step; use dynamics='uniformized'.",
+                    f"network {name!r}: penalties with independent events mean adding up "
+                    f"{outcomes:.3g} outcomes at each step; use dynamics='uniformized'.",
                     at=("dynamics",),
                 )
 
-    # -- shape ------------------------------------------------------------------------------------------------------
+    # -- shape -------------------------------------------------------------------------------------
 
     @property
     def nonpreemptive(self) -> bool:
@@ -172,36 +205,50 @@ class QueueingNetwork(Model):
             worst = max(max(c.arrival, c.service) for c in self.classes)
             if worst > 1:
                 raise InputError(
-                    f"network {self.name!r}: {worst} is no probability; use time='continuous' for rates.",
+                    f"network {self.name!r}: {worst} is no probability; use time='continuous' for "
+                    "rates.",
                     at=self._largest_rate(),
                 )
         elif total > 1 + 1e-12:
             raise InputError(
-                f"network {self.name!r}: one event a step needs arrivals plus the fastest service of each server to "
-                f"sum to at most 1, got {total:.6g}; use time='continuous' if these are rates.",
+                f"network {self.name!r}: one event a step needs arrivals plus the fastest service "
+                f"of each server to sum to at most 1, got {total:.6g}; use time='continuous' if "
+                "these are rates.",
                 at=self._largest_rate(),
             )
         return 1.0
 
     def _largest_rate(self) -> tuple[str | int, ...]:
         """Where the largest arrival or service rate is written."""
-        rates = [(getattr(c, key), i, key) for i, c in enumerate(self.classes) for key in ("arrival", "service")]
+        rates = [
+            (getattr(c, key), i, key)
+            for i, c in enumerate(self.classes)
+            for key in ("arrival", "service")
+        ]
         _, i, key = max(rates, key=lambda rate: rate[0])
         return "class", i, key
 
     def _peak(self, s: int) -> float:
-        return max(c.service for c, server in zip(self.classes, self.server_of, strict=True) if server == s)
+        return max(
+            c.service for c, server in zip(self.classes, self.server_of, strict=True) if server == s
+        )
 
     def _set_actions(self) -> None:
-        idle = [-1] if self.options["idling"] else []
-        self.choices = [[*np.flatnonzero(self.server_of == s).tolist(), *idle] for s in range(len(self.servers))]
+        if self.options["idling"]:
+            idle = [-1]
+        else:
+            idle = []
+        self.choices = [
+            [*np.flatnonzero(self.server_of == s).tolist(), *idle] for s in range(len(self.servers))
+        ]
         sizes = [len(c) for c in self.choices]
         if self.per_server:
             self.actions = tuple(f"choice {j + 1}" for j in range(max(sizes)))
             return
         if math.prod(sizes) > MOST_ACTIONS:
             raise InputError(
-                f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use decisions='per-server'.",
+                f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use "
+                "decisions='per-server'.",
                 at=("decisions",),
             )
         labels = [""]
@@ -211,7 +258,8 @@ class QueueingNetwork(Model):
         self.actions = tuple(labels)
 
     def _set_box(self) -> None:
-        coordinates, upper = list(self.class_names), [c.buffer for c in self.classes]
+        coordinates = list(self.class_names)
+        upper = [c.buffer for c in self.classes]
         if self.nonpreemptive:
             coordinates += [f"at {s}" for s in self.servers]
             upper += [len(c) for c in self.choices]
@@ -222,7 +270,7 @@ class QueueingNetwork(Model):
         self.box = Box.of([0] * len(upper), upper)
         self.start = self.box.lower.copy()
 
-    # -- the compiled form ------------------------------------------------------------------------------------------
+    # -- the compiled form -------------------------------------------------------------------------
 
     @cached_property
     def code(self) -> Code:
@@ -231,8 +279,14 @@ class QueueingNetwork(Model):
         outcomes, predecessors = self._list_lengths()
         listed = outcomes <= MOST_OUTCOMES
         bernoulli = self.options["dynamics"] == "bernoulli"
-        forward = kernels.forward_bernoulli if bernoulli else kernels.forward
-        inverse = backward.predecessors_bernoulli if bernoulli else backward.predecessors
+        if bernoulli:
+            forward = kernels.forward_bernoulli
+        else:
+            forward = kernels.forward
+        if bernoulli:
+            inverse = backward.predecessors_bernoulli
+        else:
+            inverse = backward.predecessors
         return Code(
             ints,
             floats,
@@ -243,17 +297,30 @@ class QueueingNetwork(Model):
             inverse if listed and predecessors <= MOST_PREDECESSORS else None,
             outcomes,
             predecessors,
-            tuple(f"{what} {c}" for what in ("offered", "lost", "completed", "blocked") for c in self.class_names)
+            tuple(
+                f"{what} {c}"
+                for what in ("offered", "lost", "completed", "blocked")
+                for c in self.class_names
+            )
             + tuple(f"{what} {s}" for what in ("busy", "observed") for s in self.servers),
-            (kernels.expected_counts_bernoulli if bernoulli else kernels.expected_counts) if listed else None,
+            (kernels.expected_counts_bernoulli if bernoulli else kernels.expected_counts)
+            if listed
+            else None,
             None if bernoulli else backward.changes,
             backward.MOST_CHANGED,
         )
 
     def _data(self) -> tuple[Ints, Floats]:
-        n, scale = len(self.classes), 1.0 / self.rate if self.options["time"] == "continuous" else 1.0
+        n = len(self.classes)
+        if self.options["time"] == "continuous":
+            scale = 1.0 / self.rate
+        else:
+            scale = 1.0
         sizes = [len(c) for c in self.choices]
-        strides = np.ones(len(sizes), np.int64) if self.per_server else np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
+        if self.per_server:
+            strides = np.ones(len(sizes), np.int64)
+        else:
+            strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
         lam = np.array([c.arrival for c in self.classes]) * scale
         peak = np.array([self._peak(s) for s in range(len(self.servers))]) * scale
         int_fields = {
@@ -282,43 +349,67 @@ class QueueingNetwork(Model):
         }
         header = np.zeros(kernels.HEADER, np.int64)
         switches: list[int | bool] = [
-            n, len(self.servers), self.options["dynamics"] == "bernoulli", bool(self.options["phantom"]),
-            self.options["full"] == "lose", self.nonpreemptive, self.per_server, len(self.actions),
+            n,
+            len(self.servers),
+            self.options["dynamics"] == "bernoulli",
+            bool(self.options["phantom"]),
+            self.options["full"] == "lose",
+            self.nonpreemptive,
+            self.per_server,
+            len(self.actions),
             any(c.penalty > 0 for c in self.classes),
-        ]  # fmt: skip
+        ]
         header[: kernels.CHOICE_PTR] = switches
         ints = [int_fields[f] for f in kernels.INT_FIELDS]
         floats = [float_fields[f] for f in kernels.FLOAT_FIELDS]
-        header[kernels.CHOICE_PTR : kernels.LAM] = kernels.HEADER + np.cumsum([0, *(len(f) for f in ints)])
+        header[kernels.CHOICE_PTR : kernels.LAM] = kernels.HEADER + np.cumsum(
+            [0, *(len(f) for f in ints)]
+        )
         header[kernels.LAM :] = np.cumsum([0, *(len(f) for f in floats)])
-        return np.concatenate([header, *(np.asarray(f, np.int64) for f in ints)]), np.concatenate(floats)
+        return np.concatenate([header, *(np.asarray(f, np.int64) for f in ints)]), np.concatenate(
+            floats
+        )
 
     def _list_lengths(self) -> tuple[int, int]:
         """The longest possible lists of next states and of predecessors."""
-        routes, servers, actions = [len(r) for r in self.routes], len(self.servers), len(self.actions)
+        routes = [len(r) for r in self.routes]
+        servers = len(self.servers)
+        actions = len(self.actions)
         arrivals = sum(c.arrival > 0 for c in self.classes)
         most = [max(routes[c] for c in options if c >= 0) for options in self.choices]
-        histories = 4 if self.nonpreemptive else 1
+        if self.nonpreemptive:
+            histories = 4
+        else:
+            histories = 1
         if self.options["dynamics"] == "bernoulli":
             outcomes = 2**arrivals * math.prod(1 + m for m in most)
             sources = [
-                (c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r) for i, c in enumerate(self.classes)
+                (c.arrival > 0) + sum(d == i for r in self.routes for d, _ in r)
+                for i, c in enumerate(self.classes)
             ]
-            histories = math.prod(1 + len(c) for c in self.choices) if self.nonpreemptive else 1
+            if self.nonpreemptive:
+                histories = math.prod(1 + len(c) for c in self.choices)
+            else:
+                histories = 1
             longest = outcomes * actions * histories * math.prod(2 + k for k in sources)
             count = self.box.count
             return outcomes, longest if count is None else min(longest, outcomes * actions * count)
         if self.per_server:
             outcomes = (max(arrivals, *most) + 1) * (servers + 1)
             return outcomes, actions * (servers + 1 + histories * (2 * arrivals + 4 * sum(routes)))
-        return arrivals + sum(most) + 1, actions * (1 + histories * (2 * arrivals + 4 * sum(routes)))
+        return arrivals + sum(most) + 1, actions * (
+            1 + histories * (2 * arrivals + 4 * sum(routes))
+        )
 
-    # -- what is measured -------------------------------------------------------------------------------------------
+    # -- what is measured --------------------------------------------------------------------------
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Mean length and throughput of each class, use of each server, and where buffers are bounded losses."""
-        n, servers = len(self.classes), len(self.servers)
+        """Mean length and throughput of each class, use of each server, and where buffers are
+        bounded losses.
+        """
+        n = len(self.classes)
+        servers = len(self.servers)
         counts = 2 + self.box.dim
         width = counts + 4 * n + 2 * servers
 
@@ -328,7 +419,9 @@ class QueueingNetwork(Model):
             return row
 
         steps = columns(0)
-        result = [Measure(f"length {c}", columns(2 + i), steps) for i, c in enumerate(self.class_names)]
+        result = [
+            Measure(f"length {c}", columns(2 + i), steps) for i, c in enumerate(self.class_names)
+        ]
         result += [
             Measure(f"throughput {c}", columns(counts + 2 * n + i, weight=self.rate), steps)
             for i, c in enumerate(self.class_names)
@@ -339,7 +432,8 @@ class QueueingNetwork(Model):
             for i, s in enumerate(self.servers)
         ]
         if any(c.buffer is not None for c in self.classes):
-            offered, lost = range(counts, counts + n), range(counts + n, counts + 2 * n)
+            offered = range(counts, counts + n)
+            lost = range(counts + n, counts + 2 * n)
             result += [
                 Measure(f"loss rate {c}", columns(lost[i], weight=self.rate), steps)
                 for i, c in enumerate(self.class_names)
@@ -347,7 +441,9 @@ class QueueingNetwork(Model):
             result.append(Measure("lost fraction", columns(*lost), columns(*offered)))
             if self.options["full"] == "block":
                 result += [
-                    Measure(f"blocking rate {c}", columns(counts + 3 * n + i, weight=self.rate), steps)
+                    Measure(
+                        f"blocking rate {c}", columns(counts + 3 * n + i, weight=self.rate), steps
+                    )
                     for i, c in enumerate(self.class_names)
                     if any(d >= 0 and self.classes[d].buffer is not None for d, _ in self.routes[i])
                 ]
@@ -366,9 +462,13 @@ class QueueingNetwork(Model):
             return None
 
         def part(c: QueueClass) -> Callable[[Ints], Floats]:
-            return lambda v: c.holding * v + c.quadratic * v * v + c.excess * np.maximum(0.0, v - c.level)
+            return lambda v: (
+                c.holding * v + c.quadratic * v * v + c.excess * np.maximum(0.0, v - c.level)
+            )
 
-        return [part(c) for c in self.classes] + [lambda v: np.zeros(v.size)] * (self.box.dim - len(self.classes))
+        return [part(c) for c in self.classes] + [lambda v: np.zeros(v.size)] * (
+            self.box.dim - len(self.classes)
+        )
 
     @property
     def laziness(self) -> float:
@@ -388,18 +488,25 @@ class QueueingNetwork(Model):
 
     def holding_cost(self, lengths: Sequence[int]) -> float:
         """The cost of the customers that are there, without penalties."""
-        return float(sum(
-            c.holding * x + c.quadratic * x * x + c.excess * max(0.0, x - c.level)
-            for c, x in zip(self.classes, lengths, strict=True)
-        ))  # fmt: skip
+        return float(
+            sum(
+                c.holding * x + c.quadratic * x * x + c.excess * max(0.0, x - c.level)
+                for c, x in zip(self.classes, lengths, strict=True)
+            )
+        )
 
     @property
     def loss_bounds(self) -> tuple[float, float] | None:
         """From an empty network to full buffers, with every possible penalty in one step."""
-        if any(c.buffer is None and max(c.holding, c.quadratic, c.excess) > 0 for c in self.classes):
+        if any(
+            c.buffer is None and max(c.holding, c.quadratic, c.excess) > 0 for c in self.classes
+        ):
             return None
         top = self.holding_cost([0 if c.buffer is None else c.buffer for c in self.classes])
-        events = len(self.classes) + len(self.servers) if self.options["dynamics"] == "bernoulli" else 1
+        if self.options["dynamics"] == "bernoulli":
+            events = len(self.classes) + len(self.servers)
+        else:
+            events = 1
         return 0.0, top + self.rate * events * max(c.penalty for c in self.classes)
 
     @property
@@ -414,11 +521,15 @@ class QueueingNetwork(Model):
 
     @cached_property
     def certain_loads(self) -> dict[str, float]:
-        """The part of each server's load that no buffer can turn away: at 1 or more, queues grow without end."""
+        """The part of each server's load that no buffer can turn away: at 1 or more, queues grow
+        without end.
+        """
         return self._loads([c.buffer is None for c in self.classes])
 
     def _loads(self, among: Sequence[bool]) -> dict[str, float]:
-        """Σ γ_j/μ_j over the classes of each server, with γ_j = λ_j + Σ_i γ_i·p_ij, all of it `among` these classes."""
+        """Σ γ_j/μ_j over the classes of each server, with γ_j = λ_j + Σ_i γ_i·p_ij, all of it
+        `among` these classes.
+        """
         n = len(self.classes)
         matrix = np.zeros((n, n))
         for i, routes in enumerate(self.routes):
@@ -438,16 +549,26 @@ class QueueingNetwork(Model):
         mine = [i for i, c in enumerate(self.classes) if c.server == server and c.buffer is None]
         names = ", ".join(repr(self.class_names[i]) for i in mine)
         raise InputError(
-            f"server {server!r} has a load of {load:.4g} from queues without end ({names}), and no policy keeps them "
-            "finite; bound a buffer, lower arrivals, speed up the service, or go on all the same with --overloaded (in "
-            "a plan: overloaded = true).",
-            at=("class", max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service), "arrival"),
+            f"server {server!r} has a load of {load:.4g} from queues without end ({names}), and no "
+            "policy keeps them finite; bound a buffer, lower arrivals, speed up the service, or go "
+            "on all the same with --overloaded (in a plan: overloaded = true).",
+            at=(
+                "class",
+                max(mine, key=lambda i: self.classes[i].arrival / self.classes[i].service),
+                "arrival",
+            ),
         )
 
     @property
     def recipe(self) -> Json:
         """The network as data, in the words of a TOML file."""
-        return {"network": {"name": self.name, **self.options, "class": [_as_data(c) for c in self.classes]}}
+        return {
+            "network": {
+                "name": self.name,
+                **self.options,
+                "class": [_as_data(c) for c in self.classes],
+            }
+        }
 
     def describe(self) -> Json:
         """Everything that defines the network."""
@@ -467,14 +588,22 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for key, value in options.items():
         if value not in OPTIONS[key]:
             raise unknown(key, str(value), [str(v) for v in OPTIONS[key]], at=(key,))
-    bernoulli, nonpreemptive = options["dynamics"] == "bernoulli", options["discipline"] == "nonpreemptive"
+    bernoulli = options["dynamics"] == "bernoulli"
+    nonpreemptive = options["discipline"] == "nonpreemptive"
     if bernoulli and options["time"] == "continuous":
-        raise InputError("time='continuous' has one event at a time; use dynamics='uniformized'.", at=("dynamics",))
+        raise InputError(
+            "time='continuous' has one event at a time; use dynamics='uniformized'.",
+            at=("dynamics",),
+        )
     if bernoulli and options["decisions"] == "per-server":
-        raise InputError("decisions='per-server' needs one event a step; use dynamics='uniformized'.", at=("dynamics",))
+        raise InputError(
+            "decisions='per-server' needs one event a step; use dynamics='uniformized'.",
+            at=("dynamics",),
+        )
     if nonpreemptive and options["phantom"]:
         raise InputError(
-            "phantom serves empty queues, which discipline='nonpreemptive' never does; leave one of them out.",
+            "phantom serves empty queues, which discipline='nonpreemptive' never does; leave one "
+            "of them out.",
             at=("phantom",),
         )
     if nonpreemptive and options["idling"]:
@@ -487,10 +616,13 @@ def _check_classes(classes: Sequence[QueueClass], names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         second = next(i for i, name in enumerate(names) if name in names[:i])
         raise InputError(
-            f"two classes share the name {names[second]!r}; give one of them another.", at=("class", second, "name")
+            f"two classes share the name {names[second]!r}; give one of them another.",
+            at=("class", second, "name"),
         )
     if not any(c.arrival > 0 for c in classes):
-        raise InputError("nobody ever arrives: give at least one class an arrival rate.", at=("class", 0))
+        raise InputError(
+            "nobody ever arrives: give at least one class an arrival rate.", at=("class", 0)
+        )
 
 
 def _routes(classes: Sequence[QueueClass], names: Sequence[str]) -> list[list[tuple[int, float]]]:
@@ -501,7 +633,8 @@ def _routes(classes: Sequence[QueueClass], names: Sequence[str]) -> list[list[tu
             if target not in names:
                 error = unknown("class", target, names)
                 raise InputError(
-                    f"class {c.name!r} is routed to a class that is missing: {error}", at=("class", i, "route", target)
+                    f"class {c.name!r} is routed to a class that is missing: {error}",
+                    at=("class", i, "route", target),
                 )
         listed = [(names.index(target), float(p)) for target, p in c.route.items() if p > 0]
         out = 1.0 - sum(p for _, p in listed)
@@ -510,15 +643,20 @@ def _routes(classes: Sequence[QueueClass], names: Sequence[str]) -> list[list[tu
     return routes
 
 
-def _check_way_out(classes: Sequence[QueueClass], routes: Sequence[Sequence[tuple[int, float]]]) -> None:
+def _check_way_out(
+    classes: Sequence[QueueClass], routes: Sequence[Sequence[tuple[int, float]]]
+) -> None:
     leaves = {i for i, r in enumerate(routes) if any(d < 0 for d, _ in r)}
-    while more := {i for i, r in enumerate(routes) if i not in leaves and any(d in leaves for d, _ in r)}:
+    while more := {
+        i for i, r in enumerate(routes) if i not in leaves and any(d in leaves for d, _ in r)
+    }:
         leaves |= more
     for i, c in enumerate(classes):
         if i not in leaves:
             raise InputError(
-                f"customers of class {c.name!r} can never leave: no route from it leads out; let a class on their way "
-                "send some of them out, by probabilities that sum to less than 1.",
+                f"customers of class {c.name!r} can never leave: no route from it leads out; let a "
+                "class on their way send some of them out, by probabilities that sum to less than "
+                "1.",
                 at=("class", i, "route"),
             )
 

@@ -1,4 +1,6 @@
-"""States of a model of any size to try something at: on random walks, anywhere in the box, and at its faces."""
+"""States of a model of any size to try something at: on random walks, anywhere in the box, and at
+its faces.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FAR = 1_000  # how far out random states go in unbounded coordinates
 
 @runtime_checkable
 class StepsInPython(Protocol):
-    """A model that takes single steps in Python, so that mistakes are named and nothing is compiled yet."""
+    """A model that takes single steps in Python, so that mistakes are named and nothing is compiled
+    yet.
+    """
 
     def random_step(self, x: Ints, rng: np.random.Generator) -> Ints:
         """A next state under a random action."""
@@ -33,11 +37,14 @@ def allowed_in(model: Model, x: Ints) -> Ints:
 
 
 def sampled_states(model: Model, count: int, seed: int) -> Iterator[Ints]:
-    """States to try: half on random walks from the start, half anywhere in the box, its faces included."""
+    """States to try: half on random walks from the start, half anywhere in the box, its faces
+    included.
+    """
     rng = np.random.default_rng(seed)
     for x in _wander(model, count - count // 2, rng):
         yield x
-    lower, upper = model.box.lower, model.box.upper
+    lower = model.box.lower
+    upper = model.box.upper
     top = np.where(upper == UNBOUNDED, lower + FAR, upper)
     for _ in range(count // 2):
         x = rng.integers(lower, top, endpoint=True)
@@ -56,9 +63,12 @@ def _wander(model: Model, count: int, rng: np.random.Generator) -> Iterator[Ints
                 x = model.random_step(x, rng)
             elif model.has_forward:
                 row = model.forward(x, int(rng.choice(allowed_in(model, x))))
-                x = row.states[rng.choice(len(row.states), p=row.probabilities / row.probabilities.sum())]
+                x = row.states[
+                    rng.choice(len(row.states), p=row.probabilities / row.probabilities.sum())
+                ]
             else:
-                code, out = model.code, np.empty_like(x)
+                code = model.code
+                out = np.empty_like(x)
                 words = philox.generator(int(rng.integers(2**63)), STREAM, 0)
                 a = int(rng.choice(allowed_in(model, x)))
                 code.step(code.ints, code.floats, x, a, words, out, np.zeros(len(code.counters)))

@@ -1,12 +1,13 @@
 """Models of which only a simulator is known: a function of the user's, or a Gymnasium environment.
 
-Methods that look at single states and next states are out of reach here and say so; simulation and everything built
-on it works. These models run in Python, one step at a time.
+Methods that look at single states and next states are out of reach here and say so; simulation and
+everything built on it works. These models run in Python, one step at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,9 +32,10 @@ class Session(Protocol):
 class SimulatorModel(Model):
     """A model from ``step(x, a, rng) -> (next state, loss)``, with `rng` a NumPy generator.
 
-    All randomness must come from `rng`: each step gets its own place in a counter-based stream, so that results can
-    be repeated and policies compared on the same random numbers. A third returned value, if true, ends an episode:
-    under the average criterion the next one then starts from `start`; under the discounted one no more losses follow.
+    All randomness must come from `rng`: each step gets its own place in a counter-based stream, so
+    that results can be repeated and policies compared on the same random numbers. A third returned
+    value, if true, ends an episode: under the average criterion the next one then starts from
+    `start`; under the discounted one no more losses follow.
     """
 
     def __init__(
@@ -54,7 +56,10 @@ class SimulatorModel(Model):
             raise InputError("a SimulatorModel needs either step=... or session=...")
         self.name = name
         self.box = Box.of(lower, upper)
-        self.actions = tuple(f"action {a}" for a in range(actions)) if isinstance(actions, int) else tuple(actions)
+        if isinstance(actions, int):
+            self.actions = tuple(f"action {a}" for a in range(actions))
+        else:
+            self.actions = tuple(actions)
         self.coordinates = tuple(coordinates or (f"x{i + 1}" for i in range(self.box.dim)))
         self.start = self.state(self.box.lower if start is None else start)
         self._step = step
@@ -64,15 +69,18 @@ class SimulatorModel(Model):
 
     @staticmethod
     def from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
-        """A Gymnasium environment with discrete observations and actions; losses are negative rewards."""
+        """A Gymnasium environment with discrete observations and actions.
+
+        Losses are negative rewards.
+        """
         return _from_gymnasium(environment, **options)
 
     @property
     def code(self) -> Code:
         """There is none: the simulator is Python."""
         raise MissingError(
-            f"model {self.name!r} is only a simulator: it has no losses, next states or predecessors to look up, and "
-            "methods that need them do not work on it."
+            f"model {self.name!r} is only a simulator: it has no losses, next states or "
+            "predecessors to look up, and methods that need them do not work on it."
         )
 
     @property
@@ -114,16 +122,24 @@ class SimulatorModel(Model):
 
     def session(self) -> Session:
         """Begin a trajectory."""
-        return self._session() if self._session is not None else _FunctionSession(self, self._step)
+        if self._session is not None:
+            return self._session()
+        return _FunctionSession(self, self._step)
 
     def checked(self, result: Any, x: Ints, a: int) -> tuple[Ints, float, bool]:
         """A simulator's answer as (state, loss, ended), or an error that names what is wrong."""
         where = f"model {self.name!r}: `step` at x={vector(x)}, a={a}"
         if not isinstance(result, tuple) or len(result) not in (2, 3):
-            raise ModelError(f"{where} must return (next state, loss) or (next state, loss, ended), got {result!r}.")
+            raise ModelError(
+                f"{where} must return (next state, loss) or (next state, loss, ended), got "
+                f"{result!r}."
+            )
         y = np.atleast_1d(np.asarray(result[0]))
         if y.shape != (self.box.dim,) or y.dtype.kind not in "iub":
-            raise ModelError(f"{where} gives the state {result[0]!r}; a state has {self.box.dim} integer coordinates.")
+            raise ModelError(
+                f"{where} gives the state {result[0]!r}; a state has {self.box.dim} integer "
+                "coordinates."
+            )
         if not self.box.contains(y) or np.abs(y).max() > LARGEST_COORDINATE:
             raise ModelError(f"{where} leaves the box: x'={vector(y)}.")
         if not np.isfinite(result[1]):
@@ -145,7 +161,7 @@ class _FunctionSession:
         return self._step(read_only(x), a, rng)  # type: ignore[no-any-return]
 
 
-# -- Gymnasium (an optional extra) -------------------------------------------------------------------------------------
+# -- Gymnasium (an optional extra) -----------------------------------------------------------------
 
 
 def _from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
@@ -156,28 +172,45 @@ def _from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> Sim
     try:
         import gymnasium
     except ImportError as error:
-        raise MissingError("Gymnasium is not installed; run: pip install 'dualplan[gymnasium]'.") from error
+        raise MissingError(
+            "Gymnasium is not installed; run: pip install 'dualplan[gymnasium]'."
+        ) from error
 
     options = {"max_episode_steps": -1, **options}
-    make = (lambda: gymnasium.make(environment, **options)) if isinstance(environment, str) else environment
+    make: Callable[[], Any]
+    if isinstance(environment, str):
+        make = partial(gymnasium.make, environment, **options)
+    else:
+        make = environment
     probe = make()
     name = environment if isinstance(environment, str) else type(probe.unwrapped).__name__
     lower, upper = _box(probe.observation_space, gymnasium.spaces, name)
-    if not isinstance(probe.action_space, gymnasium.spaces.Discrete) or probe.action_space.start != 0:
+    if (
+        not isinstance(probe.action_space, gymnasium.spaces.Discrete)
+        or probe.action_space.start != 0
+    ):
         raise InputError(
-            f"environment {name!r} has actions {probe.action_space}; only Discrete(n) ones can be planned."
+            f"environment {name!r} has actions {probe.action_space}; only Discrete(n) ones can be "
+            "planned."
         )
     actions = int(probe.action_space.n)
     probe.close()
-    return SimulatorModel(lower=lower, upper=upper, actions=actions, session=lambda: _GymSession(make()), name=name)
+    return SimulatorModel(
+        lower=lower, upper=upper, actions=actions, session=lambda: _GymSession(make()), name=name
+    )
 
 
 def _box(space: Any, spaces: Any, name: str) -> tuple[list[int], list[int]]:
     if isinstance(space, spaces.Discrete):
         return [int(space.start)], [int(space.start + space.n - 1)]
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return [int(v) for v in space.start], [int(s + n - 1) for s, n in zip(space.start, space.nvec, strict=True)]
-    raise InputError(f"environment {name!r} observes {space}; only Discrete and MultiDiscrete observations are states.")
+        return [int(v) for v in space.start], [
+            int(s + n - 1) for s, n in zip(space.start, space.nvec, strict=True)
+        ]
+    raise InputError(
+        f"environment {name!r} observes {space}; only Discrete and MultiDiscrete observations are "
+        "states."
+    )
 
 
 class _GymSession:
@@ -193,5 +226,8 @@ class _GymSession:
     def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:  # noqa: ARG002 - it has its own
         observation, reward, terminated, truncated, _ = self.env.step(a)
         if truncated:
-            raise InputError("the environment cut an episode short, which no state explains; make it without a limit.")
+            raise InputError(
+                "the environment cut an episode short, which no state explains; make it without a "
+                "limit."
+            )
         return np.atleast_1d(np.asarray(observation, np.int64)), -float(reward), bool(terminated)

@@ -1,4 +1,6 @@
-"""Models given as tables: for small problems, for tests, and for what comes in from other libraries."""
+"""Models given as tables: for small problems, for tests, and for what comes in from other
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from dualplan.models.contract import Box, Code, Model
 class TabularModel(Model):
     """A model with states 0..N-1 from sparse tables.
 
-    `transitions` is one N x N matrix for each action (a list of sparse matrices, or an array of shape (A, N, N)), or
-    one matrix with a row for each pair, row x·A + a. `loss` has shape (N, A), or (N,) if it depends on the state
-    alone. `allowed` (N, A) says which actions may be chosen; by default those whose row is not empty.
+    `transitions` is one N x N matrix for each action (a list of sparse matrices, or an array of
+    shape (A, N, N)), or one matrix with a row for each pair, row x·A + a. `loss` has shape (N, A),
+    or (N,) if it depends on the state alone. `allowed` (N, A) says which actions may be chosen; by
+    default those whose row is not empty.
     """
 
     def __init__(
@@ -38,13 +41,20 @@ class TabularModel(Model):
         self.losses = _losses(loss, states, n_actions)
         rows = np.diff(matrix.indptr) > 0
         self.may: Bools = (
-            rows.reshape(states, n_actions) if allowed is None else np.array(allowed, bool).reshape(states, n_actions)
+            rows.reshape(states, n_actions)
+            if allowed is None
+            else np.array(allowed, bool).reshape(states, n_actions)
         )
         self.matrix = matrix
         self._check()
-        self.actions = tuple(actions) if actions is not None else tuple(f"action {a}" for a in range(n_actions))
+        if actions is not None:
+            self.actions = tuple(actions)
+        else:
+            self.actions = tuple(f"action {a}" for a in range(n_actions))
         if len(self.actions) != n_actions:
-            raise InputError(f"model {name!r} has {n_actions} actions but {len(self.actions)} labels.")
+            raise InputError(
+                f"model {name!r} has {n_actions} actions but {len(self.actions)} labels."
+            )
         self.coordinates = ("state",)
         self.box = Box.of([0], [states - 1])
         self.start = self.state([start])
@@ -71,14 +81,15 @@ class TabularModel(Model):
         if bad.size:
             row = int(bad[0])
             raise ModelError(
-                f"model {self.name!r}: the row x={row // n_actions}, a={row % n_actions} sums to {sums[row]:.9g}, "
-                "not 1."
+                f"model {self.name!r}: the row x={row // n_actions}, a={row % n_actions} sums to "
+                f"{sums[row]:.9g}, not 1."
             )
         bad = np.flatnonzero(self.may.ravel() & ~np.isfinite(self.losses.ravel()))
         if bad.size:
             row = int(bad[0])
             raise ModelError(
-                f"model {self.name!r}: the loss at x={row // n_actions}, a={row % n_actions} is not finite."
+                f"model {self.name!r}: the loss at x={row // n_actions}, a={row % n_actions} is "
+                "not finite."
             )
 
     @cached_property
@@ -89,8 +100,18 @@ class TabularModel(Model):
         live.eliminate_zeros()
         live.sum_duplicates()
         back = sp.csc_array(live)
-        int_fields: list[Any] = [live.indptr, live.indices, self.may.ravel(), back.indptr, back.indices]
-        float_fields: list[Floats] = [np.where(self.may, self.losses, 0.0).ravel(), live.data, back.data]
+        int_fields: list[Any] = [
+            live.indptr,
+            live.indices,
+            self.may.ravel(),
+            back.indptr,
+            back.indices,
+        ]
+        float_fields: list[Floats] = [
+            np.where(self.may, self.losses, 0.0).ravel(),
+            live.data,
+            back.data,
+        ]
         int_starts = kernels.HEADER + np.cumsum([0, *(f.size for f in int_fields)])[:-1]
         float_starts = np.cumsum([0, *(f.size for f in float_fields)])[:-1]
         header = np.concatenate([self.may.shape, int_starts, float_starts])
@@ -119,12 +140,15 @@ def _one_matrix(transitions: Any) -> tuple[Any, int, int]:
         matrix: Any = sp.csr_array(transitions, dtype=np.float64)  # type: ignore[arg-type]
         states = int(matrix.shape[1])
         if states == 0 or matrix.shape[0] % states:
-            raise InputError(f"transitions of shape {matrix.shape} have no whole number of actions a state.")
+            raise InputError(
+                f"transitions of shape {matrix.shape} have no whole number of actions a state."
+            )
         return matrix, states, int(matrix.shape[0]) // states
     blocks = [sp.csr_array(block, dtype=np.float64) for block in transitions]
     if not blocks or any(b.shape != (blocks[0].shape[0],) * 2 for b in blocks):
         raise InputError("transitions must be square matrices of one size, one for each action.")
-    states, n_actions = int(blocks[0].shape[0]), len(blocks)
+    states = int(blocks[0].shape[0])
+    n_actions = len(blocks)
     stacked = sp.csr_array(sp.vstack(blocks))
     order = (np.arange(n_actions)[None, :] * states + np.arange(states)[:, None]).ravel()
     return sp.csr_array(stacked[order]), states, n_actions
@@ -135,5 +159,7 @@ def _losses(loss: ArrayLike, states: int, n_actions: int) -> Floats:
     if losses.shape == (states,):
         losses = np.repeat(losses[:, None], n_actions, axis=1)
     if losses.shape != (states, n_actions):
-        raise InputError(f"the loss has shape {losses.shape}; expected ({states}, {n_actions}) or ({states},).")
+        raise InputError(
+            f"the loss has shape {losses.shape}; expected ({states}, {n_actions}) or ({states},)."
+        )
     return losses

@@ -3,8 +3,9 @@
 A network::
 
     name = "two stations"
-    time = "continuous"            # or "discrete"; the options of QueueingNetwork, all of them optional
-    servers = ["press", "booth"]   # optional: then no class may name another one, and each must have a class
+    time = "continuous"        # or "discrete"; the options of QueueingNetwork, all of them optional
+    servers = ["press", "booth"]   # optional: then no class may name another one, and each must
+                                   have a class
 
     [[class]]
     name = "parts"
@@ -19,9 +20,9 @@ A network::
     service = 1.2
     buffer = 10                    # without it the queue is unbounded
 
-Every mistake is one sentence that begins with FILE:LINE. Whoever finds a mistake says which key it is about (`at` of
-the error), and `Document.explained` looks the line up. A key that is missing has the line of the table that lacks it,
-and one that is missing at the top the first line.
+Every mistake is one sentence that begins with FILE:LINE. Whoever finds a mistake says which key it
+is about (`at` of the error), and `Document.explained` looks the line up. A key that is missing has
+the line of the table that lacks it, and one that is missing at the top the first line.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ OF_CLASS = tuple(f.name for f in fields(QueueClass))
 NAMES = ("name", "server")
 NEEDED = ("name", "server", "service")
 IN_VAIN = {"level": "excess", "penalty": "buffer"}  # the second says what the first is about
-SEVERAL = ("servers", "count", "number", "machines")  # what several servers of a queue would be called
+SEVERAL = (
+    "servers",
+    "count",
+    "number",
+    "machines",
+)  # what several servers of a queue would be called
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class Document:
 
     def without(self, keys: Collection[str]) -> Document:
         """The same, for errors about anything but these keys, which came from elsewhere."""
-        return replace(self, lines={path: line for path, line in self.lines.items() if path[0] not in keys})
+        return replace(
+            self, lines={path: line for path, line in self.lines.items() if path[0] not in keys}
+        )
 
     def line(self, at: positions.Path) -> int:
         """The line of a key, or of the innermost table that lacks it."""
@@ -73,8 +81,8 @@ class Document:
     def explained(self, parameters: Collection[str] = ()) -> Iterator[None]:
         """Errors raised inside begin with the file and the line.
 
-        An error that names no key is about the key that its words name first. One about a key that `parameters` have
-        replaced is about what was set, not about the file.
+        An error that names no key is about the key that its words name first. One about a key that
+        `parameters` have replaced is about what was set, not about the file.
         """
         try:
             yield
@@ -93,7 +101,9 @@ class Document:
             hit = re.search(rf"(?<!\w)(')?{re.escape(str(path[-1]))}(?(1)'|(?!\w))", words)
             if hit is not None and isinstance(path[-1], str):
                 found.append((hit[1] is None, hit.start(), -len(path), path))
-        return min(found, key=lambda one: one[:3])[3] if found else ()
+        if found:
+            return min(found, key=lambda one: one[:3])[3]
+        return ()
 
 
 def read(path: Path) -> Document:
@@ -104,7 +114,9 @@ def read(path: Path) -> Document:
         raise InputError(f"there is no file {str(path)!r}.") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}:{line}: there is a character that is not UTF-8; save the file as UTF-8.") from error
+        raise InputError(
+            f"{path}:{line}: there is a character that is not UTF-8; save the file as UTF-8."
+        ) from error
     except IsADirectoryError as error:
         raise InputError(f"{str(path)!r} is a folder; name a file in it.") from error
     except OSError as error:
@@ -115,7 +127,8 @@ def read(path: Path) -> Document:
         raise _syntax(path, text, str(error)) from error
     if not data:
         raise InputError(
-            f"{path}:1: the file is empty; describe a network by [[class]] tables, or write model = ... for a plan."
+            f"{path}:1: the file is empty; describe a network by [[class]] tables, or write model "
+            "= ... for a plan."
         )
     return Document(str(path), data, positions.lines_of(text))
 
@@ -123,39 +136,67 @@ def read(path: Path) -> Document:
 def _syntax(path: Path, text: str, words: str) -> InputError:
     """The parser's words, with the line in front and what is often the cause behind."""
     place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", words)
-    line = int(place[1]) if place and place[1] else max(1, len(text.rstrip().splitlines()))
-    column = f", column {place[2]}" if place and place[2] else ""
-    said = words if place is None else words[: place.start()]
+    if place and place[1]:
+        line = int(place[1])
+    else:
+        line = max(1, len(text.rstrip().splitlines()))
+    if place and place[2]:
+        column = f", column {place[2]}"
+    else:
+        column = ""
+    if place is None:
+        said = words
+    else:
+        said = words[: place.start()]
     remedy = next(
-        (r for sign, r in REMEDIES.items() if sign in said), "write key = value, or [[class]] alone in a line"
+        (r for sign, r in REMEDIES.items() if sign in said),
+        "write key = value, or [[class]] alone in a line",
     )
     if "(at end of document)" in words:
         remedy = "close what is open, by ] or } or a quote"
     written = text.splitlines()
     if any(quote in written[min(line, len(written)) - 1].partition("#")[0] for quote in "“”„‘’"):
         remedy = "use straight quotes, \" or '"
-    single = next((k for k, row in enumerate(written) if re.fullmatch(r"\s*\[\s*class\s*\]\s*(#.*)?", row)), None)
-    if single is not None and said.startswith(("Cannot declare", "Cannot overwrite", "Cannot mutate")):
-        return InputError(f"{path}:{single + 1}: write [[class]], with two brackets, for each class.")
+    single = next(
+        (k for k, row in enumerate(written) if re.fullmatch(r"\s*\[\s*class\s*\]\s*(#.*)?", row)),
+        None,
+    )
+    if single is not None and said.startswith(
+        ("Cannot declare", "Cannot overwrite", "Cannot mutate")
+    ):
+        return InputError(
+            f"{path}:{single + 1}: write [[class]], with two brackets, for each class."
+        )
     return InputError(f"{path}:{line}: {str(path)!r} is not valid TOML: {said}{column}; {remedy}.")
 
 
 REMEDIES = {
     "Cannot overwrite": "a key may be given once: delete one of the two",
-    "Cannot declare": "a table may be opened once: write [[class]], with two brackets, for each class",
-    "Cannot mutate": "a table may be opened once: write [[class]], with two brackets, for each class",
+    "Cannot declare": (
+        "a table may be opened once: write [[class]], with two brackets, for each class"
+    ),
+    "Cannot mutate": (
+        "a table may be opened once: write [[class]], with two brackets, for each class"
+    ),
     "Duplicate inline table key": "a key may be given once: delete one of the two",
     "Invalid value": "put text in quotes, and write numbers as 0.5, true and false as such",
     "Unclosed": "close it by ] or }",
     "Illegal character": "close the text by the quote that it begins with",
-    "Expected newline or end of document": "put text in quotes, write a number as 0.125, with a point and nothing "
-    "behind it, and each key in a line of its own",
-    "Invalid initial character for a key part": "write { ... } in one line, key = value, or [[class]] alone in a line",
+    "Expected newline or end of document": (
+        "put text in quotes, write a number as 0.125, with a point and nothing "
+        "behind it, and each key in a line of its own"
+    ),
+    "Invalid initial character for a key part": (
+        "write { ... } in one line, key = value, or [[class]] alone in a line"
+    ),
 }
 
 
 def read_network(document: Document, parameters: Mapping[str, Any]) -> QueueingNetwork:
-    """The network of a file, of which also what makes no sense is refused; `parameters` replace its options."""
+    """The network of a file, of which also what makes no sense is refused.
+
+    `parameters` replace its options.
+    """
     with document.explained(parameters):
         _require_network(document)
         network = network_from_data(document.data, parameters, Path(document.file).stem)
@@ -166,30 +207,41 @@ def read_network(document: Document, parameters: Mapping[str, Any]) -> QueueingN
 
 
 def is_network(data: Json) -> bool:
-    """Whether a file describes a network: it has classes, or is no plan and has keys of networks only."""
+    """Whether a file describes a network: it has classes, or is no plan and has keys of networks
+    only.
+    """
     if "class" in data or "model" in data:
         return "class" in data
     return not any(key in checks.PLAN for key in data) and any(key in OF_NETWORK for key in data)
 
 
 def _require_network(document: Document) -> None:
-    data, file = document.data, document.file
+    data = document.data
+    file = document.file
     if "class" not in data and "model" in data:
         raise InputError(
-            f"this is a plan and no network: it names a model; use 'dualplan solve {file}', or that model.",
+            f"this is a plan and no network: it names a model; use 'dualplan solve {file}', or "
+            "that model.",
             at=("model",),
         )
     for key in data:
         if key not in OF_NETWORK and key in checks.PLAN:
             raise InputError(
-                f"{key!r} is a key of plans, not of networks; put it into a file of its own, with model = {file!r}.",
+                f"{key!r} is a key of plans, not of networks; put it into a file of its own, with "
+                f"model = {file!r}.",
                 at=(key,),
             )
 
 
-def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], name: str) -> QueueingNetwork:
-    """A network from the contents of a TOML file or of a recipe; `name` is what it is called if it has no name."""
-    name = data["name"] if checks.is_text(data.get("name")) else name
+def network_from_data(
+    data: Mapping[str, Any], parameters: Mapping[str, Any], name: str
+) -> QueueingNetwork:
+    """A network from the contents of a TOML file or of a recipe.
+
+    `name` is what it is called if it has no name.
+    """
+    if checks.is_text(data.get("name")):
+        name = data["name"]
     for key in data:
         if key not in OF_NETWORK:
             raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,), near=0.7)
@@ -198,7 +250,10 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
             raise unknown(f"parameter of network {name!r}", key, OPTIONS, at=("set", key))
     entries = data.get("class")
     if isinstance(entries, Mapping):
-        raise InputError(f"network {name!r}: write [[class]] with two brackets, once for each class.", at=("class",))
+        raise InputError(
+            f"network {name!r}: write [[class]] with two brackets, once for each class.",
+            at=("class",),
+        )
     if not isinstance(entries, list) or not entries:
         raise InputError(f"network {name!r} needs at least one [[class]].", at=("class",))
     classes = []
@@ -209,7 +264,9 @@ def network_from_data(data: Mapping[str, Any], parameters: Mapping[str, Any], na
     if "servers" in data:
         _check_servers(data["servers"], classes)
     options = {key: _option(key, value) for key, value in data.items() if key in OPTIONS}
-    return QueueingNetwork(classes, name=_name("name", data.get("name", name)), **{**options, **parameters})
+    return QueueingNetwork(
+        classes, name=_name("name", data.get("name", name)), **{**options, **parameters}
+    )
 
 
 def _name(key: str, value: Any) -> str:
@@ -223,25 +280,31 @@ def _option(key: str, value: Any) -> Any:
     if isinstance(OPTIONS[key][0], bool) and not isinstance(value, bool):
         raise InputError(f"{key} must be true or false, without quotes, got {value!r}.", at=(key,))
     if not isinstance(OPTIONS[key][0], bool) and not checks.is_text(value):
-        raise InputError(f"{key} must be one of {', '.join(OPTIONS[key])}, in quotes, got {value!r}.", at=(key,))
+        raise InputError(
+            f"{key} must be one of {', '.join(OPTIONS[key])}, in quotes, got {value!r}.", at=(key,)
+        )
     return value
 
 
 def _class(entry: Any, network: str, position: int, named: Collection[str]) -> QueueClass:
     """One class of those that are named; places of errors are below it."""
     if not isinstance(entry, Mapping):
-        raise InputError(f"network {network!r}: class {position + 1} is not a table; write [[class]] and its keys.")
+        raise InputError(
+            f"network {network!r}: class {position + 1} is not a table; write [[class]] and its "
+            "keys."
+        )
     where = f"class {entry.get('name', position + 1)!r}"
     for key in entry:
         if key in SEVERAL:
             raise InputError(
-                f"{where}: {key!r} is no key of a class: a server serves one customer at a time; several servers of "
-                "one queue are another model, parallel-servers.",
+                f"{where}: {key!r} is no key of a class: a server serves one customer at a time; "
+                "several servers of one queue are another model, parallel-servers.",
                 at=(key,),
             )
         if key in OF_NETWORK and key not in OF_CLASS:
             raise InputError(
-                f"{where}: {key!r} is a key of the network, not of a class; move it above the first [[class]].",
+                f"{where}: {key!r} is a key of the network, not of a class; move it above the "
+                "first [[class]].",
                 at=(key,),
             )
         if key not in OF_CLASS:
@@ -249,17 +312,24 @@ def _class(entry: Any, network: str, position: int, named: Collection[str]) -> Q
     for key in NEEDED:
         if key not in entry:
             raise InputError(
-                f"network {network!r}: {where} lacks {key!r}; add it, such as {_EXAMPLES[key]}.", at=(key,)
+                f"network {network!r}: {where} lacks {key!r}; add it, such as {_EXAMPLES[key]}.",
+                at=(key,),
             )
     values = {**entry, **{key: _name(key, entry[key]) for key in NAMES}}
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if key not in (*NAMES, "route") and not number:
-            more = ", or leave it out for a queue without end" if key == "buffer" else ""
-            quotes = " without quotes" if checks.is_text(value) else ""
+            if key == "buffer":
+                more = ", or leave it out for a queue without end"
+            else:
+                more = ""
+            if checks.is_text(value):
+                quotes = " without quotes"
+            else:
+                quotes = ""
             raise InputError(
-                f"network {network!r}: {where}: {key} must be a number, got {_in_toml(value)}; write one{quotes}"
-                f"{more}.",
+                f"network {network!r}: {where}: {key} must be a number, got {_in_toml(value)}; "
+                f"write one{quotes}{more}.",
                 at=(key,),
             )
     values["route"] = _route(values.get("route", {}), f"network {network!r}: {where}", named)
@@ -272,7 +342,9 @@ _EXAMPLES = {"name": "name = 'parts'", "server": "server = 'press'", "service": 
 
 
 def _in_toml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
 
 
 def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
@@ -281,19 +353,25 @@ def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
         return {str(route): 1.0}
     if not isinstance(route, Mapping):
         raise InputError(
-            f"{where}: route must be the name of a class or a table such as {{ paint = 0.9 }}, got {route!r}.",
+            f"{where}: route must be the name of a class or a table such as {{ paint = 0.9 }}, got "
+            f"{route!r}.",
             at=("route",),
         )
     for target, p in route.items():
         if target in OF_CLASS and target not in named:
             raise InputError(
-                f"{where}: {target!r} is a key of the class, not of its route; move it above the table of the route.",
+                f"{where}: {target!r} is a key of the class, not of its route; move it above the "
+                "table of the route.",
                 at=("route", target),
             )
         if isinstance(p, bool) or not isinstance(p, (int, float)):
-            remedy = "write it without quotes" if checks.is_text(p) else f"write {target} = 1.0 for all"
+            if checks.is_text(p):
+                remedy = "write it without quotes"
+            else:
+                remedy = f"write {target} = 1.0 for all"
             raise InputError(
-                f"{where}: the route to {target!r} needs a probability, got {_in_toml(p)}; {remedy}.",
+                f"{where}: the route to {target!r} needs a probability, got {_in_toml(p)}; "
+                f"{remedy}.",
                 at=("route", target),
             )
     return {str(target): float(p) for target, p in route.items()}
@@ -301,39 +379,53 @@ def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
 
 def _check_servers(servers: Any, classes: Sequence[QueueClass]) -> None:
     """The servers that a file lists are those that its classes name."""
-    if not isinstance(servers, list) or not all(checks.is_text(s) or checks.is_whole(s) for s in servers):
+    if not isinstance(servers, list) or not all(
+        checks.is_text(s) or checks.is_whole(s) for s in servers
+    ):
         raise InputError(
-            f"servers must be a list of names such as ['press', 'booth'], got {servers!r}.", at=("servers",)
+            f"servers must be a list of names such as ['press', 'booth'], got {servers!r}.",
+            at=("servers",),
         )
-    listed, named = [str(s) for s in servers], [c.server for c in classes]
+    listed = [str(s) for s in servers]
+    named = [c.server for c in classes]
     for i, c in enumerate(classes):
         if c.server not in listed:
             error = unknown("server", c.server, listed)
-            raise InputError(f"class {c.name!r} has a server that is not listed in servers: {error}",
-                             at=("class", i, "server"))  # fmt: skip
+            raise InputError(
+                f"class {c.name!r} has a server that is not listed in servers: {error}",
+                at=("class", i, "server"),
+            )
     for j, server in enumerate(listed):
         if server not in named:
             raise InputError(
-                f"server {server!r} has no class to serve; give it one, or take it off servers.", at=("servers", j)
+                f"server {server!r} has no class to serve; give it one, or take it off servers.",
+                at=("servers", j),
             )
         if server in listed[:j]:
-            raise InputError(f"servers lists {server!r} twice; delete one of the two.", at=("servers", j))
+            raise InputError(
+                f"servers lists {server!r} twice; delete one of the two.", at=("servers", j)
+            )
 
 
 def _check_names(data: Json) -> None:
-    """Names are not empty, and no two servers differ in capital letters alone, unless the file lists both."""
+    """Names are not empty, and no two servers differ in capital letters alone, unless the file
+    lists both.
+    """
     if not str(data.get("name", "-")).strip():
         raise InputError("name is empty; give a name.", at=("name",))
     seen: dict[str, str] = {}
     for i, entry in enumerate(data["class"]):
         for key in NAMES:
             if not str(entry[key]).strip():
-                raise InputError(f"{key} of class {i + 1} is empty; give a name.", at=("class", i, key))
+                raise InputError(
+                    f"{key} of class {i + 1} is empty; give a name.", at=("class", i, key)
+                )
         server = str(entry["server"])
         other = seen.setdefault(server.casefold(), server)
         if other != server and "servers" not in data:
             raise InputError(
-                f"{server!r} and {other!r} are two servers; write the same letters for one, or list both in servers.",
+                f"{server!r} and {other!r} are two servers; write the same letters for one, or "
+                "list both in servers.",
                 at=("class", i, "server"),
             )
 
@@ -344,7 +436,8 @@ def _check_effects(entries: Sequence[Json]) -> None:
         for key, other in IN_VAIN.items():
             if entry.get(key) and other not in entry:
                 raise InputError(
-                    f"class {entry['name']!r}: {key} does nothing without {other}; give both or neither.",
+                    f"class {entry['name']!r}: {key} does nothing without {other}; give both or "
+                    "neither.",
                     at=("class", i, key),
                 )
 
@@ -357,7 +450,7 @@ def _check_reached(network: QueueingNetwork) -> None:
     for i, c in enumerate(network.classes):
         if i not in reached:
             raise InputError(
-                f"nobody ever comes to class {c.name!r}: give it an arrival rate, route another class to it, or delete "
-                "it.",
+                f"nobody ever comes to class {c.name!r}: give it an arrival rate, route another "
+                "class to it, or delete it.",
                 at=("class", i, "name"),
             )

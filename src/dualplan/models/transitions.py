@@ -1,7 +1,7 @@
 """The laws of given pairs: where they lead, with what probabilities, and what they cost; checked.
 
-For methods that look at some pairs of a model of any size. Nothing here is longer than the number of pairs asked for
-times the number of their outcomes.
+For methods that look at some pairs of a model of any size. Nothing here is longer than the number
+of pairs asked for times the number of their outcomes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Laws:
 
     def mean(self, values: Floats) -> Floats:
         """Σ_y P(y|x,a)·value for each pair, of a number or a row of numbers for each outcome."""
-        weighted = values * (self.probabilities if values.ndim == 1 else self.probabilities[:, None])
+        weighted = values * (
+            self.probabilities if values.ndim == 1 else self.probabilities[:, None]
+        )
         first = np.flatnonzero(np.diff(self.pairs, prepend=-1))
         return np.asarray(np.add.reduceat(weighted, first, axis=0))
 
@@ -52,29 +54,38 @@ def allowed_rows(model: Model, states: Ints) -> tuple[Ints, Ints]:
     kernels.allowed_at(code.allowed, code.ints, code.floats, np.ascontiguousarray(states), may)
     stuck = np.flatnonzero(~may.any(axis=1))
     if stuck.size:
-        raise ModelError(f"model {model.name!r}: no action is allowed in state x={vector(states[stuck[0]])}.")
+        raise ModelError(
+            f"model {model.name!r}: no action is allowed in state x={vector(states[stuck[0]])}."
+        )
     rows, actions = np.nonzero(may)
     return rows.astype(np.int64), actions.astype(np.int64)
 
 
 def transitions(model: Model, states: Ints, actions: Ints) -> Laws:
-    """The laws and the losses of allowed pairs; probabilities within rounding of 1 are divided out."""
-    code, most = model.code, model.code.max_outcomes
-    after, counts = np.empty((actions.size * most, model.box.dim), np.int64), np.empty(actions.size, np.int64)
-    chances, losses = np.empty((actions.size, most)), np.empty(actions.size)
+    """The laws and the losses of allowed pairs.
+
+    Probabilities within rounding of 1 are divided out.
+    """
+    code = model.code
+    most = model.code.max_outcomes
+    after = np.empty((actions.size * most, model.box.dim), np.int64)
+    counts = np.empty(actions.size, np.int64)
+    chances = np.empty((actions.size, most))
+    losses = np.empty(actions.size)
     kernels.laws_at(code.forward, code.ints, code.floats, states, actions, after, chances, counts)
     kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
     used = np.arange(most) < counts[:, None]
     chances[~used] = 0.0
     kept = after[used.ravel()]
-    masses, pairs = chances.sum(axis=1), np.nonzero(used)[0]
+    masses = chances.sum(axis=1)
+    pairs = np.nonzero(used)[0]
     wrong = ~(np.abs(masses - 1) <= 1e-9) | ~np.isfinite(losses)
     wrong[pairs[~inside(model, kept)]] = True
     if wrong.any():
         k = int(np.argmax(wrong))
         raise ModelError(
-            f"model {model.name!r} at x={vector(states[k])}, a={actions[k]} leaves its box, or has a law that does not "
-            "sum to 1 or a loss that is not finite; check_model says more."
+            f"model {model.name!r} at x={vector(states[k])}, a={actions[k]} leaves its box, or has "
+            "a law that does not sum to 1 or a loss that is not finite; check_model says more."
         )
     return Laws(kept, pairs, chances[used] / masses[pairs], losses)
 

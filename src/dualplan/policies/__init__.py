@@ -1,4 +1,6 @@
-"""Policies: from tables and functions, and the usual heuristics of networks, inventories, admission and machines."""
+"""Policies: from tables and functions, and the usual heuristics of networks, inventories, admission
+and machines.
+"""
 
 from dualplan.policies.heuristics.admission import threshold
 from dualplan.policies.heuristics.inventory import base_stock, capped_base_stock, myopic

@@ -4,8 +4,9 @@ With values V and q(x,a) = ℓ(x,a) + γ Σ_y P(y|x,a) V(y), the policy is π_k(
 
     k = argmin_k Σ_a π_k(a|x) q(x,a),        ties to the first.
 
-With single actions as policies it is the greedy policy. For V the bias (discounted: the cost-to-go) of a policy that is
-among the π_k, it costs no more than that policy (policy improvement); for other V nothing is known.
+With single actions as policies it is the greedy policy. For V the bias (discounted: the cost-to-go)
+of a policy that is among the π_k, it costs no more than that policy (policy improvement); for other
+V nothing is known.
 """
 
 from __future__ import annotations
@@ -47,15 +48,29 @@ class GreedyAmong(Policy):
         model = policies[0].model
         for policy in policies:
             require_policy_of(model, policy)
-        single, found = GreedyPolicy(model, values, gamma), bank(policies)
-        self.policies, self.values, self.gamma, self._single = tuple(policies), values, single.gamma, single
-        code, own = None, single.code
-        if isinstance(values, (LinearValues, LatticeValues)) and own is not None and found is not None:
-            ints = np.concatenate([np.array([own.ints.size, own.floats.size], np.int64), own.ints, found.ints])
-            law, valued = model.code, values.code
+        single = GreedyPolicy(model, values, gamma)
+        found = bank(policies)
+        self.policies = tuple(policies)
+        self.values = values
+        self.gamma = single.gamma
+        self._single = single
+        code = None
+        own = single.code
+        if (
+            isinstance(values, (LinearValues, LatticeValues))
+            and own is not None
+            and found is not None
+        ):
+            ints = np.concatenate(
+                [np.array([own.ints.size, own.floats.size], np.int64), own.ints, found.ints]
+            )
+            law = model.code
+            valued = values.code
             assert law.forward is not None
             assert valued is not None, "the look-ahead is compiled"
-            rule = among_rule(law.allowed, law.loss, law.forward, no_counts, valued.value, found.fill)
+            rule = among_rule(
+                law.allowed, law.loss, law.forward, no_counts, valued.value, found.fill
+            )
             code = PolicyCode(ints, np.concatenate([own.floats, found.floats]), rule)
         super().__init__(model, name, code)
 
@@ -74,7 +89,9 @@ class GreedyAmong(Policy):
 
     def to_parts(self) -> Parts:
         """The policies and the values that choose among them."""
-        return Parts({"gamma": self.gamma}) | inner(self.policies) | Parts(*value_parts(self.values))
+        return (
+            Parts({"gamma": self.gamma}) | inner(self.policies) | Parts(*value_parts(self.values))
+        )
 
     @classmethod
     def from_parts(cls, model: Model, parts: Parts) -> GreedyAmong:

@@ -1,7 +1,8 @@
 """What a policy is: probabilities of the actions for each state.
 
-A compiled policy is a function over data, like a model (`Code`), and runs inside the simulation loops. A policy that
-cannot be compiled (a network from another library, say) has `code` None and is asked state by state.
+A compiled policy is a function over data, like a model (`Code`), and runs inside the simulation
+loops. A policy that cannot be compiled (a network from another library, say) has `code` None and is
+asked state by state.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from dualplan.models.contract import Model, vector
 
 @dataclass(frozen=True, eq=False)
 class OwnLoop(Data):
-    """A loop that simulates the model under this policy, with the same draws and sums as that for all, but faster.
+    """A loop that simulates the model under this policy, with the same draws and sums as that for
+    all, but faster.
 
-    It takes quadratic controls, of the first `coordinates` of a state; with one, sums are those of ℓ + Ph − h for an h
-    that does not see the other coordinates, and Ph may be over these too. `moments` are those of one step.
+    It takes quadratic controls, of the first `coordinates` of a state; with one, sums are those of
+    ℓ + Ph − h for an h that does not see the other coordinates, and Ph may be over these too.
+    `moments` are those of one step.
     """
 
     ints: Ints
@@ -36,7 +39,10 @@ class OwnLoop(Data):
 
 @dataclass(frozen=True, eq=False)
 class PolicyCode(Data):
-    """The compiled function of a policy and the arrays it reads; the loop that simulates it, if it has its own."""
+    """The compiled function of a policy and the arrays it reads.
+
+    The loop that simulates it, if it has its own.
+    """
 
     ints: Ints
     floats: Floats
@@ -77,7 +83,9 @@ class Policy:
             for k, x in enumerate(states):
                 out[k] = self.probabilities(x)
         else:
-            rows_at(self.code.act, self.code.ints, self.code.floats, np.ascontiguousarray(states), out)
+            rows_at(
+                self.code.act, self.code.ints, self.code.floats, np.ascontiguousarray(states), out
+            )
         return out
 
     def describe(self) -> Json:
@@ -90,7 +98,9 @@ class Policy:
         return digest(*self._defining_parts())
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        return () if self.code is None else (self.code.act.function, self.code.ints, self.code.floats)
+        if self.code is None:
+            return ()
+        return (self.code.act.function, self.code.ints, self.code.floats)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.model.name!r}>"
@@ -108,12 +118,18 @@ def check_probabilities(policy: Policy, x: Ints, probabilities: Floats) -> None:
     """Raise if these are no probabilities of allowed actions."""
     where = f"policy {policy.name!r} at state {vector(x)}"
     if probabilities.shape != (len(policy.model.actions),):
-        raise PolicyError(f"{where} gives {probabilities.size} numbers for {len(policy.model.actions)} actions.")
+        raise PolicyError(
+            f"{where} gives {probabilities.size} numbers for {len(policy.model.actions)} actions."
+        )
     if not np.all(probabilities >= 0):
         raise PolicyError(f"{where} gives a probability of {np.min(probabilities):.6g}.")
     if abs(probabilities.sum() - 1) > 1e-9:
-        raise PolicyError(f"{where} gives probabilities that sum to {probabilities.sum():.9g}, not 1.")
+        raise PolicyError(
+            f"{where} gives probabilities that sum to {probabilities.sum():.9g}, not 1."
+        )
     forbidden = np.flatnonzero((probabilities > 0) & ~policy.model.allowed(x))
     if forbidden.size:
         a = int(forbidden[0])
-        raise PolicyError(f"{where} chooses action {a} ({policy.model.actions[a]}), which is not allowed there.")
+        raise PolicyError(
+            f"{where} chooses action {a} ({policy.model.actions[a]}), which is not allowed there."
+        )

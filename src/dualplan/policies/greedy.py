@@ -1,8 +1,10 @@
-"""Policies that look one step ahead with given values: argmin_a ℓ(x,a) + γ Σ_y P(y|x,a) V(y), ties to the lowest a.
+"""Policies that look one step ahead with given values: argmin_a ℓ(x,a) + γ Σ_y P(y|x,a) V(y), ties
+to the lowest a.
 
-With V = Ψw, or values on a lattice, the look-ahead is compiled and needs no table, so it works on models of any size.
-Values over all states of an enumerable model make a table by one sweep; other functions of states are asked in Python,
-state by state. Prices on the model's columns can be part of the loss (`lattice.py`).
+With V = Ψw, or values on a lattice, the look-ahead is compiled and needs no table, so it works on
+models of any size. Values over all states of an enumerable model make a table by one sweep; other
+functions of states are asked in Python, state by state. Prices on the model's columns can be part
+of the loss (`lattice.py`).
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ from dualplan.values.saved import value_parts, values_of
 class GreedyPolicy(Policy):
     """The action of least ℓ + γPV; γ is 1 for the average criterion.
 
-    With `within`, only actions that this policy takes with positive probability are compared: values that are wrong
-    cannot lead to what it would never do (a server that idles beside waiting customers, say). With `clip`, numbers
-    for the coordinates, the action in a state x beyond them is that in min(x, clip), which must allow the same actions:
-    for values that are good up to there and mean little beyond.
+    With `within`, only actions that this policy takes with positive probability are compared:
+    values that are wrong cannot lead to what it would never do (a server that idles beside waiting
+    customers, say). With `clip`, numbers for the coordinates, the action in a state x beyond them
+    is that in min(x, clip), which must allow the same actions: for values that are good up to there
+    and mean little beyond.
     """
 
     def __init__(
@@ -50,16 +53,23 @@ class GreedyPolicy(Policy):
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie between 0 and 1, got {gamma!r}.")
         if not callable(values):
-            raise InputError("values are Ψw or a function of states; for an array over all states use `greedy`.")
+            raise InputError(
+                "values are Ψw or a function of states; for an array over all states use `greedy`."
+            )
         if model.code.forward is None:
             model.forward(model.start, 0)  # raises, and says why
         if within is not None:
             require_policy_of(model, within)
-        self.values, self.gamma, self.within = values, float(gamma), within
-        self.prices, self.clip = _column_prices(model, prices), _clip(model, clip)
+        self.values = values
+        self.gamma = float(gamma)
+        self.within = within
+        self.prices = _column_prices(model, prices)
+        self.clip = _clip(model, clip)
         valued = _compiled(model, values)
         if self.prices.size and valued is None:
-            raise InputError("prices on columns are for compiled values: Ψw, or values on a lattice.")
+            raise InputError(
+                "prices on columns are for compiled values: Ψw, or values on a lattice."
+            )
         known = within is None or within.code is not None
         code = None
         if valued is not None and known:
@@ -73,7 +83,8 @@ class GreedyPolicy(Policy):
         actions, costs = looked_ahead(self.model, self.values, self.gamma, np.minimum(x, self.clip))
         if self.within is not None:
             taken = self.within.probabilities(x)[actions] > 0
-            actions, costs = actions[taken], costs[taken]
+            actions = actions[taken]
+            costs = costs[taken]
         out = np.zeros(len(self.model.actions))
         ties = costs <= costs.min() + NOISE * (abs(costs.min()) + np.abs(costs).max())
         out[actions[np.argmax(ties)]] = 1.0
@@ -91,23 +102,37 @@ class GreedyPolicy(Policy):
             parts = (given.lattice.ints, given.floats, self.gamma)
         else:
             parts = (given.values if isinstance(given, StateTable) else given, self.gamma)
+        prices = (self.prices,) if self.prices.size else ()
         clip = (self.clip,) if (self.clip < self.model.box.upper).any() else ()
-        return (self.model.digest, *parts, *((self.prices,) if self.prices.size else ()), *clip)
+        return (self.model.digest, *parts, *prices, *clip)
 
     def to_parts(self) -> Parts:
         """The values, the prices, the clip, and the policy within whose actions it stays."""
         own = Parts({"gamma": self.gamma}, {"prices": self.prices, "clip": self.clip})
-        return own | Parts(*value_parts(self.values)) | inner([] if self.within is None else [self.within])
+        return (
+            own
+            | Parts(*value_parts(self.values))
+            | inner([] if self.within is None else [self.within])
+        )
 
     @classmethod
     def from_parts(cls, model: Model, parts: Parts) -> GreedyPolicy:
         """From the same."""
         arrays = parts.arrays
         values = values_of(model, parts.header, arrays)
-        prices = arrays["prices"] if arrays["prices"].size else None
+        if arrays["prices"].size:
+            prices = arrays["prices"]
+        else:
+            prices = None
         within = next(iter(outer(model, parts)), None)
         return cls(
-            model, values, parts.header["gamma"], prices=prices, within=within, clip=arrays["clip"], name=parts.name
+            model,
+            values,
+            parts.header["gamma"],
+            prices=prices,
+            within=within,
+            clip=arrays["clip"],
+            name=parts.name,
         )
 
 
@@ -118,7 +143,9 @@ def looked_ahead(model: Model, values: StateFunction, gamma: float, x: Ints) -> 
     return actions, law.losses + gamma * law.mean(np.asarray(values(law.states), np.float64))
 
 
-def _compiled(model: Model, values: LinearValues | LatticeValues | StateFunction) -> ValueCode | None:
+def _compiled(
+    model: Model, values: LinearValues | LatticeValues | StateFunction
+) -> ValueCode | None:
     """The compiled form of values that belong to the model, if they have one."""
     if isinstance(values, LinearValues):
         _require_same(model, values.basis.model, "basis")
@@ -136,10 +163,18 @@ def _require_same(model: Model, other: Model, what: str) -> None:
 
 def _column_prices(model: Model, given: Floats | None) -> Floats:
     """Prices of the model's columns; none where all are 0."""
-    prices = np.zeros(0) if given is None else np.ascontiguousarray(given, np.float64)
+    if given is None:
+        prices = np.zeros(0)
+    else:
+        prices = np.ascontiguousarray(given, np.float64)
     if prices.shape not in ((0,), (len(model.columns),)) or not np.isfinite(prices).all():
-        raise InputError(f"prices of {model.name!r} are a finite number for each of its {len(model.columns)} columns.")
-    return prices if prices.any() else np.zeros(0)
+        raise InputError(
+            f"prices of {model.name!r} are a finite number for each of its {len(model.columns)} "
+            "columns."
+        )
+    if prices.any():
+        return prices
+    return np.zeros(0)
 
 
 def _clip(model: Model, given: Ints | None) -> Ints:
@@ -148,7 +183,9 @@ def _clip(model: Model, given: Ints | None) -> Ints:
         return model.box.upper.copy()
     clip = np.array(given, np.int64)
     if clip.shape != (model.box.dim,) or (clip < model.box.lower).any():
-        raise InputError(f"a clip of {model.name!r} is a number for each of its {model.box.dim} coordinates.")
+        raise InputError(
+            f"a clip of {model.name!r} is a number for each of its {model.box.dim} coordinates."
+        )
     return np.minimum(clip, model.box.upper)
 
 
@@ -160,10 +197,17 @@ def _code(
     head = [code.max_outcomes, code.ints.size, code.floats.size, prices.size, values.room]
     ints = np.concatenate([np.array(head, np.int64), values.seen, clip, code.ints, values.ints])
     floats = np.concatenate([[gamma], prices, code.floats, values.floats])
-    counts = expected_counts(model) if prices.size else no_counts
+    if prices.size:
+        counts = expected_counts(model)
+    else:
+        counts = no_counts
     if within is None or within.code is None:
-        return PolicyCode(ints, floats, greedy_rule(code.allowed, code.loss, code.forward, counts, values.value))
+        return PolicyCode(
+            ints, floats, greedy_rule(code.allowed, code.loss, code.forward, counts, values.value)
+        )
     rule = within.code
     ints = np.concatenate([np.array([rule.ints.size, rule.floats.size], np.int64), rule.ints, ints])
     floats = np.concatenate([rule.floats, floats])
-    return PolicyCode(ints, floats, within_rule(rule.act, code.loss, code.forward, counts, values.value))
+    return PolicyCode(
+        ints, floats, within_rule(rule.act, code.loss, code.forward, counts, values.value)
+    )

@@ -1,13 +1,16 @@
-"""Policies that look one step ahead with values of few variables: argmin_a ℓ(x,a) + γ Σ_k w_k g_k^a(x).
+"""Policies that look one step ahead with values of few variables: argmin_a ℓ(x,a) + γ Σ_k w_k
+g_k^a(x).
 
-Only what an action changes can tell it from the others. With g_k the backprojection by the laws that no action changes,
+Only what an action changes can tell it from the others. With g_k the backprojection by the laws
+that no action changes,
 
     ℓ(x,a) + γ Σ_k w_k g_k^a(x)  =  [Σ_j ℓ_j(x) + γ Σ_k w_k g_k(x)]
-                                    + cost(a) + Σ_j ℓ_j^a(x) + γ Σ_{k touched by a} w_k (g_k^a − g_k)(x)
+                                    + cost(a) + Σ_j ℓ_j^a(x) + γ Σ_{k touched by a} w_k (g_k^a
+                                    − g_k)(x)
 
-and the bracket is the same for all actions, so it is left out: a decision costs a few look-ups for each action, however
-many variables there are. Tables of one action are added up as long as the sum stays small. Ties go to the lowest
-action.
+and the bracket is the same for all actions, so it is left out: a decision costs a few look-ups for
+each action, however many variables there are. Tables of one action are added up as long as the sum
+stays small. Ties go to the lowest action.
 """
 
 from __future__ import annotations
@@ -30,11 +33,14 @@ HEAD = 4
 def local_greedy(values: LocalValues, gamma: float = 1.0, *, name: str = "greedy") -> Policy:
     """The compiled greedy policy; γ is 1 for the average criterion."""
     model = values.basis.model
-    lists, sizes = [], []
+    lists = []
+    sizes = []
     for a in range(len(model.actions)):
         tables, size = _changes(values, gamma, a)
         lists.append(_added_up(model, [*tables, *model.own_losses[a]]))
-        sizes.append(size + abs(model.costs[a]) + sum(table.largest for table in model.own_losses[a]))
+        sizes.append(
+            size + abs(model.costs[a]) + sum(table.largest for table in model.own_losses[a])
+        )
     floats = np.concatenate([model.costs, sizes])
     table, place, entries = packed([t for tables in lists for t in tables], floats.size)
     pointers = np.cumsum([0, *map(len, lists)])
@@ -45,13 +51,24 @@ def local_greedy(values: LocalValues, gamma: float = 1.0, *, name: str = "greedy
 
 
 def _changes(values: LocalValues, gamma: float, a: int) -> tuple[list[Local], float]:
-    """γ w_k (g_k^a − g_k) of the functions that the action touches, and how large what was subtracted is."""
-    model, tables, size = values.basis.model, [], 0.0
+    """γ w_k (g_k^a − g_k) of the functions that the action touches, and how large what was
+    subtracted is.
+    """
+    model = values.basis.model
+    tables = []
+    size = 0.0
     for w, psi in zip(values.weights, values.basis.functions, strict=True):
         if w != 0 and any(i in model.changes[a] for i in psi.scope):
-            new, old = backprojection(model, psi, a), backprojection(model, psi)
+            new = backprojection(model, psi, a)
+            old = backprojection(model, psi)
             tables.append(
-                combined(model, [Local(new.scope, gamma * w * new.values), Local(old.scope, -gamma * w * old.values)])
+                combined(
+                    model,
+                    [
+                        Local(new.scope, gamma * w * new.values),
+                        Local(old.scope, -gamma * w * old.values),
+                    ],
+                )
             )
             size += 2 * abs(gamma * w) * psi.largest
     return tables, size
@@ -62,7 +79,9 @@ def _added_up(model: FactoredModel, tables: Sequence[Local]) -> list[Local]:
     groups: list[tuple[set[int], list[Local]]] = []
     for table in sorted(tables, key=lambda t: (-len(t.scope), t.scope)):
         for scope, members in groups:
-            if math.prod(model.sizes[i] for i in scope | set(table.scope)) <= max(MOST_ENTRIES, table.values.size):
+            if math.prod(model.sizes[i] for i in scope | set(table.scope)) <= max(
+                MOST_ENTRIES, table.values.size
+            ):
                 scope.update(table.scope)
                 members.append(table)
                 break

@@ -1,12 +1,14 @@
 """Several policies side by side, and their mixtures π(a|x) = Σ_k w_k π_k(a|x).
 
-A mixture with exploration, (1 − ε)π + ε·(random or other policies), visits what π alone would not, so that ratios of
-other policies against it stay below 1/ε.
+A mixture with exploration, (1 − ε)π + ε·(random or other policies), visits what π alone would not,
+so that ratios of other policies against it stay below 1/ε.
 
-A `Bank` holds the compiled rules of several policies in one pair of arrays. Its kernel writes a table with a row of
-probabilities for each policy; banks whose policies have the same rules share it, whatever the policies' data.
+A `Bank` holds the compiled rules of several policies in one pair of arrays. Its kernel writes a
+table with a row of probabilities for each policy; banks whose policies have the same rules share
+it, whatever the policies' data.
 
-    ints     policies, then for each the number of its rule and where its ints and floats begin and end; the ints
+    ints     policies, then for each the number of its rule and where its ints and floats begin and
+             end; the ints
     floats   the floats
 """
 
@@ -33,7 +35,10 @@ RECORD = 5
 
 @dataclass(frozen=True, eq=False)
 class Bank(Data):
-    """The compiled rules of several policies; `fill(ints, floats, x, table)` writes their probabilities."""
+    """The compiled rules of several policies.
+
+    `fill(ints, floats, x, table)` writes their probabilities.
+    """
 
     ints: Ints
     floats: Floats
@@ -49,9 +54,12 @@ def bank(policies: Sequence[Policy]) -> Bank | None:
     ends = 1 + RECORD * len(codes) + np.cumsum([0, *(code.ints.size for code in codes)])
     float_ends = np.cumsum([0, *(code.floats.size for code in codes)])
     records = [
-        (rules.index(code.act), ends[k], ends[k + 1], float_ends[k], float_ends[k + 1]) for k, code in enumerate(codes)
+        (rules.index(code.act), ends[k], ends[k + 1], float_ends[k], float_ends[k + 1])
+        for k, code in enumerate(codes)
     ]
-    ints = np.concatenate([[len(codes)], np.ravel(records), *(code.ints for code in codes)]).astype(np.int64)
+    ints = np.concatenate([[len(codes)], np.ravel(records), *(code.ints for code in codes)]).astype(
+        np.int64
+    )
     return Bank(ints, np.concatenate([code.floats for code in codes]), _fill(*rules))
 
 
@@ -63,7 +71,13 @@ def _fill(*rules: Kernel) -> Kernel:
     def fill(ints, floats, x, table):  # type: ignore[no-untyped-def]
         for k in range(ints[0]):
             o = 1 + RECORD * k
-            chosen(ints[o], ints[ints[o + 1] : ints[o + 2]], floats[ints[o + 3] : ints[o + 4]], x, table[k])
+            chosen(
+                ints[o],
+                ints[ints[o + 1] : ints[o + 2]],
+                floats[ints[o + 3] : ints[o + 4]],
+                x,
+                table[k],
+            )
 
     return fill
 
@@ -77,7 +91,8 @@ def _chosen(rules: Sequence[Any], place: int = 0) -> Any:
             return
 
         return none
-    first, others = rules[0], _chosen(rules[1:], place + 1)
+    first = rules[0]
+    others = _chosen(rules[1:], place + 1)
 
     @numba.njit(nogil=True, error_model="numpy")
     def chosen(slot, ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -93,22 +108,33 @@ def _chosen(rules: Sequence[Any], place: int = 0) -> Any:
 class Mixed(Policy):
     """Σ_k w_k π_k: in every state, the choice of policy k with probability w_k."""
 
-    def __init__(self, policies: Sequence[Policy], weights: ArrayLike, *, name: str | None = None) -> None:
+    def __init__(
+        self, policies: Sequence[Policy], weights: ArrayLike, *, name: str | None = None
+    ) -> None:
         try:
             shares = np.asarray(weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise PolicyError(f"the weights of a mixture must be probabilities, got {weights!r}.") from error
+            raise PolicyError(
+                f"the weights of a mixture must be probabilities, got {weights!r}."
+            ) from error
         if not policies or shares.shape != (len(policies),):
-            raise PolicyError(f"a mixture of {len(policies)} policies needs as many weights, got {shares.size}.")
+            raise PolicyError(
+                f"a mixture of {len(policies)} policies needs as many weights, got {shares.size}."
+            )
         if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-9:
             raise PolicyError(f"the weights of a mixture must be probabilities, got {weights!r}.")
         for policy in policies:
             if not isinstance(policy, Policy):
-                raise PolicyError(f"a mixture is one of policies, got {policy!r}; heuristics are model.policy(name).")
+                raise PolicyError(
+                    f"a mixture is one of policies, got {policy!r}; heuristics are "
+                    "model.policy(name)."
+                )
             require_policy_of(policies[0].model, policy)
         model = policies[0].model
-        self.policies, self.weights = tuple(policies), shares
-        found, code = bank(policies), None
+        self.policies = tuple(policies)
+        self.weights = shares
+        found = bank(policies)
+        code = None
         if found is not None:
             head = [found.ints.size, len(model.actions)]
             ints = np.concatenate([np.array(head, np.int64), found.ints])
@@ -120,7 +146,9 @@ class Mixed(Policy):
         """The weighted sum."""
         if self.code is not None:
             return super().probabilities(x)
-        return np.asarray(sum(w * p.probabilities(x) for w, p in zip(self.weights, self.policies, strict=True)))
+        return np.asarray(
+            sum(w * p.probabilities(x) for w, p in zip(self.weights, self.policies, strict=True))
+        )
 
     def _defining_parts(self) -> tuple[Any, ...]:
         return (self.weights, *(policy.digest for policy in self.policies))
@@ -153,14 +181,27 @@ def _mixture(fill: Kernel) -> Kernel:
 
 
 def exploring(
-    policy: Policy, epsilon: float, others: Sequence[Policy] | None = None, *, name: str | None = None
+    policy: Policy,
+    epsilon: float,
+    others: Sequence[Policy] | None = None,
+    *,
+    name: str | None = None,
 ) -> Mixed:
-    """(1 − ε)π + ε·(the others in equal parts), by default ε of all allowed actions equally likely."""
+    """(1 − ε)π + ε·(the others in equal parts), by default ε of all allowed actions equally
+    likely.
+    """
     if not isinstance(epsilon, (int, float)) or not 0 <= epsilon <= 1:
         raise InputError(f"epsilon is a probability, got {epsilon!r}.")
     model: Model = policy.model
-    rest = [random_policy(model)] if others is None else list(others)
+    if others is None:
+        rest = [random_policy(model)]
+    else:
+        rest = list(others)
     if not rest:
-        raise InputError("exploring needs at least one other policy, or none named for a random one.")
+        raise InputError(
+            "exploring needs at least one other policy, or none named for a random one."
+        )
     weights = [1.0 - epsilon, *[epsilon / len(rest)] * len(rest)]
-    return Mixed([policy, *rest], weights, name=f"exploring {policy.name}" if name is None else name)
+    return Mixed(
+        [policy, *rest], weights, name=f"exploring {policy.name}" if name is None else name
+    )

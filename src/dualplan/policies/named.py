@@ -13,7 +13,9 @@ from dualplan.policies.tables import FunctionPolicy
 
 
 def named_policy(model: Model, spec: str) -> Policy:
-    """A heuristic by name, a saved policy or the folder of its run, or a policy or function from a file."""
+    """A heuristic by name, a saved policy or the folder of its run, or a policy or function from a
+    file.
+    """
     if spec not in model.policies and (Path(spec) / POLICY).is_file():
         return load_policy(Path(spec) / POLICY, model)
     if spec.endswith(".npz"):

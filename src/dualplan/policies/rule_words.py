@@ -51,7 +51,10 @@ def written(model: Model, trees: Sequence[Sequence[Tested]]) -> str:
 
 
 def _otherwise(model: Model, tree: Sequence[Tested]) -> str:
-    """What is done where a leaf's first action is not allowed; all leaves share the order of the others."""
+    """What is done where a leaf's first action is not allowed.
+
+    All leaves share the order of the others.
+    """
     if len(model.actions) == 2:
         return "the other action"
     leaf = next(node for node in tree if not node.terms)
@@ -63,7 +66,10 @@ def _lines(model: Model, tree: Sequence[Tested], t: int, node: Tested, indent: s
     if not node.terms:
         return [indent + leaf_words(model, t, node.order)]
     lines = []
-    for words, child in ((f"if {test_words(model, node)}:", tree[node.yes]), ("otherwise:", tree[node.no])):
+    for words, child in (
+        (f"if {test_words(model, node)}:", tree[node.yes]),
+        ("otherwise:", tree[node.no]),
+    ):
         if child.terms:
             lines += [indent + words, *_lines(model, tree, t, child, indent + INDENT)]
         else:
@@ -79,9 +85,13 @@ def leaf_words(model: Model, t: int, order: Sequence[int]) -> str:
     if len(options) == 2 and options[0] is not None:
         return f"serve {options[0]}"
     beside = len(options) - 1  # idling beside waiting customers, which is to choose an empty class
-    if model.nonpreemptive or model.options["phantom"]:  # where that is not allowed, or is not idling
+    if (
+        model.nonpreemptive or model.options["phantom"]
+    ):  # where that is not allowed, or is not idling
         order = [k for k in order if k != beside]
-    if order[0] == beside and options[order[1]] is not None:  # with no class empty, the next one has customers
+    if (
+        order[0] == beside and options[order[1]] is not None
+    ):  # with no class empty, the next one has customers
         return f"idle if one of its queues is empty, else serve {options[order[1]]}"
     names = [options[k] for k in order]
     if model.options["phantom"]:
@@ -112,15 +122,20 @@ def _comparison(left: str, right: str, t: int) -> str:
     """left − right >= t."""
     if t in (0, 1):
         return f"{left} {'>=' if t == 0 else '>'} {right}"
-    return f"{left} >= {right} + {t}" if t > 0 else f"{left} + {-t} >= {right}"
+    if t > 0:
+        return f"{left} >= {right} + {t}"
+    return f"{left} + {-t} >= {right}"
 
 
 def _single(model: Model, i: int, t: int) -> str:
-    name, queue = coordinate_words(model, i), isinstance(model, QueueingNetwork) and i < len(model.classes)
+    name = coordinate_words(model, i)
+    queue = isinstance(model, QueueingNetwork) and i < len(model.classes)
     if queue and t == 1:
         return f"{name} is not empty"
     if t == model.box.upper[i] < UNBOUNDED:
-        return f"{name} is full" if queue else f"{name} = {t}"
+        if queue:
+            return f"{name} is full"
+        return f"{name} = {t}"
     return f"{name} >= {t}"
 
 
@@ -137,8 +152,11 @@ def action_words(model: Model, x: Ints, a: int) -> str:
         return model.actions[a]
     if model.per_server:
         event = int(x[-1])
-        return "nobody decides" if event == 0 else _server_words(model, x, event - 1, a)
-    words, stride = [], len(model.actions)
+        if event == 0:
+            return "nobody decides"
+        return _server_words(model, x, event - 1, a)
+    words = []
+    stride = len(model.actions)
     for s, options in enumerate(model.choices):
         stride //= len(options)
         words.append(_server_words(model, x, s, a // stride % len(options)))
@@ -146,18 +164,24 @@ def action_words(model: Model, x: Ints, a: int) -> str:
 
 
 def _server_words(network: QueueingNetwork, x: Ints, s: int, j: int) -> str:
-    c, server = network.choices[s][j], network.servers[s]
+    c = network.choices[s][j]
+    server = network.servers[s]
     if network.nonpreemptive:
         at = int(x[len(network.classes) + s])
         waits = at > 0 and int(x[c]) - (at == j + 1) > 0
-        return f"{server} takes {network.class_names[c]} next" if waits else f"{server} has nobody to choose"
+        if waits:
+            return f"{server} takes {network.class_names[c]} next"
+        return f"{server} has nobody to choose"
     if c < 0 or (x[c] == 0 and not network.options["phantom"]):
         return f"{server} idles"
     return f"{server} serves {network.class_names[c]}"
 
 
 def state_words(model: Model, x: Ints, chances: Floats) -> list[tuple[str, float]]:
-    """What a policy with these probabilities does in a state, the likeliest first; what is the same is added up."""
+    """What a policy with these probabilities does in a state, the likeliest first.
+
+    What is the same is added up.
+    """
     found: dict[str, float] = {}
     for a, p in enumerate(chances):
         if p > 0:

@@ -1,9 +1,10 @@
 """A rule that people can read, and that is a compiled policy: a small tree for each decision.
 
-A node tests whether a sum of coordinates with whole weights reaches a threshold; a leaf is an order of choices, of
-which the first that can be made is made. Networks have a tree for each server, whose choices are the places of its
-classes in the network's order (one number more: idle beside waiting customers); with single leaves this is a table of
-priorities. Other models have one tree, whose choices are the actions.
+A node tests whether a sum of coordinates with whole weights reaches a threshold; a leaf is an order
+of choices, of which the first that can be made is made. Networks have a tree for each server, whose
+choices are the places of its classes in the network's order (one number more: idle beside waiting
+customers); with single leaves this is a table of priorities. Other models have one tree, whose
+choices are the actions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ Terms = tuple[tuple[int, int], ...]  # (coordinate, weight)
 
 @dataclass(frozen=True)
 class Node:
-    """A test, Σ weight·x over `terms` >= `threshold`, that leads to node `yes` or `no`; or a leaf with an order."""
+    """A test, Σ weight·x over `terms` >= `threshold`, that leads to node `yes` or `no`.
+
+    Or a leaf with an order.
+    """
 
     terms: Terms = ()
     threshold: int = 0
@@ -49,10 +53,11 @@ Tree = tuple[Node, ...]  # the first node is the root; children come after their
 class Simplification:
     """What a rule costs more than the policy that it stands for.
 
-    `difference` is rule − policy, by a paired comparison on random numbers that the rule was not chosen by, or over all
-    states where they are few (`known` says which). `agreement` is the share of the decisions, where the policy goes
-    (states that the rule was not fitted to, unless it is over all), in which the rule does what the policy does most
-    likely. `status` is that of the comparison: the difference of a run that is too short says nothing for sure.
+    `difference` is rule − policy, by a paired comparison on random numbers that the rule was not
+    chosen by, or over all states where they are few (`known` says which). `agreement` is the share
+    of the decisions, where the policy goes (states that the rule was not fitted to, unless it is
+    over all), in which the rule does what the policy does most likely. `status` is that of the
+    comparison: the difference of a run that is too short says nothing for sure.
     """
 
     policy: str
@@ -67,12 +72,18 @@ class Simplification:
     @property
     def relative(self) -> float:
         """The difference as a part of the policy's cost."""
-        return self.difference.value / abs(self.policy_cost) if self.policy_cost else self.difference.value
+        if self.policy_cost:
+            return self.difference.value / abs(self.policy_cost)
+        return self.difference.value
 
     @property
     def within(self) -> bool:
-        """Whether the whole interval lies within the tolerance; over all states, the difference up to rounding."""
-        far, d = self.tolerance * abs(self.policy_cost), self.difference
+        """Whether the whole interval lies within the tolerance.
+
+        Over all states, the difference up to rounding.
+        """
+        far = self.tolerance * abs(self.policy_cost)
+        d = self.difference
         if self.status is Status.SOLVED:
             return bool(abs(d.value) <= far + (d.upper - d.lower))
         return bool(trusted(self.status) and -far <= d.lower and d.upper <= far)
@@ -84,7 +95,12 @@ class Simplification:
 
     def to_json(self) -> Json:
         """As plain values."""
-        return {**asdict(self), "status": str(self.status), "relative": self.relative, "within": self.within}
+        return {
+            **asdict(self),
+            "status": str(self.status),
+            "relative": self.relative,
+            "within": self.within,
+        }
 
     @staticmethod
     def of(data: Json) -> Simplification:
@@ -94,23 +110,40 @@ class Simplification:
             otherwise if given[key] is None else float(given[key])
             for key, otherwise in (("value", np.nan), ("lower", -np.inf), ("upper", np.inf))
         )
-        policy_cost, cost = (np.nan if data[key] is None else float(data[key]) for key in ("policy_cost", "cost"))
+        policy_cost, cost = (
+            np.nan if data[key] is None else float(data[key]) for key in ("policy_cost", "cost")
+        )
         # files of earlier versions do not say how long the run was, so nothing is claimed for it
-        unsaid = Status.SOLVED if data["known"] == COMPUTED else Status.TOO_SHORT
+        if data["known"] == COMPUTED:
+            unsaid = Status.SOLVED
+        else:
+            unsaid = Status.TOO_SHORT
         return Simplification(
-            data["policy"], policy_cost, cost, Interval(value, lower, upper, float(given["confidence"])),
-            data["known"], data["agreement"], data["tolerance"], Status(data.get("status", unsaid)),
-        )  # fmt: skip
+            data["policy"],
+            policy_cost,
+            cost,
+            Interval(value, lower, upper, float(given["confidence"])),
+            data["known"],
+            data["agreement"],
+            data["tolerance"],
+            Status(data.get("status", unsaid)),
+        )
 
     def __str__(self) -> str:
         d = self.difference
         if not np.isfinite(d.value):
             return (
-                "nothing is known of the difference: the policy or the rule is unstable or has no one cost; "
-                f"{self.agreement:.1%} of the decisions agree"
+                "nothing is known of the difference: the policy or the rule is unstable or has no "
+                f"one cost; {self.agreement:.1%} of the decisions agree"
             )
-        how = "over all states" if self.exact else f"{d.confidence:.0%} paired interval"
-        doubt = "" if self.status.good else f"; {self.status.advice}"
+        if self.exact:
+            how = "over all states"
+        else:
+            how = f"{d.confidence:.0%} paired interval"
+        if self.status.good:
+            doubt = ""
+        else:
+            doubt = f"; {self.status.advice}"
         agree = f"{self.relative:+.2%}; {self.agreement:.1%} of the decisions agree{doubt}"
         apart = f"{d.value:.4g} [{d.lower:.4g}, {d.upper:.4g}]"
         if self.exact:
@@ -120,16 +153,27 @@ class Simplification:
 
 
 def trusted(status: Status) -> bool:
-    """Whether a difference with this status holds; bounds over all states do, also where they are wide."""
+    """Whether a difference with this status holds.
+
+    Bounds over all states do, also where they are wide.
+    """
     return status.good or status is Status.WIDE
 
 
 @saved_as("trees")
 class Rule(Policy):
-    """A tree for each server of a network, or one for the actions of another model; see the module's text."""
+    """A tree for each server of a network, or one for the actions of another model.
+
+    See the module's text.
+    """
 
     def __init__(
-        self, model: Model, trees: Sequence[Tree], *, name: str = "rule", simplification: Simplification | None = None
+        self,
+        model: Model,
+        trees: Sequence[Tree],
+        *,
+        name: str = "rule",
+        simplification: Simplification | None = None,
     ) -> None:
         self.trees = tuple(tuple(tree) for tree in trees)
         self.simplification = simplification
@@ -147,7 +191,10 @@ class Rule(Policy):
         return written(self.model, self.trees)
 
     def __str__(self) -> str:
-        known = "" if self.simplification is None else f"\n{self.simplification}"
+        if self.simplification is None:
+            known = ""
+        else:
+            known = f"\n{self.simplification}"
         return f"{self.name} ({self.leaves} leaves)\n{self.text()}{known}"
 
     def probabilities(self, x: Ints) -> Floats:
@@ -158,7 +205,8 @@ class Rule(Policy):
         while node.terms:
             total = sum(weight * int(x[i]) for i, weight in node.terms)
             node = self.trees[0][node.yes if total >= node.threshold else node.no]
-        may, out = self.model.allowed(x), np.zeros(len(self.model.actions))
+        may = self.model.allowed(x)
+        out = np.zeros(len(self.model.actions))
         out[next(a for a in node.order if may[a])] = 1.0
         return out
 
@@ -171,15 +219,23 @@ class Rule(Policy):
 
     def to_parts(self) -> Parts:
         """The trees, and what the rule costs more than the policy it stands for."""
-        known = None if self.simplification is None else plain(self.simplification.to_json())
+        if self.simplification is None:
+            known = None
+        else:
+            known = plain(self.simplification.to_json())
         return Parts({"trees": trees_to_json(self.trees), "simplification": known})
 
     @classmethod
     def from_parts(cls, model: Model, parts: Parts) -> Rule:
         """From the same."""
         known = parts.header["simplification"]
-        cost = None if known is None else Simplification.of(known)
-        return cls(model, trees_from_json(parts.header["trees"]), name=parts.name, simplification=cost)
+        if known is None:
+            cost = None
+        else:
+            cost = Simplification.of(known)
+        return cls(
+            model, trees_from_json(parts.header["trees"]), name=parts.name, simplification=cost
+        )
 
 
 def choice_count(model: Model, tree: int) -> int:
@@ -198,19 +254,29 @@ def trees_from_json(data: Sequence[Sequence[Json]]) -> list[Tree]:
     """From plain values."""
     return [
         tuple(
-            Node(tuple((int(i), int(w)) for i, w in n["terms"]), int(n["threshold"]), int(n["yes"]), int(n["no"]),
-                 tuple(int(k) for k in n["order"]))
+            Node(
+                tuple((int(i), int(w)) for i, w in n["terms"]),
+                int(n["threshold"]),
+                int(n["yes"]),
+                int(n["no"]),
+                tuple(int(k) for k in n["order"]),
+            )
             for n in tree
         )
         for tree in data
-    ]  # fmt: skip
+    ]
 
 
 def _check(model: Model, trees: Sequence[Tree], name: str) -> None:
     """Kernels trust what they read, so everything is looked at here."""
-    wanted = len(model.servers) if isinstance(model, QueueingNetwork) else 1
+    if isinstance(model, QueueingNetwork):
+        wanted = len(model.servers)
+    else:
+        wanted = 1
     if len(trees) != wanted or not all(trees):
-        raise PolicyError(f"rule {name!r} needs {wanted} trees, one for each decision of {model.name!r}.")
+        raise PolicyError(
+            f"rule {name!r} needs {wanted} trees, one for each decision of {model.name!r}."
+        )
     for t, tree in enumerate(trees):
         most = choice_count(model, t)
         for k, node in enumerate(tree):
@@ -218,25 +284,39 @@ def _check(model: Model, trees: Sequence[Tree], name: str) -> None:
                 inside = all(0 <= i < model.box.dim for i, _ in node.terms)
                 fine = inside and k < node.yes < len(tree) and k < node.no < len(tree)
             else:
-                enough = len(node.order) >= (most - 1 if isinstance(model, QueueingNetwork) else most)
-                fine = enough and len(set(node.order)) == len(node.order) and all(0 <= c < most for c in node.order)
+                enough = len(node.order) >= (
+                    most - 1 if isinstance(model, QueueingNetwork) else most
+                )
+                fine = (
+                    enough
+                    and len(set(node.order)) == len(node.order)
+                    and all(0 <= c < most for c in node.order)
+                )
             if not fine:
                 raise PolicyError(
-                    f"rule {name!r}: node {k} of tree {t} leads nowhere, tests a coordinate that is not there, or is a "
-                    "leaf that does not name every choice once."
+                    f"rule {name!r}: node {k} of tree {t} leads nowhere, tests a coordinate that "
+                    "is not there, or is a leaf that does not name every choice once."
                 )
 
 
 def _block(trees: Sequence[Tree]) -> Ints:
     """The trees as the kernels read them."""
-    sizes = [[TEST + 2 * len(n.terms) if n.terms else LEAF + len(n.order) for n in tree] for tree in trees]
+    sizes = [
+        [TEST + 2 * len(n.terms) if n.terms else LEAF + len(n.order) for n in tree]
+        for tree in trees
+    ]
     ends = 1 + len(trees) + np.cumsum([0, *(size for own in sizes for size in own)])
     firsts = np.cumsum([0, *(len(tree) for tree in trees)])
     numbers: list[int] = [len(trees), *(int(ends[f]) for f in firsts[:-1])]
     for tree, first in zip(trees, firsts, strict=False):
         for n in tree:
             if n.terms:
-                numbers += [len(n.terms), n.threshold, int(ends[first + n.yes]), int(ends[first + n.no])]
+                numbers += [
+                    len(n.terms),
+                    n.threshold,
+                    int(ends[first + n.yes]),
+                    int(ends[first + n.no]),
+                ]
                 numbers += [v for term in n.terms for v in term]
             else:
                 numbers += [0, len(n.order), *n.order]
@@ -250,4 +330,6 @@ def _code(model: Model, block: Ints) -> PolicyCode | None:
     if isinstance(model, QueueingNetwork):
         return PolicyCode(np.concatenate([code.ints, block]), code.floats, network_tree_rule)
     head = np.array([code.ints.size], np.int64)
-    return PolicyCode(np.concatenate([head, code.ints, block]), code.floats, tree_rule(code.allowed))
+    return PolicyCode(
+        np.concatenate([head, code.ints, block]), code.floats, tree_rule(code.allowed)
+    )

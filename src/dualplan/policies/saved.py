@@ -1,30 +1,37 @@
 """Policies in files: arrays and JSON in one .npz, readable without this library; no pickle.
 
-header          JSON: the model's name and fingerprint, the policy's name, kind and fingerprint, and what the kind needs
+header          JSON: the model's name and fingerprint, the policy's name, kind and fingerprint, and
+                what the kind needs
 
-mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k, errors_k: the compiled
-                fields of block k of the features; header: their kinds and names, and the fallback policy
-greedy          looks one step ahead. prices: of the model's columns, or none; clip: up to which numbers it looks;
-                header: γ, and the kind of the values:
-                linear, Ψw: weights: w; pieces: a row (coordinate, kind, p, q, s) for each piece; ends: after which
-                piece each function ends; header: the names of the functions
-                lattice: knots, ends: the knots of all coordinates, and after which one each coordinate ends; values: at
-                the nodes; header: whether curvature is taken off
-                and, inside, the policy within whose actions it stays, if there is one
+mixture         the policy of a dual solution. theta: its weights; ints_k, floats_k, losses_k,
+                errors_k: the compiled
+                fields of block k of the features; header: their kinds and names, and the fallback
+                policy
+greedy          looks one step ahead. prices: of the model's columns, or none; clip: up to which
+                numbers it looks;
+                header: γ, and the kind of the values: linear, Ψw: weights: w; pieces: a row
+                (coordinate, kind, p, q, s) for each piece; ends: after which piece each function
+                ends; header: the names of the functions lattice: knots, ends: the knots of all
+                coordinates, and after which one each coordinate ends; values: at the nodes; header:
+                whether curvature is taken off and, inside, the policy within whose actions it
+                stays, if there is one
 table           table: an action, or a probability for each action, for every state
 heuristic       one of the model's own, by name; random: every allowed action equally likely
-rule            a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
-trees           a readable rule. header: its trees, and what it costs more than the policy it stands for
+rule           a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
+trees       a readable rule. header: its trees, and what it costs more than the policy it stands for
 mixed           a mixture of policies. shares: their weights
-ratios          the policy of ratios against a reference. theta: their weights; cells_k: the parts of the partition of
-                block k, members_k: which of the policies it has, the reference being the first; header: names
+ratios          the policy of ratios against a reference. theta: their weights; cells_k: the parts
+                of the partition of
+                block k, members_k: which of the policies it has, the reference being the first;
+                header: names
 among           of several policies the one that is greedy for values, which are saved as for greedy
 
-Policies inside policies are saved alike: a header for each under "policies", and "policies.k." before the names of the
-arrays of the k-th.
+Policies inside policies are saved alike: a header for each under "policies", and "policies.k."
+before the names of the arrays of the k-th.
 
-Each kind of policy saves and loads itself: a class marked `saved_as(kind)` has `to_parts` and `from_parts`. Policies
-that have no class of their own are recognised: heuristics by their names, others by what they register here.
+Each kind of policy saves and loads itself: a class marked `saved_as(kind)` has `to_parts` and
+`from_parts`. Policies that have no class of their own are recognised: heuristics by their names,
+others by what they register here.
 """
 
 from __future__ import annotations
@@ -53,9 +60,19 @@ POLICY = "policy.npz"  # in the folder of a run
 FORMAT = "dualplan policy 3"
 # what reading a damaged archive, or one of another kind, can raise
 UNREADABLE = (
-    OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError, EOFError, NotImplementedError,
-    zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    RuntimeError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+    SyntaxError,
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,7 @@ _recognisers: dict[str, Recogniser] = {}
 _rules: dict[str, tuple[Kernel, RuleReader | None]] = {}
 
 
-# -- who saves what ---------------------------------------------------------------------------------------------------
+# -- who saves what --------------------------------------------------------------------------------
 
 
 def saved_as(kind: str) -> Callable[[PolicyClass], PolicyClass]:
@@ -112,19 +129,25 @@ def saved_as(kind: str) -> Callable[[PolicyClass], PolicyClass]:
 
 
 def register_recognised(kind: str, recognise: Recogniser, read: Reader) -> None:
-    """Policies without a class of their own: `recognise` gives their parts, or None if it is another policy."""
+    """Policies without a class of their own: `recognise` gives their parts, or None if it is
+    another policy.
+    """
     _recognisers[kind] = recognise
     _readers[kind] = read
 
 
 def register_rule(rule: str, act: Kernel, read: RuleReader | None = None) -> None:
-    """A compiled rule over two arrays: `read(model, name, ints, floats)` makes its policy, by default a plain one."""
+    """A compiled rule over two arrays: `read(model, name, ints, floats)` makes its policy, by
+    default a plain one.
+    """
     _rules[rule] = (act, read)
 
 
 def _heuristic(policy: Policy) -> Parts | None:
     known = policy.model.policies
-    return Parts() if policy.name in known and known[policy.name]().digest == policy.digest else None
+    if policy.name in known and known[policy.name]().digest == policy.digest:
+        return Parts()
+    return None
 
 
 def _compiled_rule(policy: Policy) -> Parts | None:
@@ -135,7 +158,8 @@ def _compiled_rule(policy: Policy) -> Parts | None:
 
 
 def _read_rule(model: Model, parts: Parts) -> Policy:
-    ints, floats = parts.arrays["ints"], parts.arrays["floats"]
+    ints = parts.arrays["ints"]
+    floats = parts.arrays["floats"]
     if ints.dtype != np.int64 or floats.dtype != np.float64 or not np.isfinite(floats).all():
         raise ValueError("its arrays are not those of a rule")
     act, read = _rules[parts.header["rule"]]
@@ -148,7 +172,7 @@ register_recognised("heuristic", _heuristic, lambda model, parts: model.policy(p
 register_recognised("rule", _compiled_rule, _read_rule)
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def written(policy: Policy) -> Parts:
@@ -166,7 +190,8 @@ def _own_parts(policy: Policy) -> tuple[str, Parts]:
         if parts is not None:
             return kind, parts
     raise MissingError(
-        f"the policy {policy.name!r} is a function of yours and cannot be saved; save what it is made from."
+        f"the policy {policy.name!r} is a function of yours and cannot be saved; save what it is "
+        "made from."
     )
 
 
@@ -181,7 +206,11 @@ def read(model: Model, parts: Parts) -> Policy:
 def inner(policies: Sequence[Policy]) -> Parts:
     """The parts of policies inside a policy."""
     each = [written(policy) for policy in policies]
-    arrays = {f"policies.{k}.{name}": array for k, own in enumerate(each) for name, array in own.arrays.items()}
+    arrays = {
+        f"policies.{k}.{name}": array
+        for k, own in enumerate(each)
+        for name, array in own.arrays.items()
+    }
     return Parts({"policies": [own.header for own in each]}, arrays)
 
 
@@ -190,19 +219,28 @@ def outer(model: Model, parts: Parts) -> list[Policy]:
     found = []
     for k, header in enumerate(parts.header["policies"]):
         before = f"policies.{k}."
-        own = {name.removeprefix(before): array for name, array in parts.arrays.items() if name.startswith(before)}
+        own = {
+            name.removeprefix(before): array
+            for name, array in parts.arrays.items()
+            if name.startswith(before)
+        }
         found.append(read(model, Parts(header, own)))
     return found
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def save_policy(policy: Policy, path: str | Path) -> None:
     """Write the policy to a file, whole or not at all."""
     model = policy.model
     parts = written(policy)
-    made_for = {"format": FORMAT, "model": model.name, "digest": model.digest, "recipe": plain(model.recipe)}
+    made_for = {
+        "format": FORMAT,
+        "model": model.name,
+        "digest": model.digest,
+        "recipe": plain(model.recipe),
+    }
     header = np.array(json.dumps({**parts.header, **made_for}))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=header, **parts.arrays)
@@ -213,25 +251,34 @@ def save_policy(policy: Policy, path: str | Path) -> None:
 
 
 def load_policy(path: str | Path, model: Model | None = None) -> Policy:
-    """The policy in a file, for the model it was made for; networks and named models need not be given."""
+    """The policy in a file, for the model it was made for.
+
+    Networks and named models need not be given.
+    """
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
-        digest, made_for, recipe = header["digest"], header["model"], header.get("recipe")
+        digest = header["digest"]
+        made_for = header["model"]
+        recipe = header.get("recipe")
     except FileNotFoundError as error:
         raise RunError(f"there is no file {str(path)!r}.") from error
     except UNREADABLE as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
     if model is None and recipe is None:
         raise InputError(
-            f"the model {made_for!r} of the policy in {str(path)!r} was made in Python; load it and give it."
+            f"the model {made_for!r} of the policy in {str(path)!r} was made in Python; load it "
+            "and give it."
         )
-    model = remake(recipe) if model is None else model
+    if model is None:
+        model = remake(recipe)
     if digest != model.digest:
-        raise InputError(f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}.")
+        raise InputError(
+            f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}."
+        )
     try:
         return read(model, Parts(header, arrays))
     except UNREADABLE as error:

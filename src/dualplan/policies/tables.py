@@ -20,21 +20,29 @@ from dualplan.policies.saved import Parts, register_recognised, saved_as
 
 @saved_as("table")
 class TablePolicy(Policy):
-    """One row for each state of a bounded box, in the order of `Box.index`: actions, or probabilities of actions."""
+    """One row for each state of a bounded box, in the order of `Box.index`: actions, or
+    probabilities of actions.
+    """
 
     def __init__(self, model: Model, table: ArrayLike, *, name: str = "table") -> None:
         rows = np.asarray(table)
         expected = (model.box.count, len(model.actions))
         if rows.shape not in (expected, expected[:1]):
             raise PolicyError(
-                f"policy {name!r}: the table has shape {rows.shape}; expected {expected} or {expected[:1]}."
+                f"policy {name!r}: the table has shape {rows.shape}; expected {expected} or "
+                f"{expected[:1]}."
             )
         self.table = rows
         head = np.concatenate([model.box.lower, model.box.strides])
         if rows.ndim == 1:
             if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= expected[1]:
-                raise PolicyError(f"policy {name!r}: a table of actions holds integers from 0 to {expected[1] - 1}.")
-            code = PolicyCode(np.concatenate([head, rows.astype(np.int64)]), np.zeros(0), action_rule)
+                raise PolicyError(
+                    f"policy {name!r}: a table of actions holds integers from 0 to "
+                    f"{expected[1] - 1}."
+                )
+            code = PolicyCode(
+                np.concatenate([head, rows.astype(np.int64)]), np.zeros(0), action_rule
+            )
         else:
             _check_rows(model, rows, name)
             code = PolicyCode(head, rows.astype(np.float64).ravel(), table_rule)
@@ -56,52 +64,65 @@ def _check_rows(model: Model, rows: Floats, name: str) -> None:
     if bad.size:
         x = model.box.state(int(bad[0]))
         raise PolicyError(
-            f"policy {name!r} at state {vector(x)} gives probabilities that sum to {sums[bad[0]]:.9g} or lie outside "
-            "[0, 1]; each row must be a distribution."
+            f"policy {name!r} at state {vector(x)} gives probabilities that sum to "
+            f"{sums[bad[0]]:.9g} or lie outside [0, 1]; each row must be a distribution."
         )
 
 
 class FunctionPolicy(Policy):
     """A plain function of the state: returns an action, or a probability for each action.
 
-    It is compiled if it can be; otherwise it is called in Python, state by state, which is slow but works for
-    anything that maps a state to probabilities.
+    It is compiled if it can be; otherwise it is called in Python, state by state, which is slow but
+    works for anything that maps a state to probabilities.
     """
 
-    def __init__(self, model: Model, function: Callable[[Ints], Any], *, name: str | None = None) -> None:
+    def __init__(
+        self, model: Model, function: Callable[[Ints], Any], *, name: str | None = None
+    ) -> None:
         self.function = function
-        label = name if name is not None else str(getattr(function, "__name__", "function"))
+        if name is not None:
+            label = name
+        else:
+            label = str(getattr(function, "__name__", "function"))
         super().__init__(model, label, None)
         self._row(model.start)
         if not isinstance(model, SimulatorModel):
             kernel = _compile(function)
-            self.code = None if kernel is None else PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
+            if kernel is None:
+                self.code = None
+            else:
+                self.code = PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
 
     def _defining_parts(self) -> tuple[Any, ...]:
         return (self.function,)
 
     def probabilities(self, x: Ints) -> Floats:
         """The function's answer as probabilities."""
-        return self._row(x) if self.code is None else super().probabilities(x)
+        if self.code is None:
+            return self._row(x)
+        return super().probabilities(x)
 
     def _row(self, x: Ints) -> Floats:
         actions = len(self.model.actions)
         try:
             answer = np.asarray(self.function(read_only(x)))
-        except Exception as error:  # whatever the user's function does is reported in the user's terms
+        except (
+            Exception
+        ) as error:  # whatever the user's function does is reported in the user's terms
             raise PolicyError(
                 f"policy {self.name!r} at state {vector(x)} raised {type(error).__name__}: {error}."
             ) from error
         if answer.ndim == 0:
             if answer.dtype.kind not in "iu" or not 0 <= answer < actions:
                 raise PolicyError(
-                    f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are numbered 0 to "
-                    f"{actions - 1}."
+                    f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are "
+                    f"numbered 0 to {actions - 1}."
                 )
             return np.asarray(np.eye(actions)[int(answer)])
         if answer.shape != (actions,):
             raise PolicyError(
-                f"policy {self.name!r} at state {vector(x)} gives {answer.size} numbers for {actions} actions."
+                f"policy {self.name!r} at state {vector(x)} gives {answer.size} numbers for "
+                f"{actions} actions."
             )
         return answer.astype(np.float64)
 
@@ -117,7 +138,9 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
         return _single_action(compiled)
-    return _distribution(compiled) if hasattr(result, "dtype") else None
+    if hasattr(result, "dtype"):
+        return _distribution(compiled)
+    return None
 
 
 @made_once
@@ -138,7 +161,10 @@ def _distribution(user: Any) -> Kernel:
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         row = user(x)
         for a in range(out.size):
-            out[a] = row[a] if len(row) == out.size else np.nan
+            if len(row) == out.size:
+                out[a] = row[a]
+            else:
+                out[a] = np.nan
 
     return act
 
@@ -146,14 +172,18 @@ def _distribution(user: Any) -> Kernel:
 def random_policy(model: Model) -> Policy:
     """Every allowed action equally likely."""
     if isinstance(model, SimulatorModel):
-        return FunctionPolicy(model, lambda x: model.allowed(x) / model.allowed(x).sum(), name="random")
+        return FunctionPolicy(
+            model, lambda x: model.allowed(x) / model.allowed(x).sum(), name="random"
+        )
     code = model.code
     return Policy(model, "random", PolicyCode(code.ints, code.floats, _uniform(code.allowed)))
 
 
 @made_once
 def _uniform(allowed: Kernel) -> Kernel:
-    """One rule for each function that says what is allowed, so that what closes over it is compiled once."""
+    """One rule for each function that says what is allowed, so that what closes over it is compiled
+    once.
+    """
     may = allowed.compiled
 
     @user_kernel(ACT)
@@ -172,7 +202,9 @@ register_heuristics(Model, {"random": random_policy})
 
 
 def _as_random(policy: Policy) -> Parts | None:
-    return Parts() if policy.digest == random_policy(policy.model).digest else None
+    if policy.digest == random_policy(policy.model).digest:
+        return Parts()
+    return None
 
 
 register_recognised("random", _as_random, lambda model, _: random_policy(model))

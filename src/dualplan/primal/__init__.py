@@ -1,4 +1,6 @@
-"""Approximate linear programs on value functions: few functions of states, and policies that look one step ahead."""
+"""Approximate linear programs on value functions: few functions of states, and policies that look
+one step ahead.
+"""
 
 from dualplan.evaluation.lstd import policy_values
 from dualplan.evaluation.visits import occupancy, visited, weighted

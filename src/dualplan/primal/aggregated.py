@@ -1,31 +1,38 @@
-"""The linearly relaxed approximate linear program (Lakshminarayanan, Bhatnagar & Szepesvári 2018), discounted.
+"""The linearly relaxed approximate linear program (Lakshminarayanan, Bhatnagar & Szepesvári 2018),
+discounted.
 
-    maximise  cᵀΨw   subject to   Wᵀ A w <= Wᵀ ℓ,        A = BΨ − γPΨ with a row for each pair (x, a),
+    maximise  cᵀΨw   subject to   Wᵀ A w <= Wᵀ ℓ,      A = BΨ − γPΨ with a row for each pair (x, a),
 
-W >= 0 with a row for each pair and m columns: m mixtures of constraints in place of all of them. Three ways to W:
+W >= 0 with a row for each pair and m columns: m mixtures of constraints in place of all of them.
+Three ways to W:
 
-    Mixtures(m, k)   each column a random mixture of k pairs (weights uniform on the simplex), drawn from all pairs, or
+    Mixtures(m, k)   each column a random mixture of k pairs (weights uniform on the simplex), drawn
+                     from all pairs, or
                      from those of sampled states; k = 1 is constraint sampling
-    a basis φ >= 0   W((x,a), (j,b)) = φ_j(x)·1{a = b}: with `boxes`, the constraints of a box of states are added up,
+    a basis φ >= 0   W((x,a), (j,b)) = φ_j(x)·1{a = b}: with `boxes`, the constraints of a box of
+                     states are added up,
                      action by action; over all states, or over those sampled
-    a matrix         sparse or not, with a row for each allowed pair of an enumerable model: states in the order of
+    a matrix         sparse or not, with a row for each allowed pair of an enumerable model: states
+                     in the order of
                      their numbers, for each its allowed actions
 
 Scaling a column changes nothing, so columns are made to sum to 1; columns of zeros are left out.
 
-*What holds.* Every w that keeps all constraints keeps their mixtures: this is a relaxation, its optimum is at least the
-ALP's, values may exceed J*, and **the optimum bounds nothing**; W = identity is the ALP. The dual is the ALP's with
-measures u = Wv, v >= 0. So the program is bounded if and only if some u in the cone of the columns has Aᵀu = Ψᵀc (given
-a feasible w), and it has the ALP's optimum if and only if the cone holds an optimal u of the ALP's dual: columns should
-look like occupancies of good policies, and W spread over many pairs tends to leave the program unbounded.
+*What holds.* Every w that keeps all constraints keeps their mixtures: this is a relaxation, its
+optimum is at least the ALP's, values may exceed J*, and **the optimum bounds nothing**; W
+= identity is the ALP. The dual is the ALP's with measures u = Wv, v >= 0. So the program is bounded
+if and only if some u in the cone of the columns has Aᵀu = Ψᵀc (given a feasible w), and it has the
+ALP's optimum if and only if the cone holds an optimal u of the ALP's dual: columns should look like
+occupancies of good policies, and W spread over many pairs tends to leave the program unbounded.
 
-With v >= 0 at least the largest violation of single constraints, Ψw − v/(1−γ) is feasible for the ALP with a constant
-added to Ψ, thus below J*; as cᵀΨw is at least that of the ALP's solution w°,
+With v >= 0 at least the largest violation of single constraints, Ψw − v/(1−γ) is feasible for the
+ALP with a constant added to Ψ, thus below J*; as cᵀΨw is at least that of the ALP's solution w°,
 
     ‖J* − Ψw‖_{1,c}  <=  ‖J* − Ψw°‖_{1,c} + 2v/(1−γ).
 
-`violation` is the largest one, by a sweep, unless constraints were sampled. (The paper bounds the error beforehand, by
-quantities that need J*; these are not computed.) `solution.lower_bound` sweeps the potential and holds whatever W was.
+`violation` is the largest one, by a sweep, unless constraints were sampled. (The paper bounds the
+error beforehand, by quantities that need J*; these are not computed.) `solution.lower_bound` sweeps
+the potential and holds whatever W was.
 """
 
 from __future__ import annotations
@@ -65,7 +72,9 @@ class Mixtures:
 
     def __post_init__(self) -> None:
         if not all(is_whole(n) and n >= 1 for n in (self.columns, self.pairs)):
-            raise InputError(f"mixtures need whole numbers of columns and of pairs, at least 1, got {self}.")
+            raise InputError(
+                f"mixtures need whole numbers of columns and of pairs, at least 1, got {self}."
+            )
 
 
 def aggregated_alp(
@@ -77,51 +86,84 @@ def aggregated_alp(
     relevance: Relevance | Policy | None = None,
     **settings: Any,
 ) -> PrimalSolution:
-    """Solve the linearly relaxed program; `weights` is W as above, `settings` are the fields of `Settings`.
+    """Solve the linearly relaxed program; `weights` is W as above, `settings` are the fields of
+    `Settings`.
 
-    Pairs are all of an enumerable model, or those of states drawn from `sample`; constraints are never generated.
-    `relevance` is c, by default geometric with ratio 0.9; a policy stands for its discounted occupancy.
+    Pairs are all of an enumerable model, or those of states drawn from `sample`; constraints are
+    never generated. `relevance` is c, by default geometric with ratio 0.9; a policy stands for its
+    discounted occupancy.
     """
-    started, wanted = time.monotonic(), Settings.of(settings)
+    started = time.monotonic()
+    wanted = Settings.of(settings)
     check(model, basis)
     if not isinstance(criterion, Discounted):
         raise InputError(f"aggregated_alp takes Discounted(gamma), got {criterion!r}.")
     if wanted.constraints == GENERATED:
-        raise InputError("mixtures of constraints are of all or of sampled ones, not of generated ones.")
+        raise InputError(
+            "mixtures of constraints are of all or of sampled ones, not of generated ones."
+        )
     drawn = wanted.way(model, len(basis)) == SAMPLED
     moments = relevant(model, relevance, criterion, wanted.seed).moments(basis)
     program = Program(basis, criterion.gamma, moments, weight_bound=wanted.weight_bound)
     matrix, right = _mixed(program, weights, wanted, wanted.drawn(model) if drawn else None)
     found = maximise_in_parts(moments, matrix, right, wanted.weight_bound, basis.names)
-    violation = None if drawn else float(program.excess(Sweeper(model, wanted.threads), found)[0].max())
-    status = Status.SAMPLED if drawn else Status.RELAXED
+    if drawn:
+        violation = None
+    else:
+        violation = float(program.excess(Sweeper(model, wanted.threads), found)[0].max())
+    if drawn:
+        status = Status.SAMPLED
+    else:
+        status = Status.RELAXED
     if violation is not None and violation <= wanted.tol:
         status = Status.SOLVED
     return PrimalSolution(
-        basis, criterion, f"aggregated alp, {_word(weights)}", found, float(moments @ found), status, right.size, 1,
-        time.monotonic() - started, wanted.seed, violation=violation,
-    )  # fmt: skip
+        basis,
+        criterion,
+        f"aggregated alp, {_word(weights)}",
+        found,
+        float(moments @ found),
+        status,
+        right.size,
+        1,
+        time.monotonic() - started,
+        wanted.seed,
+        violation=violation,
+    )
 
 
 def _word(weights: object) -> str:
-    return "mixtures" if isinstance(weights, Mixtures) else "functions" if isinstance(weights, Basis) else "matrix"
+    if isinstance(weights, Mixtures):
+        return "mixtures"
+    if isinstance(weights, Basis):
+        return "functions"
+    return "matrix"
 
 
-def _mixed(program: Program, weights: Any, wanted: Settings, drawn: Ints | None) -> tuple[Floats, Floats]:
+def _mixed(
+    program: Program, weights: Any, wanted: Settings, drawn: Ints | None
+) -> tuple[Floats, Floats]:
     """WᵀA and Wᵀℓ, added up over parts of the pairs; columns of W sum to 1."""
-    matrix, right, masses = np.zeros((0, program.width)), np.zeros(0), np.zeros(0)
+    matrix = np.zeros((0, program.width))
+    right = np.zeros(0)
+    masses = np.zeros(0)
     for (states, actions), part in _parts(program, weights, wanted.seed, drawn):
         if part.data.size and part.data.min() < 0:
             raise InputError("mixtures of constraints need weights >= 0; one is negative.")
         rows, losses = program.rows(states, actions)
         if not masses.size:
-            matrix, right, masses = np.zeros((part.shape[1], program.width)), *np.zeros((2, part.shape[1]))
+            matrix, right, masses = (
+                np.zeros((part.shape[1], program.width)),
+                *np.zeros((2, part.shape[1])),
+            )
         matrix += part.T @ rows
         right += part.T @ losses
         masses += part.sum(axis=0)
     seen = masses > 0
     if not seen.any():
-        raise InputError("all weights of the mixtures are 0 at the pairs at hand, so there is no constraint.")
+        raise InputError(
+            "all weights of the mixtures are 0 at the pairs at hand, so there is no constraint."
+        )
     return matrix[seen] / masses[seen, None], right[seen] / masses[seen]
 
 
@@ -130,13 +172,17 @@ def _parts(program: Program, weights: Any, seed: int, drawn: Ints | None) -> Ite
     model = program.model
     if isinstance(weights, Mixtures):
         return _split(
-            program, _random_pairs(model, weights.columns * weights.pairs, seed, drawn), _random(weights, seed)
+            program,
+            _random_pairs(model, weights.columns * weights.pairs, seed, drawn),
+            _random(weights, seed),
         )
     if isinstance(weights, Basis):
         check(model, weights)
         return _by_function(program, weights, drawn)
     if drawn is not None:
-        raise InputError("a matrix of weights has rows for all pairs; for sampled ones take Mixtures or a basis.")
+        raise InputError(
+            "a matrix of weights has rows for all pairs; for sampled ones take Mixtures or a basis."
+        )
     pairs = allowed_pairs(model, model.box.states(np.arange(Sweeper(model).states)))
     return _split(program, pairs, _checked(weights, pairs[1].size))
 
@@ -144,9 +190,14 @@ def _parts(program: Program, weights: Any, seed: int, drawn: Ints | None) -> Ite
 def _checked(given: Any, count: int) -> sp.csr_array:
     matrix_like = isinstance(given, (np.ndarray, sp.sparray, sp.spmatrix))
     if not matrix_like or np.dtype(given.dtype).kind not in "biuf":
-        raise InputError(f"weights are Mixtures(columns, pairs), a basis, or a matrix over pairs, got {given!r}.")
+        raise InputError(
+            f"weights are Mixtures(columns, pairs), a basis, or a matrix over pairs, got {given!r}."
+        )
     if given.ndim != 2 or given.shape[0] != count or given.shape[1] < 1:
-        raise InputError(f"a matrix of weights needs a row for each of {count:,} pairs, got the shape {given.shape}.")
+        raise InputError(
+            f"a matrix of weights needs a row for each of {count:,} pairs, got the shape "
+            f"{given.shape}."
+        )
     matrix = sp.csr_array(given, dtype=np.float64)
     if not np.isfinite(matrix.data).all():
         raise InputError("mixtures of constraints need finite weights.")
@@ -155,7 +206,8 @@ def _checked(given: Any, count: int) -> sp.csr_array:
 
 def _split(program: Program, pairs: Pairs, matrix: sp.csr_array) -> Iterator[Part]:
     """The pairs with weights, in parts."""
-    used, size = np.flatnonzero(np.diff(matrix.indptr)), max(1, CHUNK // program.width)
+    used = np.flatnonzero(np.diff(matrix.indptr))
+    size = max(1, CHUNK // program.width)
     for first in range(0, used.size, size):
         piece = used[first : first + size]
         yield (np.ascontiguousarray(pairs[0][piece]), pairs[1][piece]), matrix[piece]
@@ -163,13 +215,23 @@ def _split(program: Program, pairs: Pairs, matrix: sp.csr_array) -> Iterator[Par
 
 def _by_function(program: Program, functions: Basis, drawn: Ints | None) -> Iterator[Part]:
     """Function j and action b make column b·J + j."""
-    model, width = program.model, len(functions)
-    rows = None if drawn is None else np.unique(drawn, axis=0)
-    count = Sweeper(model).states if rows is None else len(rows)
+    model = program.model
+    width = len(functions)
+    if drawn is None:
+        rows = None
+    else:
+        rows = np.unique(drawn, axis=0)
+    if rows is None:
+        count = Sweeper(model).states
+    else:
+        count = len(rows)
     size = max(1, CHUNK // ((program.width + width) * len(model.actions)))
     for first in range(0, count, size):
         numbers = np.arange(first, min(first + size, count))
-        states = model.box.states(numbers) if rows is None else rows[numbers]
+        if rows is None:
+            states = model.box.states(numbers)
+        else:
+            states = rows[numbers]
         where, actions = allowed_rows(model, states)
         values = functions(states)[where]
         at, j = np.nonzero(values)
@@ -179,16 +241,23 @@ def _by_function(program: Program, functions: Basis, drawn: Ints | None) -> Iter
 
 
 def _random(wanted: Mixtures, seed: int) -> sp.csr_array:
-    """Pairs one after the other, `pairs` of them to each column, with weights uniform on the simplex."""
+    """Pairs one after the other, `pairs` of them to each column, with weights uniform on the
+    simplex.
+    """
     count = wanted.columns * wanted.pairs
     shares = np.random.default_rng([seed, 1]).exponential(size=count)
-    return sp.csr_array((shares, np.arange(count) // wanted.pairs, np.arange(count + 1)), (count, wanted.columns))
+    return sp.csr_array(
+        (shares, np.arange(count) // wanted.pairs, np.arange(count + 1)), (count, wanted.columns)
+    )
 
 
 def _random_pairs(model: Model, count: int, seed: int, drawn: Ints | None) -> Pairs:
     """States at random, all alike or among those drawn, and an allowed action of each."""
     rng = np.random.default_rng([seed, 2])
-    of = Sweeper(model).states if drawn is None else len(drawn)
+    if drawn is None:
+        of = Sweeper(model).states
+    else:
+        of = len(drawn)
     chosen = rng.integers(of, size=count)
     states = np.ascontiguousarray(model.box.states(chosen) if drawn is None else drawn[chosen])
     rows, actions = allowed_rows(model, states)

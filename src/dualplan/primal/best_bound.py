@@ -1,13 +1,15 @@
 """The best lower bound on the optimal cost that some time allows, and what gave it.
 
-Where states can be listed, sweeps of value iteration from the potentials at hand and from 0 (`lower_bounds.py`): for
-some million states a proof within reach, after the search and never in it. In networks beyond, potentials on cells that
-hold at every state (`primal/orthant.py`), in families that grow: squares of the queue lengths; with them indicators of
-empty queues; products of capped lengths, of rising degree. In factored models the program with all constraints, by
-variable elimination. Elsewhere the least loss that the model declares, which is proved and mostly 0.
+Where states can be listed, sweeps of value iteration from the potentials at hand and from 0
+(`lower_bounds.py`): for some million states a proof within reach, after the search and never in it.
+In networks beyond, potentials on cells that hold at every state (`primal/orthant.py`), in families
+that grow: squares of the queue lengths; with them indicators of empty queues; products of capped
+lengths, of rising degree. In factored models the program with all constraints, by variable
+elimination. Elsewhere the least loss that the model declares, which is proved and mostly 0.
 
-Families are taken in turn as long as the last one took less than a fraction of the time that is left. All of these
-bounds are proved, and so is the largest. Where not even the least loss is known, the bound is statistical.
+Families are taken in turn as long as the last one took less than a fraction of the time that is
+left. All of these bounds are proved, and so is the largest. Where not even the least loss is known,
+the bound is statistical.
 """
 
 from __future__ import annotations
@@ -31,8 +33,12 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.values.functions import StateFunction
 
-SWEEPS, PACE = 1_000, 1.5e7  # of value iteration: at most so many; outcomes a second where they are not compiled
-MOST_CELLS, FEW_CELLS = 4_096, 256  # squares need 2^classes cells; where these are many, the tolerance is larger
+# of value iteration: at most so many; outcomes a second where they are not compiled
+SWEEPS = 1_000
+PACE = 1.5e7
+# squares need 2^classes cells; where these are many, the tolerance is larger
+MOST_CELLS = 4_096
+FEW_CELLS = 256
 CAPS = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer
 GROWTH = 4.0  # the next family takes about so many times as long as the last
 
@@ -40,7 +46,9 @@ Proof = Callable[[], LowerBound]
 
 
 def sweeps_for(model: Model, seconds: float) -> int:
-    """So many as are quick, or take so long: sweeps that are not compiled go through all outcomes of all pairs."""
+    """So many as are quick, or take so long: sweeps that are not compiled go through all outcomes
+    of all pairs.
+    """
     if Sweeper(model).swift:
         return SWEEPS
     outcomes = int(model.box.count or 0) * len(model.actions) * model.code.max_outcomes
@@ -56,25 +64,49 @@ def best_bound(
     sweeps: int | None = None,
     seed: int = 0,
 ) -> LowerBound:
-    """The largest lower bound of all families that are tried; `functions` of it says what it came from."""
-    clock, criterion = Clock(seconds), Average() if criterion is None else criterion
+    """The largest lower bound of all families that are tried.
+
+    `functions` of it says what it came from.
+    """
+    clock = Clock(seconds)
+    if criterion is None:
+        criterion = Average()
     if isinstance(model, SimulatorModel) or not model.has_forward:
-        return LowerBound(-math.inf, PROVED, "", (), functions="nothing: the model does not list its next states")
-    least = None if _listable(model) else lower_bound(model, None, criterion, seed=seed)
-    best, last = least if least is not None and least.kind == PROVED else None, 0.0
+        return LowerBound(
+            -math.inf, PROVED, "", (), functions="nothing: the model does not list its next states"
+        )
+    if _listable(model):
+        least = None
+    else:
+        least = lower_bound(model, None, criterion, seed=seed)
+    if least is not None and least.kind == PROVED:
+        best = least
+    else:
+        best = None
+    last = 0.0
     for name, prove in _families(model, criterion, potentials, sweeps, seconds):
         if best is not None and GROWTH * last > clock.left:
             break
         before = clock.spent
         try:
             found = prove()
-        except (InputError, MissingError):  # such functions are not for this model, or need more room than there is
+        except (
+            InputError,
+            MissingError,
+        ):  # such functions are not for this model, or need more room than there is
             continue
         last = clock.spent - before
-        if found.kind == PROVED and not found.assumed and (best is None or found.value > best.value):
+        if (
+            found.kind == PROVED
+            and not found.assumed
+            and (best is None or found.value > best.value)
+        ):
             best = replace(found, functions=name)
     if best is None:  # nothing is proved: what drawn states say, labelled as such
-        best = lower_bound(model, None, criterion, seed=seed) if least is None else least
+        if least is None:
+            best = lower_bound(model, None, criterion, seed=seed)
+        else:
+            best = least
     return best
 
 
@@ -91,10 +123,15 @@ def _families(
 ) -> Iterator[tuple[str, Proof]]:
     """Names and proofs, the quickest first."""
     if _listable(model):
-        count = sweeps_for(model, seconds) if sweeps is None else sweeps
+        if sweeps is None:
+            count = sweeps_for(model, seconds)
+        else:
+            count = sweeps
         starts: list[StateFunction | None] = [None, *(h for h in potentials if h is not None)]
         for h in starts[::-1]:
-            name = f"{count:,} sweeps of value iteration from " + ("0" if h is None else "the policy's values")
+            name = f"{count:,} sweeps of value iteration from " + (
+                "0" if h is None else "the policy's values"
+            )
             yield name, partial(lower_bound, model, h, criterion, sweeps=count)
     elif primal.has_cells(model):
         for name, basis in _on_cells(model):
@@ -103,7 +140,10 @@ def _families(
                 partial(_orthant, model, basis, criterion),
             )
     elif isinstance(model, FactoredModel) and isinstance(criterion, Average):
-        local = {"single variables": primal.single_indicators(model), "pairs": primal.pair_indicators(model)}
+        local = {
+            "single variables": primal.single_indicators(model),
+            "pairs": primal.pair_indicators(model),
+        }
         for name, functions in local.items():
             yield (
                 f"a linear program with indicators of {name}, {len(functions)} functions",
@@ -114,14 +154,19 @@ def _families(
 def _on_cells(model: QueueingNetwork) -> Iterator[tuple[str, primal.Basis]]:
     """Functions of the queue lengths; families with more cuts are for networks of few classes."""
     classes = range(len(model.classes))
-    squares, cells = primal.monomials(model, 2, coordinates=classes), 2 ** len(classes)
+    squares = primal.monomials(model, 2, coordinates=classes)
+    cells = 2 ** len(classes)
     if FEW_CELLS < cells <= MOST_CELLS:
-        apart = [[i for i in classes if model.classes[i].server == server] for server in model.servers]
+        apart = [
+            [i for i in classes if model.classes[i].server == server] for server in model.servers
+        ]
         own = [primal.monomials(model, 2, coordinates=one) for one in apart]
         yield "squares within stations", primal.concat(*own)
     if cells <= MOST_CELLS:
         yield "squares", squares
-    if cells <= FEW_CELLS and not model.per_server:  # such indicators are of all coordinates, the event too
+    if (
+        cells <= FEW_CELLS and not model.per_server
+    ):  # such indicators are of all coordinates, the event too
         empty = primal.boundaries(model, 1 if cells <= 64 else 0)
         yield "squares and empty queues", primal.concat(squares, empty)
     for cap, degree in CAPS if len(classes) <= 4 else ((3, 3),) if cells <= 64 else ():

@@ -1,20 +1,25 @@
 """Maxima of sums of functions of few variables, by eliminating one variable after another.
 
-    max_x Σ_f f(x_S(f)):   for a variable i, the functions whose scope holds i are added up and maximised over x_i,
+    max_x Σ_f f(x_S(f)):   for a variable i, the functions whose scope holds i are added up and
+                           maximised over x_i,
 
-        e_i(z) = max_v Σ_{f: i in S(f)} f(z, x_i = v),          z the values of the other variables of these functions,
+        e_i(z) = max_v Σ_{f: i in S(f)} f(z, x_i = v),          z the values of the other variables
+            of these functions,
 
-which takes their place (Bertelè & Brioschi 1972; Guestrin, Koller, Parr & Venkataraman 2003). When no variable is left
-the sum of what remains is the maximum. A table is as large as the scope of its e_i, so the cost is exponential in the
-*width*, the most variables of a z, and not in the number of variables. A maximiser is read off backwards: the last
-variable eliminated first, each from the values of those after it.
+which takes their place (Bertelè & Brioschi 1972; Guestrin, Koller, Parr & Venkataraman 2003). When
+no variable is left the sum of what remains is the maximum. A table is as large as the scope of its
+e_i, so the cost is exponential in the *width*, the most variables of a z, and not in the number of
+variables. A maximiser is read off backwards: the last variable eliminated first, each from the
+values of those after it.
 
-*Order.* The variable whose elimination adds the fewest new pairs to scopes (min-fill), or the one with the fewest
-neighbours (min-degree); among equals the one that depends on the shortest chain of eliminations before it. The last
-rule makes the tree of eliminations shallow (on a ring: every second variable first), and then sums that share most of
-their functions, as the constraints of a hundred actions do, share most of their eliminations: each e_i is kept once for
-each set of functions that it comes from. A change of few functions costs a path to the root instead of all variables.
-Min-fill tends to smaller tables and min-degree to shallower trees; the one with fewer entries in all is taken.
+*Order.* The variable whose elimination adds the fewest new pairs to scopes (min-fill), or the one
+with the fewest neighbours (min-degree); among equals the one that depends on the shortest chain of
+eliminations before it. The last rule makes the tree of eliminations shallow (on a ring: every
+second variable first), and then sums that share most of their functions, as the constraints of a
+hundred actions do, share most of their eliminations: each e_i is kept once for each set of
+functions that it comes from. A change of few functions costs a path to the root instead of all
+variables. Min-fill tends to smaller tables and min-degree to shallower trees; the one with fewer
+entries in all is taken.
 """
 
 from __future__ import annotations
@@ -55,8 +60,8 @@ class Step:
 class Elimination:
     """How the maxima of several sums come about.
 
-    Functions are numbered: the given ones, then one for each step. `sums` lists for each sum the functions that are
-    left in the end, which depend on nothing.
+    Functions are numbered: the given ones, then one for each step. `sums` lists for each sum the
+    functions that are left in the end, which depend on nothing.
     """
 
     sizes: tuple[int, ...]
@@ -65,12 +70,19 @@ class Elimination:
     sums: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(sizes: Sequence[int], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]) -> Elimination:
+    def of(
+        sizes: Sequence[int], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]
+    ) -> Elimination:
         """For functions with these scopes, and sums of them by number: the better of two orders."""
-        made, reason = [], InputError("")
+        made = []
+        reason = InputError("")
         for rule in RULES:
             try:
-                made.append(_in_order(elimination_order(len(sizes), scopes, rule), tuple(sizes), scopes, sums))
+                made.append(
+                    _in_order(
+                        elimination_order(len(sizes), scopes, rule), tuple(sizes), scopes, sums
+                    )
+                )
             except InputError as error:  # too wide; the other order may not be
                 reason = error
         if not made:
@@ -89,7 +101,8 @@ class Elimination:
 
     def maxima(self, tables: Sequence[Floats]) -> Maxima:
         """The maxima of the sums, for the values of the given functions."""
-        found, choices = list(tables), []
+        found = list(tables)
+        choices = []
         for step in self.steps:
             total = np.zeros(step.sizes)
             for member, shape in zip(step.members, step.shapes, strict=True):
@@ -105,7 +118,8 @@ class Elimination:
         return tuple(self._reached(members) for members in self.sums)
 
     def _reached(self, members: Sequence[int]) -> tuple[int, ...]:
-        todo, seen = [m - self.given for m in members if m >= self.given], set()
+        todo = [m - self.given for m in members if m >= self.given]
+        seen = set()
         while todo:
             k = todo.pop()
             seen.add(k)
@@ -131,7 +145,10 @@ class Maxima:
 
 
 def _in_order(
-    order: Sequence[int], sizes: tuple[int, ...], scopes: Sequence[Scope], sums: Sequence[Sequence[int]]
+    order: Sequence[int],
+    sizes: tuple[int, ...],
+    scopes: Sequence[Scope],
+    sums: Sequence[Sequence[int]],
 ) -> Elimination:
     steps: list[Step] = []
     known: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -148,7 +165,9 @@ def elimination_order(count: int, scopes: Sequence[Scope], rule: str = "fill") -
             near[i].update(scope)
     for i in range(count):
         near[i].discard(i)
-    depth, left, order = [0] * count, set(range(count)), []
+    depth = [0] * count
+    left = set(range(count))
+    order = []
     fill = [_fill(near, i) for i in range(count)]
     while left:
         i = min(left, key=lambda v: (fill[v] if rule == "fill" else 0, len(near[v]), depth[v], v))
@@ -204,9 +223,9 @@ def _step(i: int, members: tuple[int, ...], scopes: list[Scope], sizes: tuple[in
     shape = tuple(sizes[j] for j in full)
     if math.prod(shape) > MOST_ENTRIES:
         raise InputError(
-            f"eliminating coordinate {i} needs a table over {len(full)} variables, width {len(full) - 1} "
-            f"({math.prod(shape):.2g} entries, more than {MOST_ENTRIES:,}); use functions of smaller scope, or a model "
-            "with fewer parents."
+            f"eliminating coordinate {i} needs a table over {len(full)} variables, width "
+            f"{len(full) - 1} ({math.prod(shape):.2g} entries, more than {MOST_ENTRIES:,}); use "
+            "functions of smaller scope, or a model with fewer parents."
         )
     shapes = tuple(tuple(sizes[j] if j in scope else 1 for j in full) for scope in scopes)
     return Step(i, members, tuple(j for j in full if j != i), full, shape, shapes)

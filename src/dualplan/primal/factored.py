@@ -1,35 +1,43 @@
 """Approximate linear programs of factored models, with all of their constraints.
 
-    discounted   maximise cᵀΨw   subject to   Σ_k w_k (ψ_k − γ g_k^a)(x) − ℓ(x,a)      <= 0     for all (x, a)
-    average      maximise λ      subject to   Σ_k w_k (ψ_k −   g_k^a)(x) − ℓ(x,a) + λ  <= 0     for all (x, a)
+    discounted   maximise cᵀΨw   subject to   Σ_k w_k (ψ_k − γ g_k^a)(x) − ℓ(x,a)      <= 0     for
+                 all (x, a)
+    average      maximise λ      subject to   Σ_k w_k (ψ_k −   g_k^a)(x) − ℓ(x,a) + λ  <= 0     for
+                 all (x, a)
 
-with ψ_k of few variables and g_k^a their backprojections (`local.py`). There are as many constraints as pairs, but for
-an action a they say that one number, the maximum over x of a sum of functions of few variables, is at most 0. Two ways:
+with ψ_k of few variables and g_k^a their backprojections (`local.py`). There are as many
+constraints as pairs, but for an action a they say that one number, the maximum over x of a sum of
+functions of few variables, is at most 0. Two ways:
 
-*Elimination in the program* (Guestrin, Koller & Parr 2001; Guestrin, Koller, Parr & Venkataraman 2003). The maximum is
-taken by eliminating variables (`elimination.py`) with w still unknown: each value of each function e_i on the way is an
-unknown u of the program, and
+*Elimination in the program* (Guestrin, Koller & Parr 2001; Guestrin, Koller, Parr & Venkataraman
+2003). The maximum is taken by eliminating variables (`elimination.py`) with w still unknown: each
+value of each function e_i on the way is an unknown u of the program, and
 
-    u_i(z)  >=  Σ_{f met by i} f(z, v)      for all values v and z,        Σ of what is left in the end  <=  0.
+    u_i(z)  >=  Σ_{f met by i} f(z, v)      for all values v and z,        Σ of what is left in the
+            end  <=  0.
 
-A w is feasible with some u if and only if it keeps all constraints, so nothing is approximated; the program is as large
-as the tables of the elimination. Actions share the u of what they have in common.
+A w is feasible with some u if and only if it keeps all constraints, so nothing is approximated; the
+program is as large as the tables of the elimination. Actions share the u of what they have in
+common.
 
-*Generated constraints* (Schuurmans & Patrascu 2002). The program on some pairs is solved, and for each action the pair
-that w violates most is found by elimination with numbers and added, until none is violated by more than the tolerance.
-Few constraints do not bound the weights, so bounds of their own do, which are raised until they no longer matter.
+*Generated constraints* (Schuurmans & Patrascu 2002). The program on some pairs is solved, and for
+each action the pair that w violates most is found by elimination with numbers and added, until none
+is violated by more than the tolerance. Few constraints do not bound the weights, so bounds of their
+own do, which are raised until they no longer matter.
 
-The average criterion has two stages as in `average.py`: the weights of the first prove the bound, those of the second,
-at a λ a little lower, make the policy.
+The average criterion has two stages as in `average.py`: the weights of the first prove the bound,
+those of the second, at a λ a little lower, make the policy.
 
-*The bound is proved, whatever the solver did.* With m = −max_(x,a) [Σ_k w_k (ψ_k − γ g_k^a) − ℓ], found by elimination
-with the weights at hand, λ* >= m, and αᵀJ* >= αᵀΨw + m/(1−γ) from the start α, cᵀJ* >= cᵀΨw + m/(1−γ) for c. Rounding:
-every number added up is known to about q·ε of its size (q = 2 + the terms of the longest backprojection, ε = 2⁻⁵³; laws
-themselves sum to 1 up to rounding), and n functions and p eliminations are added in some order, whose error is at most
-(n + p)·ε times the sum of their sizes; the maximum of rounded numbers is off by no more than the worst of them. Twice
-(q + n + p + 8)·ε·Σ sizes is taken off.
+*The bound is proved, whatever the solver did.* With m = −max_(x,a) [Σ_k w_k (ψ_k − γ g_k^a) − ℓ],
+found by elimination with the weights at hand, λ* >= m, and αᵀJ* >= αᵀΨw + m/(1−γ) from the start α,
+cᵀJ* >= cᵀΨw + m/(1−γ) for c. Rounding: every number added up is known to about q·ε of its size (q
+= 2 + the terms of the longest backprojection, ε = 2⁻⁵³; laws themselves sum to 1 up to rounding),
+and n functions and p eliminations are added in some order, whose error is at most (n + p)·ε times
+the sum of their sizes; the maximum of rounded numbers is off by no more than the worst of them.
+Twice (q + n + p + 8)·ε·Σ sizes is taken off.
 
-*Errors* (de Farias & Van Roy 2003): with the constant among ψ, ‖J* − Ψw‖_{1,c} <= 2/(1−γ)·min_r ‖J* − Ψr‖_∞.
+*Errors* (de Farias & Van Roy 2003): with the constant among ψ, ‖J* − Ψw‖_{1,c} <= 2/(1−γ)·min_r ‖J*
+− Ψr‖_∞.
 """
 
 from __future__ import annotations
@@ -64,11 +72,12 @@ from dualplan.values.local import LocalBasis, LocalValues, independent_mean, loc
 
 ELIMINATED, GENERATED = WAYS = ("eliminated", "generated")
 MOST_ROWS = 2**21  # of the program with the elimination in it
-BOUND = 1e2  # of the weights of generated programs to begin with, in losses of a discounted lifetime
+# of the weights of generated programs to begin with, in losses of a discounted lifetime
+BOUND = 1e2
 LARGEST = 1e12  # the last of these bounds
 NO_SECOND = (
-    "the second stage does not bound the values, as where the model never comes back to its start; take another start "
-    "or relevance, or factored_average_bound for the bound alone."
+    "the second stage does not bound the values, as where the model never comes back to its start; "
+    "take another start or relevance, or factored_average_bound for the bound alone."
 )
 ROUNDED = 1e-9  # of such a loss: an optimum that did not change
 
@@ -77,9 +86,10 @@ ROUNDED = 1e-9  # of such a loss: an optimum that did not change
 class FactoredSolution:
     """Weights of functions of few variables, found by a program with all constraints.
 
-    `objective` is the program's optimum, `level` the λ of the average criterion; `violation` is the largest over all
-    pairs, by elimination. `bounding` are the weights that prove the lower bound, by default the weights themselves.
-    `width` is that of the elimination, `unknowns` those of the program (with `constraints` generated: the weights).
+    `objective` is the program's optimum, `level` the λ of the average criterion; `violation` is the
+    largest over all pairs, by elimination. `bounding` are the weights that prove the lower bound,
+    by default the weights themselves. `width` is that of the elimination, `unknowns` those of the
+    program (with `constraints` generated: the weights).
     """
 
     basis: LocalBasis
@@ -116,20 +126,32 @@ class FactoredSolution:
 
     @cached_property
     def lower_bound(self) -> LowerBound:
-        """Proved for the optimal cost from the start, whatever the program did; see the module's text."""
+        """Proved for the optimal cost from the start, whatever the program did.
+
+        See the module's text.
+        """
         started = time.monotonic()
-        weights = self.weights if self.bounding is None else self.bounding
+        if self.bounding is None:
+            weights = self.weights
+        else:
+            weights = self.bounding
         least, worst = least_shaped_loss(self.basis, weights, self.gamma)
-        value, words = least, "average"
+        value = least
+        words = "average"
         if isinstance(self.criterion, Discounted):
             words = f"discounted, gamma {self.gamma:g}"
             states, alpha = self.criterion.start_distribution(self.model)
             value = self._discounted(weights, least, alpha @ self.basis(states))
-        return LowerBound(value, PROVED, words, tuple(worst.tolist()), seconds=time.monotonic() - started)
+        return LowerBound(
+            value, PROVED, words, tuple(worst.tolist()), seconds=time.monotonic() - started
+        )
 
     @cached_property
     def objective_bound(self) -> float:
-        """A number that cᵀJ* is proved not to lie below; for the average criterion that of `lower_bound`."""
+        """A number that cᵀJ* is proved not to lie below.
+
+        For the average criterion that of `lower_bound`.
+        """
         if not isinstance(self.criterion, Discounted):
             return self.lower_bound.value
         least, _ = least_shaped_loss(self.basis, self.weights, self.gamma)
@@ -142,7 +164,10 @@ class FactoredSolution:
         return math.fsum(weights * means) + least / (1 - self.gamma) - terms * EPSILON * size
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
-        """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
+        """The greedy policy of the values.
+
+        Of a program that stopped early only if `unfinished` asks for it.
+        """
         label = policy_name(name or self.method, self.status, unfinished)
         return local_greedy(self.values, self.gamma, name=label)
 
@@ -166,19 +191,23 @@ class FactoredSolution:
 
 
 def least_shaped_loss(basis: LocalBasis, weights: Floats, gamma: float) -> tuple[float, Ints]:
-    """A number proved to lie below ℓ + γPΨw − Ψw at all pairs, and the state that attains it up to rounding."""
+    """A number proved to lie below ℓ + γPΨw − Ψw at all pairs, and the state that attains it up to
+    rounding.
+    """
     constraints = FactoredConstraints(basis, gamma)
     excess, maxima = constraints.excess(weights)
     a = int(np.argmax(excess))
     return -float(excess[a]) - constraints.rounding(weights), maxima.maximiser(a)
 
 
-# -- the programs ------------------------------------------------------------------------------------------------------
+# -- the programs ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FactoredSettings:
-    """Constraints are "eliminated" (all, exactly) or "generated" until none is violated by more than `tol`."""
+    """Constraints are "eliminated" (all, exactly) or "generated" until none is violated by more
+    than `tol`.
+    """
 
     constraints: str = ELIMINATED
     tol: float = 1e-6
@@ -189,7 +218,9 @@ class FactoredSettings:
         if self.constraints not in WAYS:
             raise unknown("way to constraints", str(self.constraints), WAYS)
         if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
-            raise InputError(f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}.")
+            raise InputError(
+                f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}."
+            )
         if not is_whole(self.seed) or not 0 <= self.seed < 2**63:
             raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed!r}.")
 
@@ -206,12 +237,13 @@ def factored_alp(
 
     `relevance` is c, by default uniform; a policy stands for its discounted occupancy.
     """
-    started, wanted = time.monotonic(), _settings(settings)
+    started = time.monotonic()
+    wanted = _settings(settings)
     functions = _checked(model, basis)
     if not isinstance(criterion, Discounted):
         raise InputError(
-            f"factored_alp takes Discounted(gamma), got {criterion!r}; for the average criterion use "
-            "factored_average_alp."
+            f"factored_alp takes Discounted(gamma), got {criterion!r}; for the average criterion "
+            "use factored_average_alp."
         )
     moments = _moments(functions, relevance, criterion, wanted.seed)
     found = _Program(FactoredConstraints(functions, criterion.gamma), moments).solve(wanted)
@@ -227,33 +259,51 @@ def factored_average_alp(
     level: float | None = None,
     **settings: Any,
 ) -> FactoredSolution:
-    """Solve both stages; λ of the second is `level`, or λ − slack·(1 + |λ|). `level` of the solution is λ of the first.
+    """Solve both stages; λ of the second is `level`, or λ − slack·(1 + |λ|). `level` of the
+    solution is λ of the first.
 
-    `relevance` is c, by default uniform; a policy stands for its stationary law. `settings` are the fields of
-    `FactoredSettings`.
+    `relevance` is c, by default uniform; a policy stands for its stationary law. `settings` are the
+    fields of `FactoredSettings`.
     """
-    started, wanted = time.monotonic(), _settings(settings)
+    started = time.monotonic()
+    wanted = _settings(settings)
     functions = _checked(model, basis)
     if not is_number(slack) or slack < 0 or (level is not None and not is_number(level)):
-        raise InputError(f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}.")
+        raise InputError(
+            f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}."
+        )
     means = _moments(functions, relevance, Average(), wanted.seed)
-    moments = cleaned(means - functions(model.start[None, :])[0])  # that of a constant is 0, also after rounding
+    moments = cleaned(
+        means - functions(model.start[None, :])[0]
+    )  # that of a constant is 0, also after rounding
     constraints = FactoredConstraints(functions, 1.0)
     first = _Program(constraints, np.zeros(len(functions)), level=True).solve(wanted)
-    at = first.level - slack * (1 + abs(first.level)) if level is None else float(level)
+    if level is None:
+        at = first.level - slack * (1 + abs(first.level))
+    else:
+        at = float(level)
     second = _Program(constraints, moments, less=at).solve(wanted, first.pairs)
     if float(np.abs(second.weights).max()) > LARGEST:
         raise UnboundedError(NO_SECOND)
-    return _solution(functions, Average(), "factored average alp", (first, second), moments, wanted, started)
+    return _solution(
+        functions, Average(), "factored average alp", (first, second), moments, wanted, started
+    )
 
 
-def factored_average_bound(model: FactoredModel, basis: LocalBasis | Basis, **settings: Any) -> FactoredSolution:
-    """The first stage alone: the best lower bound on the optimal average cost from the span of the basis."""
-    started, wanted = time.monotonic(), _settings(settings)
+def factored_average_bound(
+    model: FactoredModel, basis: LocalBasis | Basis, **settings: Any
+) -> FactoredSolution:
+    """The first stage alone: the best lower bound on the optimal average cost from the span of the
+    basis.
+    """
+    started = time.monotonic()
+    wanted = _settings(settings)
     functions = _checked(model, basis)
     none = np.zeros(len(functions))
     first = _Program(FactoredConstraints(functions, 1.0), none, level=True).solve(wanted)
-    return _solution(functions, Average(), "factored average bound", (first,), none, wanted, started)
+    return _solution(
+        functions, Average(), "factored average bound", (first,), none, wanted, started
+    )
 
 
 Pairs = tuple[Ints, Ints]
@@ -290,16 +340,22 @@ class _Program:
         return len(self.basis) + self.level
 
     def solve(self, wanted: FactoredSettings, start: Pairs | None = None) -> _Found:
-        return self.eliminated() if wanted.constraints == ELIMINATED else self.generated(wanted, start)
+        if wanted.constraints == ELIMINATED:
+            return self.eliminated()
+        return self.generated(wanted, start)
 
     def _costs(self) -> Floats:
-        return np.append(self.objective, 1.0) if self.level else self.objective
+        if self.level:
+            return np.append(self.objective, 1.0)
+        return self.objective
 
     def _found(self, x: Floats, constraints: int, unknowns: int) -> _Found:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
         weights = np.where(self.constraints.seen, weights, 0.0)
         width = self.constraints.elimination.width
-        return _Found(weights, level, float(self._costs() @ x), math.nan, constraints, unknowns, width)
+        return _Found(
+            weights, level, float(self._costs() @ x), math.nan, constraints, unknowns, width
+        )
 
     def _violation(self, found: _Found) -> tuple[Floats, Any]:
         excess, maxima = self.constraints.excess(found.weights)
@@ -310,8 +366,9 @@ class _Program:
         entries = self.constraints.elimination.entries
         if entries > MOST_ROWS:
             raise InputError(
-                f"the elimination has width {self.constraints.elimination.width} and makes a program of {entries:.2g} "
-                f"rows, more than {MOST_ROWS:,}; take constraints='generated', or functions of smaller scope."
+                f"the elimination has width {self.constraints.elimination.width} and makes a "
+                f"program of {entries:.2g} rows, more than {MOST_ROWS:,}; take "
+                "constraints='generated', or functions of smaller scope."
             )
         matrix, right = self.constraints.program(self.level, self.less)
         rows, columns = matrix.shape
@@ -322,8 +379,9 @@ class _Program:
             raise UnboundedError(NO_SECOND)
         if not found.found:
             raise InputError(
-                f"no weights keep all constraints of {self.basis.model.name!r}, or none are best ({found.word}); add "
-                "the constant function to the basis (discounted criterion), or lower the level (average)."
+                f"no weights keep all constraints of {self.basis.model.name!r}, or none are best "
+                f"({found.word}); add the constant function to the basis (discounted criterion), "
+                "or lower the level (average)."
             )
         made = self._found(found.x[: self.width], rows, columns)
         return replace(made, violation=float(self._violation(made)[0].max()))
@@ -331,19 +389,30 @@ class _Program:
     def generated(self, wanted: FactoredSettings, start: Pairs | None) -> _Found:
         """Within bounds on the weights, which are raised until they no longer matter.
 
-        The optimum within |w| <= B is concave and does not fall in B: once it stays the same it stays so for good.
+        The optimum within |w| <= B is concave and does not fall in B: once it stays the same it
+        stays so for good.
         """
-        model, gamma = self.basis.model, self.constraints.gamma
+        model = self.basis.model
+        gamma = self.constraints.gamma
         loss = max(1.0, *map(abs, model.loss_bounds)) / (1 - gamma if gamma < 1 else 1.0)
-        bound, last, done = BOUND * loss, math.nan, 0
+        bound = BOUND * loss
+        last = math.nan
+        done = 0
         pairs = start or self._random(np.random.default_rng(wanted.seed), FIRST * self.width)
         while True:
             found = self._within(bound, pairs, wanted.tol, wanted.rounds - done)
             done += found.rounds
             inside = float(np.abs(found.weights).max()) < 0.999 * bound
-            if inside or abs(found.value - last) <= ROUNDED * loss or found.violation > wanted.tol or bound > LARGEST:
+            if (
+                inside
+                or abs(found.value - last) <= ROUNDED * loss
+                or found.violation > wanted.tol
+                or bound > LARGEST
+            ):
                 return replace(found, rounds=done)
-            last, bound, pairs = found.value, 10 * bound, found.pairs or pairs
+            last = found.value
+            bound = 10 * bound
+            pairs = found.pairs or pairs
 
     def _within(self, bound: float, pairs: Pairs, tol: float, rounds: int) -> _Found:
         """Each round adds the worst pair of every action where it is violated."""
@@ -355,7 +424,9 @@ class _Program:
             found = replace(found, rounds=done, violation=float(violation.max()), pairs=pairs)
             worst = [(maxima.maximiser(a), a) for a in np.flatnonzero(violation > tol / 2).tolist()]
             new = [(x, a) for x, a in worst if (x.tobytes(), a) not in there]
-            if found.violation <= tol or not new:  # none is new: the solver's rounding is all that is left
+            if (
+                found.violation <= tol or not new
+            ):  # none is new: the solver's rounding is all that is left
                 break
             there.update((x.tobytes(), a) for x, a in new)
             added = np.array([x for x, _ in new]), np.array([a for _, a in new])
@@ -365,11 +436,15 @@ class _Program:
 
     def _random(self, rng: np.random.Generator, count: int) -> Pairs:
         model = self.basis.model
-        return rng.integers(0, model.sizes, (count, len(model.sizes))), rng.integers(0, len(model.actions), count)
+        return rng.integers(0, model.sizes, (count, len(model.sizes))), rng.integers(
+            0, len(model.actions), count
+        )
 
     def _rows(self, pairs: Pairs) -> tuple[Floats, Floats]:
         matrix, right = self.constraints.rows(*pairs)
-        return np.hstack([matrix, np.ones((len(matrix), 1))]) if self.level else matrix, right - self.less
+        return np.hstack(
+            [matrix, np.ones((len(matrix), 1))]
+        ) if self.level else matrix, right - self.less
 
 
 def _settings(given: dict[str, Any]) -> FactoredSettings:
@@ -381,15 +456,22 @@ def _settings(given: dict[str, Any]) -> FactoredSettings:
 
 def _checked(model: FactoredModel, basis: LocalBasis | Basis) -> LocalBasis:
     if not isinstance(model, FactoredModel):
-        raise InputError(f"a factored program needs a FactoredModel, got {type(model).__name__}; others have `alp`.")
+        raise InputError(
+            f"a factored program needs a FactoredModel, got {type(model).__name__}; others have "
+            "`alp`."
+        )
     if not isinstance(basis, (LocalBasis, Basis)):
         raise InputError(f"a basis is made by dualplan.primal, got {basis!r}.")
     if basis.model is not model and basis.model.digest != model.digest:
         raise InputError(f"the basis belongs to {basis.model.name!r}, not to {model.name!r}.")
-    return local_basis(model, basis) if isinstance(basis, Basis) else basis
+    if isinstance(basis, Basis):
+        return local_basis(model, basis)
+    return basis
 
 
-def _moments(basis: LocalBasis, given: Relevance | Policy | None, criterion: Criterion, seed: int) -> Floats:
+def _moments(
+    basis: LocalBasis, given: Relevance | Policy | None, criterion: Criterion, seed: int
+) -> Floats:
     """cᵀψ_k: exact for independent variables and for listed states."""
     law: Any = uniform(basis.model) if given is None else given
     if isinstance(law, Policy):
@@ -409,12 +491,24 @@ def _solution(
     started: float,
 ) -> FactoredSolution:
     """The last stage's weights make the policy, the first stage's the bound."""
-    first, last = stages[0], stages[-1]
+    first = stages[0]
+    last = stages[-1]
     violation = max(stage.violation for stage in stages)
     return FactoredSolution(
-        basis, criterion, f"{method}, {wanted.constraints}", last.weights, last.value,
-        Status.SOLVED if violation <= wanted.tol else Status.VIOLATED, max(stage.constraints for stage in stages),
-        max(stage.unknowns for stage in stages), sum(stage.rounds for stage in stages), first.width, violation, moments,
-        time.monotonic() - started, wanted.seed, first.level if len(stages) > 1 else None,
+        basis,
+        criterion,
+        f"{method}, {wanted.constraints}",
+        last.weights,
+        last.value,
+        Status.SOLVED if violation <= wanted.tol else Status.VIOLATED,
+        max(stage.constraints for stage in stages),
+        max(stage.unknowns for stage in stages),
+        sum(stage.rounds for stage in stages),
+        first.width,
+        violation,
+        moments,
+        time.monotonic() - started,
+        wanted.seed,
+        first.level if len(stages) > 1 else None,
         first.weights if len(stages) > 1 else None,
-    )  # fmt: skip
+    )

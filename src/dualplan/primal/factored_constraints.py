@@ -1,8 +1,10 @@
-"""The constraints of a factored program: functions of few variables, and how their sums are maximised.
+"""The constraints of a factored program: functions of few variables, and how their sums are
+maximised.
 
-The mathematics is in `factored.py`. Constraints are kept as functions (`Leaf`), sums of them (one for each action) and
-one elimination for all sums, which serves three times: with numbers for the largest violations, with numbers backwards
-for the pairs that attain them, and with unknowns for the program.
+The mathematics is in `factored.py`. Constraints are kept as functions (`Leaf`), sums of them (one
+for each action) and one elimination for all sums, which serves three times: with numbers for the
+largest violations, with numbers backwards for the pairs that attain them, and with unknowns for the
+program.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ EPSILON = 2.0**-53
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A function in the constraints: times w_k, or −ℓ if `weight` is −1; `size` bounds what it was computed from."""
+    """A function in the constraints: times w_k, or −ℓ if `weight` is −1.
+
+    `size` bounds what it was computed from.
+    """
 
     table: Local
     weight: int
@@ -33,22 +38,31 @@ class Leaf:
 
 
 class FactoredConstraints:
-    """Σ_k w_k (ψ_k − γ g_k^a)(x) − ℓ(x,a) for all pairs: its functions, and how it is maximised over x."""
+    """Σ_k w_k (ψ_k − γ g_k^a)(x) − ℓ(x,a) for all pairs: its functions, and how it is maximised
+    over x.
+    """
 
     def __init__(self, basis: LocalBasis, gamma: float) -> None:
-        self.basis, self.gamma, self.model = basis, gamma, basis.model
-        model, self.leaves = self.model, list[Leaf]()
+        self.basis = basis
+        self.gamma = gamma
+        self.model = basis.model
+        model = self.model
+        self.leaves = list[Leaf]()
         first = [self._add(*self._difference(k, None), k) for k in range(len(basis))]
         shared = [self._loss(table) for table in model.losses]
         self.sums: list[list[int]] = []
         self._changed: list[dict[int, int]] = []
         for a, laws in enumerate(model.changes):
-            touched = [k for k, psi in enumerate(basis.functions) if any(i in laws for i in psi.scope)]
+            touched = [
+                k for k, psi in enumerate(basis.functions) if any(i in laws for i in psi.scope)
+            ]
             new = {k: self._add(*self._difference(k, a), k) for k in touched}
             own = [self._loss(table) for table in model.own_losses[a]]
             self._changed.append(new)
             self.sums.append([*(new.get(k, first[k]) for k in range(len(basis))), *shared, *own])
-        self.elimination = Elimination.of(model.sizes, [leaf.table.scope for leaf in self.leaves], self.sums)
+        self.elimination = Elimination.of(
+            model.sizes, [leaf.table.scope for leaf in self.leaves], self.sums
+        )
 
     @cached_property
     def seen(self) -> Bools:
@@ -73,17 +87,23 @@ class FactoredConstraints:
         table = combined(self.model, [psi, Local(ahead.scope, -self.gamma * ahead.values)])
         return table, (1 + self.gamma) * psi.largest
 
-    # -- with numbers -------------------------------------------------------------------------------------------------
+    # -- with numbers ------------------------------------------------------------------------------
 
     def excess(self, weights: Floats) -> tuple[Floats, Maxima]:
         """For each action the maximum over x, and where it is."""
-        tables = [leaf.table.values * (weights[leaf.weight] if leaf.weight >= 0 else 1.0) for leaf in self.leaves]
+        tables = [
+            leaf.table.values * (weights[leaf.weight] if leaf.weight >= 0 else 1.0)
+            for leaf in self.leaves
+        ]
         maxima = self.elimination.maxima(tables)
         return maxima.values - self.model.costs, maxima
 
     def rounding(self, weights: Floats) -> float:
         """How far a computed maximum may be off."""
-        sizes = [leaf.size * (abs(weights[leaf.weight]) if leaf.weight >= 0 else 1.0) for leaf in self.leaves]
+        sizes = [
+            leaf.size * (abs(weights[leaf.weight]) if leaf.weight >= 0 else 1.0)
+            for leaf in self.leaves
+        ]
         largest = max(math.fsum(sizes[m] for m in members) for members in self.sums) + float(
             np.abs(self.model.costs).max()
         )
@@ -103,19 +123,27 @@ class FactoredConstraints:
                 right[here] += table(states[here])
         return matrix, right
 
-    # -- as a program -------------------------------------------------------------------------------------------------
+    # -- as a program ------------------------------------------------------------------------------
 
     def program(self, level: bool, less: float = 0.0) -> tuple[sp.csr_array, Floats]:
-        """A and b of A (w, λ, u) <= b, where λ is an unknown or not and losses are less by a number."""
-        plan, width = self.elimination, len(self.basis) + level
+        """A and b of A (w, λ, u) <= b, where λ is an unknown or not and losses are less by a
+        number.
+        """
+        plan = self.elimination
+        width = len(self.basis) + level
         lengths = [math.prod(step.sizes) // step.sizes[step.axis] for step in plan.steps]
         offsets = width + np.cumsum([0, *lengths])
         made = _Rows()
         for k, step in enumerate(plan.steps):
             for member, shape in zip(step.members, step.shapes, strict=True):
                 self._enter(made, member, shape, step.sizes, offsets)
-            remaining = tuple(1 if j == step.variable else size for j, size in zip(step.full, step.sizes, strict=True))
-            made.unknowns(np.arange(offsets[k], offsets[k + 1]).reshape(remaining), -1.0, step.sizes)
+            remaining = tuple(
+                1 if j == step.variable else size
+                for j, size in zip(step.full, step.sizes, strict=True)
+            )
+            made.unknowns(
+                np.arange(offsets[k], offsets[k + 1]).reshape(remaining), -1.0, step.sizes
+            )
             made.close(step.sizes)
         for a, members in enumerate(plan.sums):
             made.bound(less - self.model.costs[a], ())
@@ -126,18 +154,31 @@ class FactoredConstraints:
             made.close(())
         return made.matrix(int(offsets[-1]))
 
-    def _enter(self, made: _Rows, member: int, shape: tuple[int, ...], sizes: tuple[int, ...], offsets: Ints) -> None:
+    def _enter(
+        self,
+        made: _Rows,
+        member: int,
+        shape: tuple[int, ...],
+        sizes: tuple[int, ...],
+        offsets: Ints,
+    ) -> None:
         """Add a function to the rows under way: an unknown u, w times a table, or a loss."""
         number = member - self.elimination.given
         if number >= 0:
-            made.unknowns(np.arange(offsets[number], offsets[number + 1]).reshape(shape), 1.0, sizes)
+            made.unknowns(
+                np.arange(offsets[number], offsets[number + 1]).reshape(shape), 1.0, sizes
+            )
             return
         leaf = self.leaves[member]
         values = leaf.table.values.reshape(shape)
         if leaf.weight < 0:
             made.bound(values, sizes)
         else:  # what is zero up to rounding, as a constant with γ = 1, must not count
-            made.unknowns(np.array(leaf.weight), np.where(np.abs(values) > ROUNDED * leaf.size, values, 0.0), sizes)
+            made.unknowns(
+                np.array(leaf.weight),
+                np.where(np.abs(values) > ROUNDED * leaf.size, values, 0.0),
+                sizes,
+            )
 
 
 class _Rows:
@@ -170,6 +211,8 @@ class _Rows:
     def matrix(self, columns: int) -> tuple[sp.csr_array, Floats]:
         """A and b; entries of one place add up."""
         where = np.concatenate(self._rows), np.concatenate(self._columns)
-        made = sp.csr_array(sp.coo_array((np.concatenate(self._entries), where), shape=(self._count, columns)))
+        made = sp.csr_array(
+            sp.coo_array((np.concatenate(self._entries), where), shape=(self._count, columns))
+        )
         made.eliminate_zeros()
         return made, np.concatenate(self._right)

@@ -1,9 +1,11 @@
-"""Programs in turn, each with c the occupancy of the last greedy policy, and the best of their policies.
+"""Programs in turn, each with c the occupancy of the last greedy policy, and the best of their
+policies.
 
-What a greedy policy loses is an error of the values averaged over where this policy goes (de Farias & Van Roy 2003), so
-c should be its own occupancy, which is known only afterwards. Nothing says that the next policy is better than the
-last, so all are evaluated: exactly where states are few, otherwise by simulation with the same random numbers. A policy
-whose average cost depends on chance (several recurrent classes) counts as infinitely bad and ends the iteration.
+What a greedy policy loses is an error of the values averaged over where this policy goes (de Farias
+& Van Roy 2003), so c should be its own occupancy, which is known only afterwards. Nothing says that
+the next policy is better than the last, so all are evaluated: exactly where states are few,
+otherwise by simulation with the same random numbers. A policy whose average cost depends on chance
+(several recurrent classes) counts as infinitely bad and ends the iteration.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from dualplan.primal.solution import PrimalSolution
 
 @dataclass(frozen=True, eq=False)
 class Iterated:
-    """The rounds of an iterated program: their solutions, what their policies cost, and which is best.
+    """The rounds of an iterated program: their solutions, what their policies cost, and which is
+    best.
 
     `stopped` says why it ended before the last round, if it did.
     """
@@ -42,7 +45,10 @@ class Iterated:
 
     @property
     def best(self) -> PrimalSolution:
-        """The solution whose policy costs least; where costs were simulated, by estimates that are a bit too low."""
+        """The solution whose policy costs least.
+
+        Where costs were simulated, by estimates that are a bit too low.
+        """
         return self.solutions[self.chosen]
 
     @property
@@ -58,7 +64,10 @@ def iterate(
     cost: Criterion,
     judge: Judge,
 ) -> Iterated:
-    """Solve for c, take the greedy policy for the next c, `iterations` times; judge all policies by `cost`."""
+    """Solve for c, take the greedy policy for the next c, `iterations` times.
+
+    Judge all policies by `cost`.
+    """
     require_counts(iterations=iterations)
     solutions: list[PrimalSolution] = []
     policies: list[Policy] = []
@@ -66,14 +75,18 @@ def iterate(
     stopped = ""
     while len(solutions) < iterations and not stopped:
         solutions.append(solve(policies[-1] if policies else relevance))
-        policies.append(solutions[-1].policy(name=f"{solutions[-1].method}, iteration {len(solutions)}"))
+        policies.append(
+            solutions[-1].policy(name=f"{solutions[-1].method}, iteration {len(solutions)}")
+        )
         try:
             costs.append(_cost(policies[-1], cost, judge))
         except ModelError as error:
             costs.append((math.inf, math.nan))
             stopped = str(error)
     found, widths = np.array(costs).T
-    return Iterated(tuple(solutions), tuple(policies), found, widths, int(np.argmin(found)), stopped)
+    return Iterated(
+        tuple(solutions), tuple(policies), found, widths, int(np.argmin(found)), stopped
+    )
 
 
 def _cost(policy: Policy, criterion: Criterion, judge: Judge) -> tuple[float, float]:
@@ -81,5 +94,12 @@ def _cost(policy: Policy, criterion: Criterion, judge: Judge) -> tuple[float, fl
     if judge.exact(policy.model) and policy.code is not None:
         exact = evaluate_exact(policy.model, policy, criterion)
         return exact.cost, (exact.upper - exact.lower) / 2
-    run = evaluate(policy.model, policy, criterion, steps=judge.steps, seed=judge.seed, confidence=judge.confidence)
+    run = evaluate(
+        policy.model,
+        policy,
+        criterion,
+        steps=judge.steps,
+        seed=judge.seed,
+        confidence=judge.confidence,
+    )
     return run.cost, (run.upper - run.lower) / 2

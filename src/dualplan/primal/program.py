@@ -1,21 +1,24 @@
-"""The linear programs on values: few unknowns, one constraint for each pair of a state and an action.
+"""The linear programs on values: few unknowns, one constraint for each pair of a state and an
+action.
 
     maximise    bᵀw + λ      subject to      Ψw(x) + λ  <=  ℓ(x,a) − κ + γ Σ_y P(y|x,a) Ψw(y)
 
-for the pairs (x, a) that are listed; λ is there or not, κ is a number (usually 0). In matrices A w + λ1 <= ℓ − κ with
-A = BΨ − γPΨ, a row for each pair. As there are far more pairs than functions it is passed to HiGHS as its dual,
+for the pairs (x, a) that are listed; λ is there or not, κ is a number (usually 0). In matrices A w
++ λ1 <= ℓ − κ with A = BΨ − γPΨ, a row for each pair. As there are far more pairs than functions it
+is passed to HiGHS as its dual,
 
     minimise    (ℓ − κ)ᵀu    subject to      Aᵀu = b,  1ᵀu = 1 (with λ),  u >= 0,
 
-with as many rows as functions; w are the multipliers of the rows. Columns of A are divided by their largest entry.
+with as many rows as functions; w are the multipliers of the rows. Columns of A are divided by their
+largest entry.
 
 *Constraint generation* solves the program on some pairs, sweeps all states for the violation
 
     v(x) = Ψw(x) + λ + κ − min_a [ ℓ(x,a) + γ P Ψw ],
 
-adds the minimising pairs of states where it is positive, and repeats until max v is within the tolerance; the simplex
-method goes on from its last basis. The value is then at least the optimum of the whole program, and values less
-max v/(1−γ), or λ less max v, are feasible everywhere.
+adds the minimising pairs of states where it is positive, and repeats until max v is within the
+tolerance; the simplex method goes on from its last basis. The value is then at least the optimum of
+the whole program, and values less max v/(1−γ), or λ less max v, are feasible everywhere.
 """
 
 from __future__ import annotations
@@ -37,11 +40,14 @@ from dualplan.values.functions import everywhere
 
 CHUNK = 2**22  # numbers of rows under way held at once
 WHOLE = 2**26  # entries of A up to which all pairs are listed
-FIRST, DOUBLINGS = 2, 10  # random states to start from, for each function, and how often these are doubled
+# random states to start from, for each function, and how often these are doubled
+FIRST = 2
+DOUBLINGS = 10
 DIRECT = 10  # listed constraints for each function, beyond which they are taken in parts
 ADDED = 4  # violated constraints that a round adds at most, for each function
 ROUNDED = 1e-13  # of the largest number of its kind: zero, up to rounding
-MARGIN = 1e-9  # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
+# of the largest right-hand side: what the solver's tolerance leaves is no contradiction
+MARGIN = 1e-9
 
 
 Pairs = tuple[Ints, Ints]  # states, one a row, and actions
@@ -49,7 +55,10 @@ Pairs = tuple[Ints, Ints]  # states, one a row, and actions
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Weights, λ, the optimum, and how they came about; `violation` is over all states, or None if not looked at."""
+    """Weights, λ, the optimum, and how they came about.
+
+    `violation` is over all states, or None if not looked at.
+    """
 
     weights: Floats
     level: float
@@ -85,7 +94,8 @@ class Program:
     def rows(self, states: Ints, actions: Ints) -> tuple[Floats, Floats]:
         """A (with a column of ones for λ) and the right-hand side, for given pairs."""
         size = max(1, CHUNK // (self.model.code.max_outcomes * self.width))
-        matrix, right = np.ones((actions.size, self.width)), np.empty(actions.size)
+        matrix = np.ones((actions.size, self.width))
+        right = np.empty(actions.size)
         for first in range(0, actions.size, size):
             piece = slice(first, min(first + size, actions.size))
             law = transitions(self.model, states[piece], actions[piece])
@@ -94,49 +104,78 @@ class Program:
             right[piece] = law.losses - self.less
         return matrix, right
 
-    # -- three ways to the constraints --------------------------------------------------------------------------------
+    # -- three ways to the constraints -------------------------------------------------------------
 
     def over(self, pairs: Pairs) -> Found:
         """Over given pairs."""
-        return replace(self._solved(*self.rows(*pairs)), status=Status.SAMPLED, rounds=1, pairs=pairs)
+        return replace(
+            self._solved(*self.rows(*pairs)), status=Status.SAMPLED, rounds=1, pairs=pairs
+        )
 
     def over_all(self, tol: float) -> Found:
         """Over all pairs of an enumerable model, listed."""
-        model, count = self.model, Sweeper(self.model).states
+        model = self.model
+        count = Sweeper(self.model).states
         if count * len(model.actions) * self.width > WHOLE:
             raise MissingError(
-                f"model {model.name!r} has too many pairs for {self.width} functions at once; take constraints="
-                "'generated', or draw them."
+                f"model {model.name!r} has too many pairs for {self.width} functions at once; take "
+                "constraints='generated', or draw them."
             )
         matrix, right = self.rows(*allowed_pairs(model, model.box.states(np.arange(count))))
         found = self._solved(matrix, right)
-        unknowns = np.append(found.weights, found.level) if self.level else found.weights
+        if self.level:
+            unknowns = np.append(found.weights, found.level)
+        else:
+            unknowns = found.weights
         violation = float((matrix @ unknowns - right).max())
-        status = Status.SOLVED if violation <= tol else Status.VIOLATED
+        if violation <= tol:
+            status = Status.SOLVED
+        else:
+            status = Status.VIOLATED
         return replace(found, status=status, rounds=1, violation=violation)
 
     def generated(
-        self, tol: float, rounds: int, seed: int = 0, start: Pairs | None = None, threads: int | None = None
+        self,
+        tol: float,
+        rounds: int,
+        seed: int = 0,
+        start: Pairs | None = None,
+        threads: int | None = None,
     ) -> Found:
         """Over the constraints that matter, found by sweeps over all states."""
-        sweeper, rng = Sweeper(self.model, threads), np.random.default_rng(seed)
+        sweeper = Sweeper(self.model, threads)
+        rng = np.random.default_rng(seed)
         relaxed, found = self._first(sweeper, rng, start)
         for done in range(1, rounds + 1):
             violation, added = self._violated(sweeper, found, rng, tol)
-            status = Status.SOLVED if violation <= tol else Status.VIOLATED
+            if violation <= tol:
+                status = Status.SOLVED
+            else:
+                status = Status.VIOLATED
             found = replace(found, status=status, rounds=done, violation=violation)
-            if status is Status.SOLVED or done == rounds or not added[1].size:  # none is new: rounding in the solver
+            if (
+                status is Status.SOLVED or done == rounds or not added[1].size
+            ):  # none is new: rounding in the solver
                 break
             relaxed.add(*self.rows(*added))
-            found = replace(self._found(relaxed.solve(), relaxed.size), pairs=_joined(found.pairs, added))
+            found = replace(
+                self._found(relaxed.solve(), relaxed.size), pairs=_joined(found.pairs, added)
+            )
         return found
 
-    def _first(self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None) -> tuple[Relaxed, Found]:
+    def _first(
+        self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None
+    ) -> tuple[Relaxed, Found]:
         """The program over given pairs, or over random states, as many as it takes to bound it."""
         for k in range(DOUBLINGS + 1):
             count = min(FIRST * self.width * 2**k, sweeper.states)
-            pairs = start if start is not None and k == 0 else self._random_pairs(sweeper, rng, count)
-            relaxed = Relaxed(self._costs(), *self.rows(*pairs), self.weight_bound, self.basis.names)
+            if start is not None and k == 0:
+                pairs = start
+            else:
+                pairs = self._random_pairs(sweeper, rng, count)
+            relaxed = Relaxed(
+                self._costs(), *self.rows(*pairs), self.weight_bound, self.basis.names
+            )
             try:
                 return relaxed, replace(self._found(relaxed.solve(), relaxed.size), pairs=pairs)
             except UnboundedError:
@@ -146,7 +185,8 @@ class Program:
 
     def _random_pairs(self, sweeper: Sweeper, rng: np.random.Generator, count: int) -> Pairs:
         """All pairs of random states and of the model's start."""
-        box, start = self.model.box, self.model.box.index(self.model.start)
+        box = self.model.box
+        start = self.model.box.index(self.model.start)
         numbers = np.unique(np.append(rng.choice(sweeper.states, count, replace=False), start))
         return allowed_pairs(self.model, box.states(numbers))
 
@@ -156,13 +196,20 @@ class Program:
 
     def _found(self, x: Floats, constraints: int) -> Found:
         weights, level = (x[:-1], float(x[-1])) if self.level else (x, 0.0)
-        return Found(weights, level, float(self._costs() @ x), Status.VIOLATED, constraints, 0, None)
+        return Found(
+            weights, level, float(self._costs() @ x), Status.VIOLATED, constraints, 0, None
+        )
 
-    def _violated(self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float) -> tuple[float, Pairs]:
+    def _violated(
+        self, sweeper: Sweeper, found: Found, rng: np.random.Generator, tol: float
+    ) -> tuple[float, Pairs]:
         """The largest violation, and pairs to add that are not there yet."""
         violation, best = self.excess(sweeper, found.weights, found.level)
         numbers = to_add(violation, tol / 2, self.width, rng)
-        there = np.zeros(0, np.int64) if found.pairs is None else self._keys(*found.pairs)
+        if found.pairs is None:
+            there = np.zeros(0, np.int64)
+        else:
+            there = self._keys(*found.pairs)
         states = self.model.box.states(numbers)
         new = ~np.isin(self._keys(states, best[numbers]), there)
         return float(violation.max()), (states[new], best[numbers][new])
@@ -171,7 +218,9 @@ class Program:
         """The violation v(x) at all states, and the actions that attain it."""
         values = everywhere(self.model, LinearValues(self.basis, weights))
         best = np.zeros(sweeper.states, np.int64)
-        return values + level + self.less - sweeper.optimal(values, self.gamma, best=best).values, best
+        return values + level + self.less - sweeper.optimal(
+            values, self.gamma, best=best
+        ).values, best
 
     def _keys(self, states: Ints, actions: Ints) -> Ints:
         """A number for each pair of an enumerable model."""
@@ -179,20 +228,27 @@ class Program:
         return np.asarray((states - box.lower) @ box.strides * len(self.model.actions) + actions)
 
     def _costs(self) -> Floats:
-        return np.append(self.objective, 1.0) if self.level else self.objective
+        if self.level:
+            return np.append(self.objective, 1.0)
+        return self.objective
 
 
 def to_add(violation: Floats, above: float, width: int, rng: np.random.Generator) -> Ints:
     """Which constraints to add: the worst, and as many others that are violated."""
-    numbers, half = np.flatnonzero(violation > above), ADDED * width // 2 + 1
+    numbers = np.flatnonzero(violation > above)
+    half = ADDED * width // 2 + 1
     if numbers.size > 2 * half:
         order = np.argsort(-violation[numbers], kind="stable")
-        numbers = np.append(numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False))
+        numbers = np.append(
+            numbers[order[:half]], rng.choice(numbers[order[half:]], half, replace=False)
+        )
     return numbers
 
 
 def _joined(pairs: Pairs | None, added: Pairs) -> Pairs:
-    return added if pairs is None else (np.concatenate([pairs[0], added[0]]), np.concatenate([pairs[1], added[1]]))
+    if pairs is None:
+        return added
+    return (np.concatenate([pairs[0], added[0]]), np.concatenate([pairs[1], added[1]]))
 
 
 class UnboundedError(InputError):
@@ -200,15 +256,26 @@ class UnboundedError(InputError):
 
 
 class Relaxed:
-    """The program over some constraints, to which others are added; each solve starts from the last basis."""
+    """The program over some constraints, to which others are added.
+
+    Each solve starts from the last basis.
+    """
 
     def __init__(
-        self, costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
+        self,
+        costs: Floats,
+        matrix: Floats,
+        right: Floats,
+        bound: float | None,
+        names: tuple[str, ...],
     ) -> None:
-        self._costs, self._bound, self._names = cleaned(costs), bound, names
+        self._costs = cleaned(costs)
+        self._bound = bound
+        self._names = names
         largest = np.abs(matrix).max(axis=0, initial=0.0)
         self._scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
-        self._matrix, self._right = np.zeros((0, costs.size)), np.zeros(0)
+        self._matrix = np.zeros((0, costs.size))
+        self._right = np.zeros(0)
         self._dual = Growing(self._costs / self._scales)
         if bound is not None:
             unit = sp.eye_array(costs.size, format="csc")
@@ -229,18 +296,25 @@ class Relaxed:
         """The maximiser over the constraints so far, from the last basis or by interior points."""
         if warm and (found := self._dual.solve()).found:
             return np.asarray(found.y / self._scales)
-        return maximise(self._costs, self._matrix, self._right, self._bound, self._names)  # tries harder, and explains
+        return maximise(
+            self._costs, self._matrix, self._right, self._bound, self._names
+        )  # tries harder, and explains
 
 
 def maximise_in_parts(
     costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
 ) -> Floats:
-    """As `maximise`; of very many constraints, over those that matter (a fixed seed picks the first)."""
+    """As `maximise`.
+
+    Of very many constraints, over those that matter (a fixed seed picks the first).
+    """
     count, width = matrix.shape
     if count <= DIRECT * width:
         return maximise(costs, matrix, right, bound, names)
-    rng, kept = np.random.default_rng(0), np.zeros(count, bool)
-    added, tol = rng.choice(count, DIRECT * width, replace=False), MARGIN * max(1.0, float(np.abs(right).max()))
+    rng = np.random.default_rng(0)
+    kept = np.zeros(count, bool)
+    added = rng.choice(count, DIRECT * width, replace=False)
+    tol = MARGIN * max(1.0, float(np.abs(right).max()))
     relaxed = Relaxed(costs, matrix[added], right[added], bound, names)
     try:
         while True:
@@ -256,26 +330,42 @@ def maximise_in_parts(
 
 
 def cleaned(costs: Floats) -> Floats:
-    """What rounding left of zeros, as that of a function that drops out of all constraints, must not count."""
+    """What rounding left of zeros, as that of a function that drops out of all constraints, must
+    not count.
+    """
     return np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
 
 
-def maximise(costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]) -> Floats:
-    """The x of largest costsᵀx with matrix·x <= right, and |x| <= bound if given; or an error with its cause."""
-    costs, scales = cleaned(costs), np.abs(matrix).max(axis=0, initial=0.0)
+def maximise(
+    costs: Floats, matrix: Floats, right: Floats, bound: float | None, names: tuple[str, ...]
+) -> Floats:
+    """The x of largest costsᵀx with matrix·x <= right, and |x| <= bound if given.
+
+    Or an error with its cause.
+    """
+    costs = cleaned(costs)
+    scales = np.abs(matrix).max(axis=0, initial=0.0)
     seen = scales > ROUNDED * scales.max(initial=0.0)
     unseen = np.flatnonzero(~seen & (costs != 0))
     if unseen.size and bound is None:
-        name = names[unseen[0]] if unseen[0] < len(names) else "λ"
+        if unseen[0] < len(names):
+            name = names[unseen[0]]
+        else:
+            name = "λ"
         raise UnboundedError(
-            f"no constraint sees the function {name!r}, so its weight has no bound; leave it out, or take more "
-            "constraints."
+            f"no constraint sees the function {name!r}, so its weight has no bound; leave it out, "
+            "or take more constraints."
         )
     x = np.zeros(costs.size)
     if bound is not None:
         x[unseen] = bound * np.sign(costs[unseen])
-    b, a, s = costs[seen] / scales[seen], sp.csr_array(matrix[:, seen] / scales[seen]), scales[seen]
-    limits = np.full(s.size, np.inf) if bound is None else bound * s
+    b = costs[seen] / scales[seen]
+    a = sp.csr_array(matrix[:, seen] / scales[seen])
+    s = scales[seen]
+    if bound is None:
+        limits = np.full(s.size, np.inf)
+    else:
+        limits = bound * s
     found, y = (_dual if s.size < right.size else _primal)(b, a, right, limits)
     if not found.found:
         _explain(a, right, limits, found.word)
@@ -285,12 +375,16 @@ def maximise(costs: Floats, matrix: Floats, right: Floats, bound: float | None, 
 
 def _dual(b: Floats, a: sp.csr_array, right: Floats, limits: Floats) -> tuple[Optimum, Floats]:
     """As many rows as unknowns; bounds on these are pairs of columns."""
-    blocks, costs = [sp.csc_array(a.T)], [right]
+    blocks = [sp.csc_array(a.T)]
+    costs = [right]
     if np.isfinite(limits).all():
         unit = sp.eye_array(b.size, format="csc")
-        blocks, costs = [*blocks, unit, -unit], [*costs, limits, limits]
+        blocks = [*blocks, unit, -unit]
+        costs = [*costs, limits, limits]
     prices = np.concatenate(costs)
-    found = minimise(prices, sp.hstack(blocks), (b, b), (np.zeros(prices.size), np.full(prices.size, np.inf)))
+    found = minimise(
+        prices, sp.hstack(blocks), (b, b), (np.zeros(prices.size), np.full(prices.size, np.inf))
+    )
     return found, found.y
 
 
@@ -306,20 +400,23 @@ def _explain(a: sp.csr_array, right: Floats, limits: Floats, word: str) -> None:
     """
     count, width = a.shape
     wide = sp.csr_array(sp.hstack([a, sp.csr_array(-np.ones((count, 1)))]))
-    low, high = np.append(-limits, 0.0), np.append(limits, np.inf)
+    low = np.append(-limits, 0.0)
+    high = np.append(limits, np.inf)
     costs = np.append(np.zeros(width), 1.0)
     least = minimise(costs, wide, (np.full(count, -np.inf), right), (low, high), feasible=True)
     if least.found and least.x[-1] > MARGIN * max(1.0, float(np.abs(right).max())):
         raise InputError(
-            f"no weights keep all constraints (the best miss one by {least.x[-1]:.3g}); add a constant function to the "
-            "basis (discounted criterion), or lower the level (average)."
+            f"no weights keep all constraints (the best miss one by {least.x[-1]:.3g}); add a "
+            "constant function to the basis (discounted criterion), or lower the level (average)."
         )
     if least.found:
         raise UnboundedError(
-            f"{count:,} constraints do not bound the value of {width} functions; use more constraints or fewer "
-            "functions, or bound the weights (weight_bound)."
+            f"{count:,} constraints do not bound the value of {width} functions; use more "
+            "constraints or fewer functions, or bound the weights (weight_bound)."
         )
-    raise InputError(f"HiGHS stopped without a solution ({word}); scale the functions or the losses.")
+    raise InputError(
+        f"HiGHS stopped without a solution ({word}); scale the functions or the losses."
+    )
 
 
 def sampled_pairs(model: Model, states: Ints) -> Pairs:

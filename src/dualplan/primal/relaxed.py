@@ -1,25 +1,29 @@
 """The relaxed approximate linear program of the discounted criterion (Petrik & Zilberstein 2009).
 
-    maximise  cᵀΨw − Σ_(x,a) d(x,a)·[ Ψw(x) − ℓ(x,a) − γ Σ_y P(y|x,a) Ψw(y) ]₊ ,       d(x,a) = p·π(x):
+    maximise  cᵀΨw − Σ_(x,a) d(x,a)·[ Ψw(x) − ℓ(x,a) − γ Σ_y P(y|x,a) Ψw(y) ]₊ ,    d(x,a) = p·π(x):
 
-an exact (non-smooth) penalty in place of the constraints, one for each pair. Without it few constraints, often those of
-states that seem to lead back to themselves because the functions cannot tell them from their successors, hold down the
-values everywhere. In the dual each multiplier is bounded, u(x,a) <= d(x,a): no pair weighs more than d in the program.
+an exact (non-smooth) penalty in place of the constraints, one for each pair. Without it few
+constraints, often those of states that seem to lead back to themselves because the functions cannot
+tell them from their successors, hold down the values everywhere. In the dual each multiplier is
+bounded, u(x,a) <= d(x,a): no pair weighs more than d in the program.
 
-*Assumptions and guarantee.* With a constant function among Ψ the multipliers of the program without penalties sum to
-1/(1−γ); so it is unbounded if Σd < 1/(1−γ), and
+*Assumptions and guarantee.* With a constant function among Ψ the multipliers of the program without
+penalties sum to 1/(1−γ); so it is unbounded if Σd < 1/(1−γ), and
 
-    d(x,a) >= u*(x,a) for all pairs, for one optimal u*, in particular d >= 1/(1−γ),     gives the optimum without them.
+    d(x,a) >= u*(x,a) for all pairs, for one optimal u*, in particular d >= 1/(1−γ),     gives the
+        optimum without them.
 
-A relaxed program differs from the smoothed one (`smoothed.py`) in that violations of all actions of a state add up,
-where there the largest counts: its objective is no larger at the same p and π, and no smaller than that of the program
-without violations. As the sum is at least the largest, with π the discounted occupancy of an optimal policy from c,
-times 1−γ, and p = 2/(1−γ), the argument given there holds with a factor A, the number of actions, on the last term:
+A relaxed program differs from the smoothed one (`smoothed.py`) in that violations of all actions of
+a state add up, where there the largest counts: its objective is no larger at the same p and π, and
+no smaller than that of the program without violations. As the sum is at least the largest, with π
+the discounted occupancy of an optimal policy from c, times 1−γ, and p = 2/(1−γ), the argument given
+there holds with a factor A, the number of actions, on the last term:
 
     ‖J* − Ψw‖_{1,c}  <=  (1 + 2A(1+γ)/(1−γ)) · min_r ‖J* − Ψr‖_∞ .
 
-The paper's other method, constraints over several steps, is `expanded.py`. Its choice of d from rolled-out samples is
-not here: d is p·π(x) for the π that is given. Values may exceed J*, and the objective bounds nothing.
+The paper's other method, constraints over several steps, is `expanded.py`. Its choice of d from
+rolled-out samples is not here: d is p·π(x) for the π that is given. Values may exceed J*, and the
+objective bounds nothing.
 """
 
 from __future__ import annotations
@@ -53,30 +57,50 @@ def relaxed_alp(
     penalty: float | None = None,
     **settings: Any,
 ) -> PrimalSolution:
-    """Solve the relaxed program with d(x,a) = penalty·π(x); the penalty is 2/(1−γ) if none is given.
+    """Solve the relaxed program with d(x,a) = penalty·π(x); the penalty is 2/(1−γ) if none is
+    given.
 
-    `relevance` is c, by default geometric with ratio 0.9, and `weights` is π, by default c; a policy stands for its
-    discounted occupancy. `settings` are the fields of `Settings`; constraints are all listed or sampled (π is then the
-    law of the sample). `slacks` of the solution are sums of violations over actions, its `violation` the largest one.
+    `relevance` is c, by default geometric with ratio 0.9, and `weights` is π, by default c; a
+    policy stands for its discounted occupancy. `settings` are the fields of `Settings`; constraints
+    are all listed or sampled (π is then the law of the sample). `slacks` of the solution are sums
+    of violations over actions, its `violation` the largest one.
     """
-    started, wanted = time.monotonic(), Settings.of(settings)
+    started = time.monotonic()
+    wanted = Settings.of(settings)
     check(model, basis)
     if not isinstance(criterion, Discounted):
         raise InputError(f"relaxed_alp takes Discounted(gamma), got {criterion!r}.")
     if penalty is not None and not is_positive(penalty):
         raise InputError(f"the penalty must be a positive number, got {penalty!r}.")
     c = relevant(model, relevance, criterion, wanted.seed)
-    law = c if weights is None else relevant(model, weights, criterion, wanted.seed)
+    if weights is None:
+        law = c
+    else:
+        law = relevant(model, weights, criterion, wanted.seed)
     program = Program(basis, criterion.gamma, c.moments(basis), weight_bound=wanted.weight_bound)
     rows = listed(program, wanted, weights, law)
-    price = 2 / (1 - criterion.gamma) if penalty is None else float(penalty)
-    w = maximise_softly(program, rows, np.arange(rows.right.size), price * rows.weights[rows.numbers])
+    if penalty is None:
+        price = 2 / (1 - criterion.gamma)
+    else:
+        price = float(penalty)
+    w = maximise_softly(
+        program, rows, np.arange(rows.right.size), price * rows.weights[rows.numbers]
+    )
     excess = rows.excess(w)
     sums = np.bincount(rows.numbers, excess, minlength=len(rows.states)).astype(np.float64)
     slacks = Slacks(rows.states, rows.weights, sums)
     sampled = rows.way == SAMPLED
     return PrimalSolution(
-        basis, criterion, f"relaxed alp, {rows.way}", w, float(program.objective @ w) - price * slacks.mean,
-        Status.SAMPLED if sampled else Status.SOLVED, rows.right.size, 1, time.monotonic() - started, wanted.seed,
-        violation=None if sampled else float(excess.max()), slacks=slacks,
-    )  # fmt: skip
+        basis,
+        criterion,
+        f"relaxed alp, {rows.way}",
+        w,
+        float(program.objective @ w) - price * slacks.mean,
+        Status.SAMPLED if sampled else Status.SOLVED,
+        rows.right.size,
+        1,
+        time.monotonic() - started,
+        wanted.seed,
+        violation=None if sampled else float(excess.max()),
+        slacks=slacks,
+    )

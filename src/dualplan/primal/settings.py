@@ -1,4 +1,6 @@
-"""How a program comes by its constraints, and how well it keeps them: the settings that all primal methods share."""
+"""How a program comes by its constraints, and how well it keeps them: the settings that all primal
+methods share.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ RATIO = 0.9  # of the geometric weights that stand for c if none are given
 class Settings:
     """Constraints are "all" pairs, "generated" by sweeps over all states, or "sampled".
 
-    Without a word: all where they are few, generated where states can be swept, sampled where `sample` is given.
-    Generated ones are added until none is violated by more than `tol`, in `rounds` rounds at most. Sampled ones are
-    those of `samples` states from `sample`: a policy's visits, or a distribution on states. `weight_bound` bounds |w|.
+    Without a word: all where they are few, generated where states can be swept, sampled where
+    `sample` is given. Generated ones are added until none is violated by more than `tol`, in
+    `rounds` rounds at most. Sampled ones are those of `samples` states from `sample`: a policy's
+    visits, or a distribution on states. `weight_bound` bounds |w|.
     """
 
     constraints: str | None = None
@@ -46,11 +49,17 @@ class Settings:
         if self.constraints is not None and self.constraints not in CONSTRAINTS:
             raise unknown("way to constraints", str(self.constraints), CONSTRAINTS)
         if self.sample is not None and self.constraints not in (None, SAMPLED):
-            raise InputError(f"a sample of states is for constraints 'sampled', not {self.constraints!r}.")
+            raise InputError(
+                f"a sample of states is for constraints 'sampled', not {self.constraints!r}."
+            )
         if self.sample is None and self.constraints == SAMPLED:
-            raise InputError("sampled constraints need sample=, a policy or a distribution on states.")
+            raise InputError(
+                "sampled constraints need sample=, a policy or a distribution on states."
+            )
         if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
-            raise InputError(f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}.")
+            raise InputError(
+                f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}."
+            )
         require_counts(samples=self.samples)
         if self.weight_bound is not None and not is_positive(self.weight_bound):
             raise InputError(f"weight_bound must be positive, got {self.weight_bound!r}.")
@@ -74,11 +83,13 @@ class Settings:
         count = model.box.count
         if count is None or count > LISTABLE:
             raise MissingError(
-                f"model {model.name!r} has too many states to look at all constraints; say where to draw them, as "
-                "sample=policy or sample=primal.geometric(model, ratio)."
+                f"model {model.name!r} has too many states to look at all constraints; say where "
+                "to draw them, as sample=policy or sample=primal.geometric(model, ratio)."
             )
         pairs = count * len(model.actions)
-        return ALL if pairs <= FEW and pairs * width <= WHOLE else GENERATED
+        if pairs <= FEW and pairs * width <= WHOLE:
+            return ALL
+        return GENERATED
 
     def solve(self, program: Program, start: Pairs | None = None) -> Found:
         """The program over its constraints; generated ones begin with `start` if it is given."""
@@ -95,7 +106,9 @@ class Settings:
         if isinstance(source, Policy):
             source = occupancy(model, source, samples=self.samples, seed=self.seed, exact=False)
         if source is None:
-            raise InputError("sampled constraints need sample=, a policy or a distribution on states.")
+            raise InputError(
+                "sampled constraints need sample=, a policy or a distribution on states."
+            )
         return np.vstack([model.start, source.draw(self.samples, self.seed)])
 
 
@@ -109,8 +122,14 @@ def check(model: Model, basis: Basis) -> None:
         model.forward(model.start, 0)  # raises, and says why
 
 
-def relevant(model: Model, given: Relevance | Policy | None, criterion: Criterion, seed: int) -> Relevance:
-    """c from what was given for it: a policy stands for its occupancy, nothing for geometric weights."""
+def relevant(
+    model: Model, given: Relevance | Policy | None, criterion: Criterion, seed: int
+) -> Relevance:
+    """c from what was given for it: a policy stands for its occupancy, nothing for geometric
+    weights.
+    """
     if given is None:
         return geometric(model, RATIO)
-    return occupancy(model, given, criterion, seed=seed) if isinstance(given, Policy) else given
+    if isinstance(given, Policy):
+        return occupancy(model, given, criterion, seed=seed)
+    return given

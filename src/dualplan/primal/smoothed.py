@@ -1,31 +1,38 @@
-"""The smoothed approximate linear program of the discounted criterion (Desai, Farias & Moallemi 2012).
+"""The smoothed approximate linear program of the discounted criterion (Desai, Farias & Moallemi
+2012).
 
-    maximise  cᵀΨw − p·Σ_x π(x) s(x)     subject to   Ψw(x) <= ℓ(x,a) + γ Σ_y P(y|x,a) Ψw(y) + s(x),   s >= 0,
+    maximise  cᵀΨw − p·Σ_x π(x) s(x)     subject to   Ψw(x) <= ℓ(x,a) + γ Σ_y P(y|x,a) Ψw(y) + s(x),
+              s >= 0,
 
-or, with a *budget* θ in place of the penalty p, maximise cᵀΨw subject to the same and Σ_x π(x) s(x) <= θ. The program
-without s asks for every constraint, also where no policy goes, and there a few constraints can spoil the values
-everywhere; here they may be violated where that is cheap. The two are one family: the multiplier of the budget is a
-penalty. In the dual, the sum over actions of the multipliers of a state is at most p·π(x).
+or, with a *budget* θ in place of the penalty p, maximise cᵀΨw subject to the same and Σ_x π(x) s(x)
+<= θ. The program without s asks for every constraint, also where no policy goes, and there a few
+constraints can spoil the values everywhere; here they may be violated where that is cheap. The two
+are one family: the multiplier of the budget is a penalty. In the dual, the sum over actions of the
+multipliers of a state is at most p·π(x).
 
-*Why p = 2/(1−γ).* Let π be the discounted occupancy of an optimal policy from c, times 1−γ. Ψw <= TΨw + s gives
-Ψw <= J* + (I − γP*)⁻¹ s, so that cᵀ[Ψw − J*]₊ <= πᵀs/(1−γ), and as |v| = v + 2[−v]₊,
+*Why p = 2/(1−γ).* Let π be the discounted occupancy of an optimal policy from c, times 1−γ. Ψw
+<= TΨw + s gives Ψw <= J* + (I − γP*)⁻¹ s, so that cᵀ[Ψw − J*]₊ <= πᵀs/(1−γ), and as |v| = v
++ 2[−v]₊,
 
     ‖J* − Ψw‖_{1,c}  <=  cᵀ(J* − Ψw) + 2/(1−γ)·πᵀs ,
 
-which the penalised program minimises over w and s. With s = [Ψr − TΨr]₊ <= (1+γ)·‖J* − Ψr‖_∞ on the right, for any r,
+which the penalised program minimises over w and s. With s = [Ψr − TΨr]₊ <= (1+γ)·‖J* − Ψr‖_∞ on the
+right, for any r,
 
     ‖J* − Ψw‖_{1,c}  <=  (3+γ)/(1−γ) · min_r ‖J* − Ψr‖_∞ .
 
-No constant function is needed. For ψ > 0 and β = max_(x,a) Σ_y P(y|x,a)ψ(y)/ψ(x) the same steps give, with
-‖v‖_{∞,1/ψ} = max |v|/ψ, the factor cᵀψ + 2/(1−γ)·(1+γβ)·πᵀψ on min_r ‖J* − Ψr‖_{∞,1/ψ}: what counts is ψ averaged over
-c and π, not the worst state.
+No constant function is needed. For ψ > 0 and β = max_(x,a) Σ_y P(y|x,a)ψ(y)/ψ(x) the same steps
+give, with ‖v‖_{∞,1/ψ} = max |v|/ψ, the factor cᵀψ + 2/(1−γ)·(1+γβ)·πᵀψ on min_r ‖J* − Ψr‖_{∞,1/ψ}:
+what counts is ψ averaged over c and π, not the worst state.
 
-*Assumptions.* π above is not known; any other (a good policy's visits, or c) gives a program whose value is still
-compared with the programs here, but not this bound. With a constant function the penalised program is bounded only if
-p >= 1/(1−γ) (the multipliers sum to 1/(1−γ)), and it equals the program without s once p·π(x) is at least 1/(1−γ) at
-all x. Of states drawn from π each counts as often as it was drawn; all actions of a drawn state are taken.
+*Assumptions.* π above is not known; any other (a good policy's visits, or c) gives a program whose
+value is still compared with the programs here, but not this bound. With a constant function the
+penalised program is bounded only if p >= 1/(1−γ) (the multipliers sum to 1/(1−γ)), and it equals
+the program without s once p·π(x) is at least 1/(1−γ) at all x. Of states drawn from π each counts
+as often as it was drawn; all actions of a drawn state are taken.
 
-Values may exceed J*: the objective bounds nothing. `solution.lower_bound` is proved by its own sweep all the same.
+Values may exceed J*: the objective bounds nothing. `solution.lower_bound` is proved by its own
+sweep all the same.
 """
 
 from __future__ import annotations
@@ -60,13 +67,16 @@ def smoothed_alp(
     budget: float | None = None,
     **settings: Any,
 ) -> PrimalSolution:
-    """Solve the penalised program, with penalty 2/(1−γ) if none is given, or the budgeted one if `budget` is.
+    """Solve the penalised program, with penalty 2/(1−γ) if none is given, or the budgeted one if
+    `budget` is.
 
-    `relevance` is c, by default geometric with ratio 0.9, and `weights` is π, by default c; a policy stands for its
-    discounted occupancy. `settings` are the fields of `Settings`; constraints are all listed or sampled (π is then the
-    law of the sample). `slacks` of the solution are s, its `violation` the largest of all states.
+    `relevance` is c, by default geometric with ratio 0.9, and `weights` is π, by default c; a
+    policy stands for its discounted occupancy. `settings` are the fields of `Settings`; constraints
+    are all listed or sampled (π is then the law of the sample). `slacks` of the solution are s, its
+    `violation` the largest of all states.
     """
-    started, wanted = time.monotonic(), Settings.of(settings)
+    started = time.monotonic()
+    wanted = Settings.of(settings)
     check(model, basis)
     if not isinstance(criterion, Discounted):
         raise InputError(f"smoothed_alp takes Discounted(gamma), got {criterion!r}.")
@@ -77,19 +87,38 @@ def smoothed_alp(
     if budget is not None and (not is_number(budget) or budget < 0):
         raise InputError(f"the budget must be a number of at least 0, got {budget!r}.")
     c = relevant(model, relevance, criterion, wanted.seed)
-    law = c if weights is None else relevant(model, weights, criterion, wanted.seed)
+    if weights is None:
+        law = c
+    else:
+        law = relevant(model, weights, criterion, wanted.seed)
     program = Program(basis, criterion.gamma, c.moments(basis), weight_bound=wanted.weight_bound)
     rows = listed(program, wanted, weights, law)
-    price = 2 / (1 - criterion.gamma) if penalty is None else float(penalty)
-    w = maximise_softly(program, rows, rows.numbers, rows.weights * (1.0 if budget is not None else price), budget)
+    if penalty is None:
+        price = 2 / (1 - criterion.gamma)
+    else:
+        price = float(penalty)
+    w = maximise_softly(
+        program, rows, rows.numbers, rows.weights * (1.0 if budget is not None else price), budget
+    )
     s = np.zeros(len(rows.states))
     np.maximum.at(s, rows.numbers, rows.excess(w))
     slacks = Slacks(rows.states, rows.weights, s)
     over = budget is not None and slacks.mean > budget + wanted.tol
-    finished = Status.SAMPLED if rows.way == SAMPLED else Status.SOLVED
+    if rows.way == SAMPLED:
+        finished = Status.SAMPLED
+    else:
+        finished = Status.SOLVED
     return PrimalSolution(
-        basis, criterion, f"smoothed alp, {'penalised' if budget is None else 'budgeted'}, {rows.way}", w,
+        basis,
+        criterion,
+        f"smoothed alp, {'penalised' if budget is None else 'budgeted'}, {rows.way}",
+        w,
         float(program.objective @ w) - (price * slacks.mean if budget is None else 0.0),
-        Status.VIOLATED if over else finished, rows.right.size, 1, time.monotonic() - started, wanted.seed,
-        violation=None if rows.way == SAMPLED else float(s.max()), slacks=slacks,
-    )  # fmt: skip
+        Status.VIOLATED if over else finished,
+        rows.right.size,
+        1,
+        time.monotonic() - started,
+        wanted.seed,
+        violation=None if rows.way == SAMPLED else float(s.max()),
+        slacks=slacks,
+    )

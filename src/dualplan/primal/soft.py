@@ -1,17 +1,21 @@
 """Linear programs on values whose constraints may be violated at a price.
 
-    maximise   bᵀw − Σ_g p_g s_g   subject to   A w <= r + s_g (rows i of group g),  s >= 0                (penalised)
-    maximise   bᵀw                 subject to   the same and Σ_g p_g s_g <= θ                              (budgeted)
+    maximise   bᵀw − Σ_g p_g s_g   subject to   A w <= r + s_g (rows i of group g),  s >= 0
+               (penalised)
+    maximise   bᵀw                 subject to   the same and Σ_g p_g s_g <= θ             (budgeted)
 
-with A and r as in `program.py`. A group is a state (smoothed program) or a single pair (relaxed program). HiGHS gets
-the dual, where a price bounds the sum of the multipliers of a group,
+with A and r as in `program.py`. A group is a state (smoothed program) or a single pair (relaxed
+program). HiGHS gets the dual, where a price bounds the sum of the multipliers of a group,
 
-    minimise   rᵀu       subject to   Aᵀu = b,   Σ_{i in g} u_i <= p_g,     u >= 0                         (penalised)
-    minimise   rᵀu + θt  subject to   Aᵀu = b,   Σ_{i in g} u_i <= p_g·t,   u >= 0,  t >= 0                (budgeted)
+    minimise   rᵀu       subject to   Aᵀu = b,   Σ_{i in g} u_i <= p_g,     u >= 0       (penalised)
+    minimise   rᵀu + θt  subject to   Aᵀu = b,   Σ_{i in g} u_i <= p_g·t,   u >= 0,  t >= 0
+               (budgeted)
 
-and w are the multipliers of the first rows. Groups of price 0 are left out: their violations cost nothing.
+and w are the multipliers of the first rows. Groups of price 0 are left out: their violations cost
+nothing.
 
-Rows are listed, of all pairs of an enumerable model or of drawn states; HiGHS gets those that matter.
+Rows are listed, of all pairs of an enumerable model or of drawn states; HiGHS gets those that
+matter.
 """
 
 from __future__ import annotations
@@ -28,7 +32,16 @@ from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
 from dualplan.models.transitions import allowed_rows
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import DIRECT, MARGIN, ROUNDED, WHOLE, Program, UnboundedError, maximise_in_parts, to_add
+from dualplan.primal.program import (
+    DIRECT,
+    MARGIN,
+    ROUNDED,
+    WHOLE,
+    Program,
+    UnboundedError,
+    maximise_in_parts,
+    to_add,
+)
 from dualplan.primal.relevance import Relevance
 from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings
 
@@ -38,7 +51,10 @@ GROWTH = 4  # rows are so many times more where they do not bound the program
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Constraints A w <= r of listed states; `numbers` says to which of the states a row belongs."""
+    """Constraints A w <= r of listed states.
+
+    `numbers` says to which of the states a row belongs.
+    """
 
     matrix: Floats
     right: Floats
@@ -52,17 +68,24 @@ class Rows:
         return np.maximum(self.matrix @ w - self.right, 0.0)
 
 
-def listed(program: Program, wanted: Settings, weights: Relevance | Policy | None, law: Relevance) -> Rows:
-    """Constraints of all states with weights from `law`, or of drawn states, each weighted by how often it was drawn.
+def listed(
+    program: Program, wanted: Settings, weights: Relevance | Policy | None, law: Relevance
+) -> Rows:
+    """Constraints of all states with weights from `law`, or of drawn states, each weighted by how
+    often it was drawn.
 
     `weights` is what the user gave for `law`, and not for drawn states.
     """
     model = program.model
     if wanted.constraints == GENERATED:
-        raise InputError("violations that have a price need listed constraints: constraints='all' or a sample.")
+        raise InputError(
+            "violations that have a price need listed constraints: constraints='all' or a sample."
+        )
     if wanted.sample is not None:
         if weights is not None:
-            raise InputError("sampled states weigh as much as they are drawn; leave weights= out, or the sample.")
+            raise InputError(
+                "sampled states weigh as much as they are drawn; leave weights= out, or the sample."
+            )
         states, counts = np.unique(wanted.drawn(model), axis=0, return_counts=True)
         return _rows(program, np.ascontiguousarray(states), counts / counts.sum(), SAMPLED)
     count = _affordable(model, program.width)
@@ -74,8 +97,8 @@ def _affordable(model: Model, width: int) -> int:
     count = model.box.count
     if count is None or count * len(model.actions) * width > WHOLE:
         raise MissingError(
-            f"model {model.name!r} has too many pairs for {width} functions at once; say where to draw states, as "
-            "sample=policy or sample=primal.geometric(model, ratio)."
+            f"model {model.name!r} has too many pairs for {width} functions at once; say where to "
+            "draw states, as sample=policy or sample=primal.geometric(model, ratio)."
         )
     return Sweeper(model).states
 
@@ -86,19 +109,29 @@ def _rows(program: Program, states: Ints, weights: Floats, way: str) -> Rows:
     return Rows(matrix, right, numbers, states, weights, way)
 
 
-def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, budget: float | None = None) -> Floats:
+def maximise_softly(
+    program: Program, rows: Rows, groups: Ints, prices: Floats, budget: float | None = None
+) -> Floats:
     """The w of the penalised program, or of the budgeted one; `groups` has a number for each row.
 
-    Of very many rows, over those that matter: the worst of each group that exceeds what its group is allowed so far is
-    added, until there is none (a fixed seed picks the first).
+    Of very many rows, over those that matter: the worst of each group that exceeds what its group
+    is allowed so far is added, until there is none (a fixed seed picks the first).
     """
     counted = np.flatnonzero(prices[groups] > 0)
     if not counted.size:
-        raise InputError("violations cost nothing at any state, so nothing bounds the values; give other weights.")
-    matrix, right, groups = rows.matrix[counted], rows.right[counted], groups[counted]
+        raise InputError(
+            "violations cost nothing at any state, so nothing bounds the values; give other "
+            "weights."
+        )
+    matrix = rows.matrix[counted]
+    right = rows.right[counted]
+    groups = groups[counted]
     if budget == 0:
-        return maximise_in_parts(program.objective, matrix, right, program.weight_bound, program.basis.names)
-    rng, tol = np.random.default_rng(0), MARGIN * max(1.0, float(np.abs(right).max()))
+        return maximise_in_parts(
+            program.objective, matrix, right, program.weight_bound, program.basis.names
+        )
+    rng = np.random.default_rng(0)
+    tol = MARGIN * max(1.0, float(np.abs(right).max()))
     taken = np.zeros(right.size, bool)
     taken[rng.choice(right.size, min(2 * DIRECT * program.width, right.size), replace=False)] = True
     while True:
@@ -107,9 +140,13 @@ def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, 
         except UnboundedError:
             if taken.all():
                 raise
-            taken[rng.choice(right.size, min(GROWTH * int(taken.sum()), right.size), replace=False)] = True
+            taken[
+                rng.choice(right.size, min(GROWTH * int(taken.sum()), right.size), replace=False)
+            ] = True
             continue
-        excess, allowed, worst = matrix @ w - right, np.zeros(prices.size), np.zeros(prices.size)
+        excess = matrix @ w - right
+        allowed = np.zeros(prices.size)
+        worst = np.zeros(prices.size)
         np.maximum.at(allowed, groups[taken], excess[taken])
         beyond = np.where(taken, 0.0, excess - allowed[groups])
         np.maximum.at(worst, groups, beyond)
@@ -120,17 +157,25 @@ def maximise_softly(program: Program, rows: Rows, groups: Ints, prices: Floats, 
 
 
 def _over(
-    program: Program, matrix: Floats, right: Floats, groups: Ints, prices: Floats, budget: float | None
+    program: Program,
+    matrix: Floats,
+    right: Floats,
+    groups: Ints,
+    prices: Floats,
+    budget: float | None,
 ) -> Floats:
     """The same over all given rows at once."""
     kept, members = np.unique(groups, return_inverse=True)
-    costs, largest = program.objective, np.abs(matrix).max(axis=0, initial=0.0)
+    costs = program.objective
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
     costs = np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
     scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
     count, width = matrix.shape
     single = budget is None and kept.size == count  # prices are then upper limits of columns
     sums = sp.csc_array((np.ones(count), (members.ravel(), np.arange(count))), (kept.size, count))
-    top, bottom, spent = [sp.csc_array((matrix / scales).T)], [sums], [right]
+    top = [sp.csc_array((matrix / scales).T)]
+    bottom = [sums]
+    spent = [right]
     if budget is not None:
         top.append(sp.csc_array((width, 1)))
         bottom.append(sp.csc_array(-prices[kept][:, None]))
@@ -140,14 +185,21 @@ def _over(
         top.append(sp.hstack([unit, -unit]))
         bottom.append(sp.csc_array((kept.size, 2 * width)))
         spent.append(np.tile(program.weight_bound * scales, 2))
-    b, limits = costs / scales, np.zeros(kept.size) if budget is not None else prices[kept]
+    b = costs / scales
+    if budget is not None:
+        limits = np.zeros(kept.size)
+    else:
+        limits = prices[kept]
     paid = np.concatenate(spent)
-    low, high, whole = b, b, sp.hstack(top)
+    low = b
+    high = b
+    whole = sp.hstack(top)
     most = np.full(paid.size, np.inf)
     if single:
         most[:count] = prices[groups]
     else:
-        low, high = np.append(b, np.full(kept.size, -np.inf)), np.append(b, limits)
+        low = np.append(b, np.full(kept.size, -np.inf))
+        high = np.append(b, limits)
         whole = sp.vstack([whole, sp.hstack(bottom)])
     found = minimise(paid, whole, (low, high), (np.zeros(paid.size), most))
     if not found.found:
@@ -156,17 +208,22 @@ def _over(
 
 
 def _explain(costs: Floats, matrix: Floats, right: Floats, program: Program, word: str) -> None:
-    """Raise: where multipliers exist without prices, these are too low; else the constraints do not bound it."""
+    """Raise: where multipliers exist without prices, these are too low.
+
+    Else the constraints do not bound it.
+    """
     dual = minimise(
-        np.zeros(right.size), sp.csc_array(matrix.T), (costs - MARGIN, costs + MARGIN),
+        np.zeros(right.size),
+        sp.csc_array(matrix.T),
+        (costs - MARGIN, costs + MARGIN),
         (np.zeros(right.size), np.full(right.size, np.inf)),
-    )  # fmt: skip
+    )
     if program.weight_bound is None and not dual.found:
         raise UnboundedError(
-            f"{right.size:,} constraints do not bound the value of {costs.size} functions; use more constraints or "
-            "fewer functions, or bound the weights (weight_bound)."
+            f"{right.size:,} constraints do not bound the value of {costs.size} functions; use "
+            "more constraints or fewer functions, or bound the weights (weight_bound)."
         )
     raise UnboundedError(
-        f"violations are too cheap to bound the values (HiGHS: {word}); raise the penalty, or weigh violations more "
-        "like the relevance weights."
+        f"violations are too cheap to bound the values (HiGHS: {word}); raise the penalty, or "
+        "weigh violations more like the relevance weights."
     )

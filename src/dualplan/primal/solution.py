@@ -1,4 +1,6 @@
-"""What a primal method returns: weights of functions, their values, a greedy policy, and a lower bound."""
+"""What a primal method returns: weights of functions, their values, a greedy policy, and a lower
+bound.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,27 @@ FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
 
 
 def policy_name(name: str, status: Status, unfinished: bool) -> str:
-    """What to call the policy of a program; one that stopped early must be asked for, and is called so."""
+    """What to call the policy of a program.
+
+    One that stopped early must be asked for, and is called so.
+    """
     if status in FINISHED:
         return name
     if not unfinished:
-        raise InputError(f"the program stopped early ({status.advice}); policy(unfinished=True) takes what there is.")
+        raise InputError(
+            f"the program stopped early ({status.advice}); policy(unfinished=True) takes what "
+            "there is."
+        )
     return f"{name}, unfinished"
 
 
 @dataclass(frozen=True, eq=False)
 class Slacks:
-    """Violations that a program allowed: `values[k]` of the constraints at `states[k]`, which count `weights[k]`.
+    """Violations that a program allowed: `values[k]` of the constraints at `states[k]`, which count
+    `weights[k]`.
 
-    The value of a state is the largest violation over its actions (smoothed) or their sum (relaxed).
+    The value of a state is the largest violation over its actions (smoothed) or their sum
+    (relaxed).
     """
 
     states: Ints
@@ -49,10 +59,11 @@ class Slacks:
 class PrimalSolution:
     """Weights found by a linear program on values.
 
-    `objective` is the program's optimum: cᵀΨw (discounted; average, second stage), `level` the λ of the average
-    criterion. `violation` is the largest over all states, None if not all were looked at. `bounding` are the weights
-    whose potential gives the lower bound, by default the weights themselves: what is good for a policy is rarely good
-    for a bound. `slacks` are the violations that a smoothed or relaxed program allowed.
+    `objective` is the program's optimum: cᵀΨw (discounted; average, second stage), `level` the λ of
+    the average criterion. `violation` is the largest over all states, None if not all were looked
+    at. `bounding` are the weights whose potential gives the lower bound, by default the weights
+    themselves: what is good for a policy is rarely good for a bound. `slacks` are the violations
+    that a smoothed or relaxed program allowed.
     """
 
     basis: Basis
@@ -89,17 +100,28 @@ class PrimalSolution:
     def lower_bound(self) -> LowerBound:
         """A lower bound on the optimal cost from the potential, whatever the program did.
 
-        It is proved by a sweep where states can be listed, rounding included; statistical elsewhere.
+        It is proved by a sweep where states can be listed, rounding included; statistical
+        elsewhere.
         """
-        weights = self.weights if self.bounding is None else self.bounding
-        return lower_bound(self.model, LinearValues(self.basis, weights), self.criterion, seed=self.seed)
+        if self.bounding is None:
+            weights = self.weights
+        else:
+            weights = self.bounding
+        return lower_bound(
+            self.model, LinearValues(self.basis, weights), self.criterion, seed=self.seed
+        )
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
-        """The greedy policy of the values; of a program that stopped early only if `unfinished` asks for it."""
+        """The greedy policy of the values.
+
+        Of a program that stopped early only if `unfinished` asks for it.
+        """
         label = policy_name(name or self.method, self.status, unfinished)
         count = self.model.box.count
         few = count is not None and count <= LISTABLE
-        return greedy(self.model, self.values, self.gamma, name=label, table=not self.basis.compiled and few)
+        return greedy(
+            self.model, self.values, self.gamma, name=label, table=not self.basis.compiled and few
+        )
 
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""

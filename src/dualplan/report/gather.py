@@ -1,8 +1,8 @@
 """What a report is about: a saved run, its model and policy, and the model's heuristics beside it.
 
-The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all states where these are
-few, otherwise by simulation in the time that the report may take. The policy is compared with the best of them exactly,
-or in pairs on random numbers that nothing was chosen by.
+The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all
+states where these are few, otherwise by simulation in the time that the report may take. The policy
+is compared with the best of them exactly, or in pairs on random numbers that nothing was chosen by.
 """
 
 from __future__ import annotations
@@ -88,23 +88,32 @@ class SavedRun:
         measures = {name: _interval(values) for name, values in result["measures"].items()}
         notes = tuple(result.get("notes") or notes_on(self.model, measures))
         status = Status(result["cost_status"])
-        return Judged(self.policy.name, cost, lower, upper, result["evaluation"], status, measures, notes)
+        return Judged(
+            self.policy.name, cost, lower, upper, result["evaluation"], status, measures, notes
+        )
 
 
 def read_run(folder: str | Path) -> SavedRun:
     """The run in a folder, or one sentence about what is missing."""
-    result, path = read_result(folder), Path(folder)
+    result = read_result(folder)
+    path = Path(folder)
     if result.get("task") != "improve" and "tried" not in result:
-        raise InputError(f"the run in {str(folder)!r} found no policy; a report is made of one that `solve` has saved.")
+        raise InputError(
+            f"the run in {str(folder)!r} found no policy; a report is made of one that `solve` has "
+            "saved."
+        )
     if "measures" not in result or "lower_bound" not in result:
-        raise InputError(f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report.")
+        raise InputError(
+            f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report."
+        )
     saved = path / POLICY
     if not saved.exists():
         raise InputError(
-            f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so there is no policy "
-            "to report on."
+            f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so "
+            "there is no policy to report on."
         )
-    policy, read = load_policy(saved), read_json(path / SETTINGS)
+    policy = load_policy(saved)
+    read = read_json(path / SETTINGS)
     criterion = make_criterion(result["criterion"], result.get("gamma"), _start(read))
     return SavedRun(path, read["settings"], read.get("versions", {}), result, policy, criterion)
 
@@ -112,7 +121,10 @@ def read_run(folder: str | Path) -> SavedRun:
 def _start(read: Json) -> object:
     """Where a discounted run began; average ones have no start."""
     settings = read["settings"]
-    within = settings["criterion"] if isinstance(settings["criterion"], dict) else settings
+    if isinstance(settings["criterion"], dict):
+        within = settings["criterion"]
+    else:
+        within = settings
     return within.get("start")
 
 
@@ -121,7 +133,9 @@ def _interval(values: Json) -> Interval:
     return Interval(value, lower, upper, 1.0 if lower == upper else CONFIDENCE)
 
 
-def _known(value: float | None, lower: float | None, upper: float | None) -> tuple[float, float, float]:
+def _known(
+    value: float | None, lower: float | None, upper: float | None
+) -> tuple[float, float, float]:
     """A number and its ends, where JSON has no word for infinity."""
     return (
         math.nan if value is None else value,
@@ -130,14 +144,16 @@ def _known(value: float | None, lower: float | None, upper: float | None) -> tup
     )
 
 
-# -- the policies beside it -------------------------------------------------------------------------------------------
+# -- the policies beside it ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Heuristics, the cheapest first and those that cannot be trusted last, and the policy against the best of them.
+    """Heuristics, the cheapest first and those that cannot be trusted last, and the policy against
+    the best of them.
 
-    `saved` is the cost of the best one minus that of the policy, and `status` how their comparison ended.
+    `saved` is the cost of the best one minus that of the policy, and `status` how their comparison
+    ended.
     """
 
     policies: tuple[Policy, ...]
@@ -149,12 +165,16 @@ class Beside:
     @property
     def best(self) -> Judged | None:
         """The best heuristic whose cost can be trusted."""
-        return self.judged[0] if self.judged and self.judged[0].trusted else None
+        if self.judged and self.judged[0].trusted:
+            return self.judged[0]
+        return None
 
     @property
     def doubt(self) -> str:
         """Why the saving is not to be trusted; nothing where it is."""
-        return "" if self.saved is None or self.status.good else f"not to be trusted: {self.status.advice}"
+        if self.saved is None or self.status.good:
+            return ""
+        return f"not to be trusted: {self.status.advice}"
 
 
 def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
@@ -165,15 +185,23 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     for k, policy in enumerate(policies):
         tell(f"heuristic {policy.name}")
         found.append((_judge(run, policy, share, SEED + k), policy))
-    found.sort(key=lambda pair: (not pair[0].trusted, pair[0].cost if math.isfinite(pair[0].cost) else math.inf))
-    judged, ordered = tuple(j for j, _ in found), tuple(p for _, p in found)
+    found.sort(
+        key=lambda pair: (
+            not pair[0].trusted,
+            pair[0].cost if math.isfinite(pair[0].cost) else math.inf,
+        )
+    )
+    judged = tuple(j for j, _ in found)
+    ordered = tuple(p for _, p in found)
     if not judged or not judged[0].trusted:
         return Beside(ordered, judged, None, False)
     tell("comparing with the best heuristic")
     if ordered[0].digest == run.policy.digest:
         return Beside(ordered, judged, Interval(0.0, 0.0, 0.0, 1.0), True)
     saved, status = _saving(run, judged[0], ordered[0], 3 * share)
-    same = saved.confidence < 1 and saved.lower == saved.upper == 0  # wherever the two went, they did the same
+    same = (
+        saved.confidence < 1 and saved.lower == saved.upper == 0
+    )  # wherever the two went, they did the same
     return Beside(ordered, judged, saved, same, status)
 
 
@@ -181,26 +209,42 @@ def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:
     if few(run.model, EXACTLY) and policy.code is not None:
         try:
             exact = evaluate_exact(run.model, policy, run.criterion)
-        except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+        except (
+            ModelError
+        ):  # several recurrent classes: the cost depends on chance, and simulation says so
             pass
         else:
             measures = {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}
             ends = exact.cost, exact.lower, exact.upper
-            return Judged(policy.name, *ends, EXACT, exact.status, measures, notes_on(run.model, measures))
+            return Judged(
+                policy.name, *ends, EXACT, exact.status, measures, notes_on(run.model, measures)
+            )
     return _of(evaluate(run.model, policy, run.criterion, steps=STEPS, seed=seed, seconds=seconds))
 
 
 def _of(run: Evaluation) -> Judged:
-    return Judged(run.policy, run.cost, run.lower, run.upper, run.method, run.status, run.measures, run.notes)
+    return Judged(
+        run.policy, run.cost, run.lower, run.upper, run.method, run.status, run.measures, run.notes
+    )
 
 
-def _saving(run: SavedRun, best: Judged, heuristic: Policy, seconds: float) -> tuple[Interval, Status]:
+def _saving(
+    run: SavedRun, best: Judged, heuristic: Policy, seconds: float
+) -> tuple[Interval, Status]:
     """The cost of the best heuristic minus that of the policy, and how the comparison ended."""
     found = run.found
     if best.method == found.method == EXACT:
         ends = best.lower - found.upper, best.upper - found.lower
         return Interval(best.cost - found.cost, *ends, 1.0), found.status
-    pair = compare(run.model, heuristic, run.policy, run.criterion, steps=2 * STEPS, seed=SEED - 1, seconds=seconds)
+    pair = compare(
+        run.model,
+        heuristic,
+        run.policy,
+        run.criterion,
+        steps=2 * STEPS,
+        seed=SEED - 1,
+        seconds=seconds,
+    )
     return pair.difference, pair.status
 
 
@@ -211,18 +255,24 @@ def few(model: Model, most: int) -> bool:
 
 
 def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
-    """The measures for a table: what is lost first, then those in which the policies differ most, but for tiny ones."""
+    """The measures for a table: what is lost first, then those in which the policies differ most,
+    but for tiny ones.
+    """
     common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
     names = [n for n in common if np.median([abs(j.measures[n].value) for j in judged]) >= TINY]
     lost = [n for n in names if n.startswith("lost")]
-    others = sorted((n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n))
+    others = sorted(
+        (n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n)
+    )
     return [*lost, *others][:most]
 
 
 def _spread(judged: Sequence[Judged], name: str) -> float:
     """By how much policies differ in a measure, as a share of its mean."""
     values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
-    return float(np.ptp(values) / np.abs(values).mean()) if values.size and np.abs(values).mean() >= TINY else 0.0
+    if values.size and np.abs(values).mean() >= TINY:
+        return float(np.ptp(values) / np.abs(values).mean())
+    return 0.0
 
 
 def _finite(values: Iterator[float]) -> Iterator[float]:

@@ -1,4 +1,6 @@
-"""The page of a run: one HTML file that needs nothing else, of what `gather`, `words`, `slices` and `pictures` have."""
+"""The page of a run: one HTML file that needs nothing else, of what `gather`, `words`, `slices` and
+`pictures` have.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from dualplan.core.types import Json
 from dualplan.evaluation.visits import visited
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report import words
-from dualplan.report.gather import EXACT, Beside, Judged, SavedRun, Tell, judge_heuristics, read_run, shown_measures
+from dualplan.report.gather import (
+    EXACT,
+    Beside,
+    Judged,
+    SavedRun,
+    Tell,
+    judge_heuristics,
+    read_run,
+    shown_measures,
+)
 from dualplan.report.pictures import DARK, LIGHT, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
@@ -27,21 +38,31 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # for what is simulated and tabulated
 FOR_MAPS = 0.4  # share of the time
-VISITS, SPACING = 4_000, 20  # states by which ranges and levels of maps are chosen, and the steps between them
+# states by which ranges and levels of maps are chosen, and the steps between them
+VISITS = 4_000
+SPACING = 20
 HEURISTICS = 3  # on the map
 
 
 def write_report(
-    folder: str | Path, out: str | Path | None = None, *, seconds: float = SECONDS, tell: Tell = lambda _: None
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    seconds: float = SECONDS,
+    tell: Tell = lambda _: None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
 
-    `seconds` are for what is computed for the page alone: costs of heuristics where they are simulated, and maps.
+    `seconds` are for what is computed for the page alone: costs of heuristics where they are
+    simulated, and maps.
     """
     if not is_number(seconds) or seconds <= 0:
         raise InputError(f"seconds must be a positive number, got {seconds!r}.")
     run = read_run(folder)
-    target = Path(folder) / "report.html" if out is None else Path(out)
+    if out is None:
+        target = Path(folder) / "report.html"
+    else:
+        target = Path(out)
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {str(target.parent)!r} for the report.")
     if target.is_dir():
@@ -56,7 +77,9 @@ def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None)
     tell("what the policies do")
     others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS]]
-    visits = visited(run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1)
+    visits = visited(
+        run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1
+    )
     tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
     tell("pictures")
     drawn, left_out = pictures(run, beside, tabulated)
@@ -95,7 +118,11 @@ SECTIONS = {
 
 
 def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # which commands without a page need not load
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # which commands without a page need not load
 
     loader = PackageLoader("dualplan", "report")
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -106,12 +133,14 @@ def _asset(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its name, its cells, how it is known, and the kind by which it is set apart."""
+    """A row of a table: its name, its cells, how it is known, and the kind by which it is set
+    apart.
+    """
 
     name: str
     cells: tuple[str, ...]
@@ -130,7 +159,8 @@ class Table:
 
 def comparison(run: SavedRun, beside: Beside) -> Table:
     """The policy, heuristics, policies of the user's own, and the bound."""
-    found, shown = run.found, shown_measures([run.found, *beside.judged])
+    found = run.found
+    shown = shown_measures([run.found, *beside.judged])
     rows = [_cost_row(f"found: {found.name}", found, found, shown, "found")]
     rows += [
         _cost_row(judged.name, judged, found, shown, same=policy.digest == run.policy.digest)
@@ -142,59 +172,102 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
         cells = (number(bound), "", _apart(bound, found.cost), *("" for _ in shown))
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
-        rows.append(Row("no policy costs less", cells, f"{kind}{f', by {by}' if by else ''}", "bound"))
+        rows.append(
+            Row("no policy costs less", cells, f"{kind}{f', by {by}' if by else ''}", "bound")
+        )
     caption = (
-        f"Costs are {words.unit(run)}, less is better; intervals of what was simulated have a confidence of 95%, and ± "
-        "is half their width."
+        f"Costs are {words.unit(run)}, less is better; intervals of what was simulated have a "
+        "confidence of 95%, and ± is half their width."
     )
     return Table(caption, ("cost", "interval", "against found", *shown), tuple(rows))
 
 
 def _cost_row(
-    name: str, judged: Judged, found: Judged, shown: Sequence[str], kind: str = "", *, same: bool = False
+    name: str,
+    judged: Judged,
+    found: Judged,
+    shown: Sequence[str],
+    kind: str = "",
+    *,
+    same: bool = False,
 ) -> Row:
-    interval = "exact" if judged.method == EXACT else words.between(judged.lower, judged.upper)
-    against = "" if kind == "found" else "the same" if same else _against(judged, found)
+    if judged.method == EXACT:
+        interval = "exact"
+    else:
+        interval = words.between(judged.lower, judged.upper)
+    if kind == "found":
+        against = ""
+    elif same:
+        against = "the same"
+    else:
+        against = _against(judged, found)
     measured = (_measure(judged, m, 4) for m in shown)
-    how = "over all states" if judged.method == EXACT else f"simulated ({judged.method})"
-    doubt = "" if judged.trusted else f"; not to be trusted: {judged.status.advice}"
+    if judged.method == EXACT:
+        how = "over all states"
+    else:
+        how = f"simulated ({judged.method})"
+    if judged.trusted:
+        doubt = ""
+    else:
+        doubt = f"; not to be trusted: {judged.status.advice}"
     return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
 
 
 def _against(judged: Judged, found: Judged) -> str:
     """A percentage where the intervals tell two costs apart."""
-    told = judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
-    return _apart(judged.cost, found.cost) if told or judged.method == found.method == EXACT else "within error"
+    told = (
+        judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
+    )
+    if told or judged.method == found.method == EXACT:
+        return _apart(judged.cost, found.cost)
+    return "within error"
 
 
 def _apart(cost: float, found: float) -> str:
     """How far a cost is from that of the policy, in percent of it."""
-    share = cost / found - 1 if found > 0 else math.nan
+    if found > 0:
+        share = cost / found - 1
+    else:
+        share = math.nan
     if not math.isfinite(share):
         return ""
-    return "0.0%" if abs(share) < 5e-4 else f"{100 * share:+.1f}%".replace("-", "−")
+    if abs(share) < 5e-4:
+        return "0.0%"
+    return f"{100 * share:+.1f}%".replace("-", "−")
 
 
 def _given(run: SavedRun, beside: Beside) -> list[Json]:
     """Policies that a search began with and that are none of the model's heuristics."""
     names = {judged.name for judged in beside.judged}
-    return [row for row in run.result["start"] if row["policy"] not in names] if run.searched else []
+    if run.searched:
+        return [row for row in run.result["start"] if row["policy"] not in names]
+    return []
 
 
 def _given_row(row: Json, blanks: int) -> Row:
-    ends = "" if None in (row["cost_lower"], row["cost_upper"]) else words.between(row["cost_lower"], row["cost_upper"])
+    if None in (row["cost_lower"], row["cost_upper"]):
+        ends = ""
+    else:
+        ends = words.between(row["cost_lower"], row["cost_upper"])
     return Row(
-        row["policy"], (number(row["cost"]), ends, "", *[""] * blanks), f"simulated by the search, {row['status']}"
+        row["policy"],
+        (number(row["cost"]), ends, "", *[""] * blanks),
+        f"simulated by the search, {row['status']}",
     )
 
 
 def measures(run: SavedRun, beside: Beside) -> Table:
     """All measures of the policy and of the best heuristics."""
-    found, others = run.found, beside.judged[:HEURISTICS]
+    found = run.found
+    others = beside.judged[:HEURISTICS]
     columns = [f"found: {found.name}", *(judged.name for judged in others)]
-    rows = [Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures]
+    rows = [
+        Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures
+    ]
     return Table(
-        "Long-run measures, with half the width of the interval where they were simulated.", tuple(columns), tuple(rows)
+        "Long-run measures, with half the width of the interval where they were simulated.",
+        tuple(columns),
+        tuple(rows),
     )
 
 
@@ -202,49 +275,71 @@ def _measure(judged: Judged, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
-    if interval.half_width == 0:  # a simulated run in which something never happened does not know how rare it is
+    if (
+        interval.half_width == 0
+    ):  # a simulated run in which something never happened does not know how rare it is
         unseen = judged.method != EXACT and interval.value == 0
         return number(interval.value, digits) + (" (never seen)" if unseen else "")
     return f"{number(interval.value, digits)} ± {number(interval.half_width, 2)}"
 
 
-# -- words about the map, and the end of the page ---------------------------------------------------------------------
+# -- words about the map, and the end of the page --------------------------------------------------
 
 
 def map_words(tabulated: Tabulated) -> str:
     """What the map shows."""
-    what = "the class that the server serves" if isinstance(tabulated.model, QueueingNetwork) else "the action"
-    side = " First the policy that was found, then a heuristic." if len(tabulated.layers) > 1 else ""
-    return f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
+    if isinstance(tabulated.model, QueueingNetwork):
+        what = "the class that the server serves"
+    else:
+        what = "the action"
+    if len(tabulated.layers) > 1:
+        side = " First the policy that was found, then a heuristic."
+    else:
+        side = ""
+    return (
+        f"Each cell is a state; its colour is {what}. All coordinates but two are held fixed.{side}"
+    )
 
 
 def map_notes(tabulated: Tabulated) -> list[str]:
     """What the map leaves out."""
-    model, slices, notes = tabulated.model, tabulated.slices, list[str]()
+    model = tabulated.model
+    slices = tabulated.slices
+    notes = list[str]()
     chosen = {axis.coordinate for axis in slices.axes}
     left = [i for i in range(model.box.dim) if i not in chosen]
     if left:
         held = ", ".join(f"{model.coordinates[i]} = {slices.fixed[i]}" for i in left[:8])
-        more = f" and {len(left) - 8} more" if len(left) > 8 else ""
+        if len(left) > 8:
+            more = f" and {len(left) - 8} more"
+        else:
+            more = ""
         notes.append(
-            f"The busiest coordinates can be chosen; the others are held at medians of visited states: {held}{more}."
+            "The busiest coordinates can be chosen; the others are held at medians of visited "
+            f"states: {held}{more}."
         )
     short = [model.coordinates[a.coordinate] for a in slices.axes if a.along and not a.whole(model)]
     if short:
         notes.append(f"Only the range of visited states is shown of {', '.join(short)}.")
     if any(axis.levels.size < axis.values.size for axis in slices.axes):
         notes.append(
-            "Sliders have fewer levels than there are values (quantiles of visited states), to keep the page small."
+            "Sliders have fewer levels than there are values (quantiles of visited states), to "
+            "keep the page small."
         )
     grain = max(layer.grain for layer in tabulated.layers)
     if grain > 1:
         notes.append(f"Probabilities are rounded to {grain}%.")
     cells = slices.cells * len(tabulated.layers)
-    notes.append(f"{cells:,} decisions of {len(tabulated.layers)} policies were tabulated for this page.")
+    notes.append(
+        f"{cells:,} decisions of {len(tabulated.layers)} policies were tabulated for this page."
+    )
     return notes
 
 
 def footer(run: SavedRun) -> str:
     """The versions that ran, and those that made the page."""
     ran = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    return f"The run: {ran}. The page: dualplan {versions()['dualplan']}. Model fingerprint {run.model.digest}."
+    return (
+        f"The run: {ran}. The page: dualplan {versions()['dualplan']}. Model fingerprint "
+        f"{run.model.digest}."
+    )

@@ -1,7 +1,8 @@
-"""The pictures of a report, each in light and in dark colours, with a caption that says what to see.
+"""The pictures of a report, each in light and in dark colours, with a caption that says what to
+see.
 
-A picture that does not apply to a kind of run or model is not begun; one that cannot be drawn is left out, and why is
-said on the page.
+A picture that does not apply to a kind of run or model is not begun; one that cannot be drawn is
+left out, and why is said on the page.
 """
 
 from __future__ import annotations
@@ -31,13 +32,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
-LAW_STEPS, RATE_STEPS = 500_000, 200_000  # of each simulation, where states are many
+# of each simulation, where states are many
+LAW_STEPS = 500_000
+RATE_STEPS = 200_000
 CLASSES = 24  # up to which a diagram can be read
 POINTS = 72  # of an inch
-# words are drawn in the colours of the data, too: on white, orange and green must be darker to be read
-LIGHT = replace(figures.LIGHT, palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]))
+# words are drawn in the colours of the data, too: on white, orange and green must be darker to be
+# read
+LIGHT = replace(
+    figures.LIGHT,
+    palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]),
+)
 DARK = figures.DARK
-FEW, COMPUTABLE = 1_000, 10_000  # states up to which every rate is changed, and up to which costs are computed
+# states up to which every rate is changed, and up to which costs are computed
+FEW = 1_000
+COMPUTABLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,9 +60,12 @@ class Picture:
     width: int
 
 
-def pictures(run: SavedRun, beside: Beside, tabulated: Tabulated) -> tuple[list[Picture], list[str]]:
+def pictures(
+    run: SavedRun, beside: Beside, tabulated: Tabulated
+) -> tuple[list[Picture], list[str]]:
     """All pictures that apply, and a sentence about each that could not be drawn."""
-    found, left_out = [], []
+    found = []
+    left_out = []
     for title, caption, draw in _drawings(run, beside, tabulated):
         try:
             found.append(_both(title, caption, draw))
@@ -68,7 +80,9 @@ def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
         with figures.theme(theme):
             figure = draw()
             drawn[theme.name] = _own_images(figures.as_svg(figure, f"{title}. {caption}"))
-    return Picture(title, caption, drawn["light"], drawn["dark"], round(POINTS * figure.get_figwidth()))
+    return Picture(
+        title, caption, drawn["light"], drawn["dark"], round(POINTS * figure.get_figwidth())
+    )
 
 
 def _own_images(svg: str) -> str:
@@ -76,27 +90,33 @@ def _own_images(svg: str) -> str:
     return re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)
 
 
-def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
-    result, model = with_heuristics(run, beside), run.model
+def _drawings(
+    run: SavedRun, beside: Beside, tabulated: Tabulated
+) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    result = with_heuristics(run, beside)
+    model = run.model
     if isinstance(model, QueueingNetwork) and len(model.classes) <= CLASSES:
         yield (
             "The network",
-            "Servers are boxes, queues the buffers in them with their sizes, circles services with their rates; arrows "
-            "are arrivals, routes and exits.",
+            "Servers are boxes, queues the buffers in them with their sizes, circles services with "
+            "their rates; arrows are arrivals, routes and exits.",
             lambda: figures.diagram(model),
         )
     yield (
         "Costs",
-        "Dots are costs, bars their intervals; the lower bound is what no policy costs less than. A policy left of "
-        "another is cheaper where their intervals do not overlap.",
+        "Dots are costs, bars their intervals; the lower bound is what no policy costs less than. "
+        "A policy left of another is cheaper where their intervals do not overlap.",
         lambda: figures.costs(result),
     )
     if run.searched:
         caption = (
-            "What each step tried, when it was judged, and the best cost so far; bars are paired intervals of gains."
+            "What each step tried, when it was judged, and the best cost so far; bars are paired "
+            "intervals of gains."
         )
     else:
-        caption = "Objective and violations along the penalties, in the order in which they were solved."
+        caption = (
+            "Objective and violations along the penalties, in the order in which they were solved."
+        )
     yield (
         "How the cost came down" if run.searched else "The program solved",
         caption,
@@ -105,30 +125,48 @@ def _drawings(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Iterator[t
     if not run.searched:
         yield (
             "Against the penalty H",
-            "The objective of the program and its violations at each H, and what the policy of that H costs: where "
-            "violations are small, the objective is near the cost.",
+            "The objective of the program and its violations at each H, and what the policy of "
+            "that H costs: where violations are small, the objective is near the cost.",
             lambda: figures.curve(run.result["tried"], "", _lines(run)),
         )
-    yield "The policy beside a heuristic", _map_caption(beside), lambda: _maps(run, beside, tabulated)
+    yield (
+        "The policy beside a heuristic",
+        _map_caption(beside),
+        lambda: _maps(run, beside, tabulated),
+    )
     if isinstance(run.criterion, Discounted):
         return  # what follows is about the long run
     policies, whose = compared(run, beside)
     names = [run.model.coordinates[axis.coordinate] for axis in tabulated.slices.axes if axis.along]
-    fast = not isinstance(run.model, SimulatorModel) and all(policy.code is not None for policy in policies)
-    steps = LAW_STEPS if fast else None
+    fast = not isinstance(run.model, SimulatorModel) and all(
+        policy.code is not None for policy in policies
+    )
+    if fast:
+        steps = LAW_STEPS
+    else:
+        steps = None
     laws = cache(lambda: marginals(run.model, policies, coordinates=names, steps=steps, seed=SEED))
     yield (
         "Where the state is in the long run",
-        f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it was simulated.",
+        f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it "
+        "was simulated.",
         lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
-        exactly = True if few(run.model, COMPUTABLE) else None
+        if few(run.model, COMPUTABLE):
+            exactly = True
+        else:
+            exactly = None
         rates = _rates(run.model)
-        changed = cache(lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly))
+        changed = cache(
+            lambda: sensitivity(
+                run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly
+            )
+        )
         yield (
             "If the rates are other than they were taken to be",
-            f"Costs of {whose} when a rate is multiplied by a factor and decisions stay as they are.",
+            f"Costs of {whose} when a rate is multiplied by a factor and decisions stay as they "
+            "are.",
             lambda: figures.sensitivity(changed()),
         )
 
@@ -143,29 +181,43 @@ def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
 def _rates(network: QueueingNetwork) -> list[str] | None:
     """All rates where costs are computed in a moment, otherwise all arrivals and all services."""
     count = network.box.count
-    return None if count is not None and count <= FEW else [ARRIVALS, SERVICES]
+    if count is not None and count <= FEW:
+        return None
+    return [ARRIVALS, SERVICES]
 
 
 def with_heuristics(run: SavedRun, beside: Beside) -> Json:
-    """The result with the heuristics as they were evaluated for the page, in the words of a search."""
+    """The result with the heuristics as they were evaluated for the page, in the words of a
+    search.
+    """
     start = [
-        {"policy": j.name, "known": COMPUTED if j.method == EXACT else MEASURED,
-         "cost": finite(j.cost), "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
-         "cost_upper": finite(j.cost if j.method == EXACT else j.upper), "status": str(j.status)}
+        {
+            "policy": j.name,
+            "known": COMPUTED if j.method == EXACT else MEASURED,
+            "cost": finite(j.cost),
+            "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
+            "cost_upper": finite(j.cost if j.method == EXACT else j.upper),
+            "status": str(j.status),
+        }
         for j in beside.judged
-    ]  # fmt: skip
+    ]
     return {**run.result, "start": start, "attempts": run.result.get("attempts", [])}
 
 
 def _lines(run: SavedRun) -> dict[str, float]:
-    return {} if run.result["lower_bound"] is None else {"lower bound": run.result["lower_bound"]}
+    if run.result["lower_bound"] is None:
+        return {}
+    return {"lower bound": run.result["lower_bound"]}
 
 
 def _map_caption(beside: Beside) -> str:
-    against = f" and of the heuristic {beside.best.name}" if beside.best is not None and not beside.same else ""
+    if beside.best is not None and not beside.same:
+        against = f" and of the heuristic {beside.best.name}"
+    else:
+        against = ""
     return (
-        f"Decisions of the policy found{against} on two coordinates, the others at typical values; lines are where the "
-        "decision changes."
+        f"Decisions of the policy found{against} on two coordinates, the others at typical values; "
+        "lines are where the decision changes."
     )
 
 
@@ -174,13 +226,19 @@ def _maps(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Figure:
     begin = tabulated.begin
     if begin["up"] < 0:
         raise InputError("a model with one coordinate has no map.")
-    names = [run.model.coordinates[tabulated.slices.axes[begin[side]].coordinate] for side in ("across", "up")]
-    maps, titles = [], []
+    names = [
+        run.model.coordinates[tabulated.slices.axes[begin[side]].coordinate]
+        for side in ("across", "up")
+    ]
+    maps = []
+    titles = []
     for policy in compared(run, beside)[0]:
         found = policy_map(run.model, policy, names[0], names[1], tabulated.levels(names))
         if isinstance(run.model, QueueingNetwork):
             servers = by_server(found)
-            chosen = [begin["decider"], *(s for s in range(len(servers)) if s != begin["decider"])][:SERVERS]
+            chosen = [begin["decider"], *(s for s in range(len(servers)) if s != begin["decider"])][
+                :SERVERS
+            ]
             maps += [servers[s] for s in chosen]
             titles += [f"{policy.name}, {servers[s].server}" for s in chosen]
         else:

@@ -1,15 +1,17 @@
 """What a policy does on two coordinates, the others fixed.
 
-The map of a policy π over coordinates i (across) and j (up) is, for each pair of values, the action of largest
-probability in the state that has these values at i and j and the `levels` elsewhere, and that probability. Where the
-state is none, no action is shown: in a network without preemption, a server cannot be busy with nobody nor stand idle
-beside a customer.
+The map of a policy π over coordinates i (across) and j (up) is, for each pair of values, the action
+of largest probability in the state that has these values at i and j and the `levels` elsewhere, and
+that probability. Where the state is none, no action is shown: in a network without preemption, a
+server cannot be busy with nobody nor stand idle beside a customer.
 
-In a network with joint actions `by_server` sums the probabilities of all joint actions in which the server serves a
-class, and shows the class of largest sum. A class that is served with nobody in it is idling; without preemption, where
-the decision is whom to take next, it means that nobody else waits.
+In a network with joint actions `by_server` sums the probabilities of all joint actions in which the
+server serves a class, and shows the class of largest sum. A class that is served with nobody in it
+is idling; without preemption, where the decision is whom to take next, it means that nobody else
+waits.
 
-Compiled policies are asked by one compiled loop over the plane; nothing is longer than the number of its cells.
+Compiled policies are asked by one compiled loop over the plane; nothing is longer than the number
+of its cells.
 """
 
 from __future__ import annotations
@@ -28,20 +30,26 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, check_probabilities, require_policy_of
 
 SIZE = 31  # values of a coordinate, from its lowest on
-VISITS, SPACING = 4_000, 100  # states by which typical values are judged, and the steps between them
+# states by which typical values are judged, and the steps between them
+VISITS = 4_000
+SPACING = 100
 AT_ONCE = 2**22  # probabilities held at once
 NONE = -1
-IDLE, NOBODY = "idle", "nobody waits"  # of servers that can be interrupted, and of those that go on
+# of servers that can be interrupted, and of those that go on
+IDLE = "idle"
+NOBODY = "nobody waits"
 
 Coordinate = str | int
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyMap:
-    """Most likely actions over two coordinates: `actions[k, l]` belongs to `up_values[k]` and `across_values[l]`.
+    """Most likely actions over two coordinates: `actions[k, l]` belongs to `up_values[k]` and
+    `across_values[l]`.
 
-    `labels` are the words for the actions, and -1 marks cells without a state; `levels` are the values of the other
-    coordinates, by name. `server` is the server whose classes the labels are, for maps `by_server`.
+    `labels` are the words for the actions, and -1 marks cells without a state; `levels` are the
+    values of the other coordinates, by name. `server` is the server whose classes the labels are,
+    for maps `by_server`.
     """
 
     model: Model
@@ -57,12 +65,17 @@ class PolicyMap:
     server: str | None = None
 
     def label(self, across: int, up: int) -> str | None:
-        """The word for what is done at these values of the two coordinates; None where there is no state."""
+        """The word for what is done at these values of the two coordinates.
+
+        None where there is no state.
+        """
         cell = np.flatnonzero(self.up_values == up), np.flatnonzero(self.across_values == across)
         if not all(place.size for place in cell):
             raise InputError(f"the map has no cell at {self.across} = {across}, {self.up} = {up}.")
         action = int(self.actions[cell[0][0], cell[1][0]])
-        return None if action == NONE else self.labels[action]
+        if action == NONE:
+            return None
+        return self.labels[action]
 
 
 def policy_map(
@@ -77,8 +90,9 @@ def policy_map(
 ) -> PolicyMap:
     """What a policy does on two coordinates, by name or number, the others at `levels`.
 
-    Coordinates without a level are at the median of the states that the policy visits; servers of a network without
-    preemption, at what they are mostly busy with. `size` is how many values are shown, across and up.
+    Coordinates without a level are at the median of the states that the policy visits; servers of a
+    network without preemption, at what they are mostly busy with. `size` is how many values are
+    shown, across and up.
     """
     require_policy_of(model, policy)
     plane = _place(model, across), _place(model, up)
@@ -91,7 +105,9 @@ def policy_map(
 
 
 def by_server(found: PolicyMap) -> list[PolicyMap]:
-    """One map for each server: the class it serves (without preemption: next), or that there is nobody to serve."""
+    """One map for each server: the class it serves (without preemption: next), or that there is
+    nobody to serve.
+    """
     network = found.model
     if not isinstance(network, QueueingNetwork):
         raise InputError(f"model {network.name!r} is no queueing network, so it has no servers.")
@@ -106,7 +122,9 @@ def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap
     if network.per_server:  # who serves whom is decided at the server's own event
         event = network.box.dim - 1
         if event in plane:
-            raise InputError("a map over the pending event belongs to all servers; choose two queues.")
+            raise InputError(
+                "a map over the pending event belongs to all servers; choose two queues."
+            )
         lower[event] = upper[event] = s + 1
     rows, states = _rows(found.policy, lower, upper)
     sums = _class_sums(network, rows, s)
@@ -115,8 +133,12 @@ def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap
     labels = (*network.class_names, NOBODY if network.nonpreemptive else IDLE)
     actions = np.where(_busy(network, states, served, s), served, len(labels) - 1)
     actions = np.where(_exists(network, states), actions, NONE)
-    chance = np.where(actions == len(labels) - 1, _idling(network, states, sums, choices, s), sums.max(axis=1))
-    return _map(network, found.policy, plane, lower, upper, actions, chance, labels, network.servers[s])
+    chance = np.where(
+        actions == len(labels) - 1, _idling(network, states, sums, choices, s), sums.max(axis=1)
+    )
+    return _map(
+        network, found.policy, plane, lower, upper, actions, chance, labels, network.servers[s]
+    )
 
 
 def _class_sums(network: QueueingNetwork, rows: Floats, s: int) -> Floats:
@@ -137,7 +159,10 @@ def _waiting(network: QueueingNetwork, states: Ints, c: int, s: int) -> Bools:
 
 
 def _busy(network: QueueingNetwork, states: Ints, served: Ints, s: int) -> Bools:
-    """Whether the choice means that somebody is served; customers out of nothing are served as well."""
+    """Whether the choice means that somebody is served.
+
+    Customers out of nothing are served as well.
+    """
     busy = np.zeros(len(states), bool)
     for c in (c for c in network.choices[s] if c >= 0):
         busy |= (served == c) & (_waiting(network, states, c, s) | bool(network.options["phantom"]))
@@ -152,7 +177,7 @@ def _idling(network: QueueingNetwork, states: Ints, sums: Floats, choices: Ints,
     return idle
 
 
-# -- the plane --------------------------------------------------------------------------------------------------------
+# -- the plane -------------------------------------------------------------------------------------
 
 
 def _place(model: Model, coordinate: Coordinate) -> int:
@@ -161,14 +186,22 @@ def _place(model: Model, coordinate: Coordinate) -> int:
             raise unknown(f"coordinate of {model.name!r}", coordinate, model.coordinates)
         return model.coordinates.index(coordinate)
     if not is_whole(coordinate) or not 0 <= coordinate < model.box.dim:
-        raise InputError(f"coordinates of {model.name!r} have numbers 0 to {model.box.dim - 1}, got {coordinate!r}.")
+        raise InputError(
+            f"coordinates of {model.name!r} have numbers 0 to {model.box.dim - 1}, got "
+            f"{coordinate!r}."
+        )
     return int(coordinate)
 
 
 def _sizes(size: int | tuple[int, int]) -> tuple[int, int]:
-    both = size if isinstance(size, tuple) else (size, size)
+    if isinstance(size, tuple):
+        both = size
+    else:
+        both = (size, size)
     if len(both) != 2 or not all(is_whole(n) and n >= 1 for n in both):
-        raise InputError(f"the size of a map is a whole number, or two of them, at least 1, got {size!r}.")
+        raise InputError(
+            f"the size of a map is a whole number, or two of them, at least 1, got {size!r}."
+        )
     return both
 
 
@@ -184,10 +217,14 @@ def _slice(
     given = {_place(model, coordinate): value for coordinate, value in levels.items()}
     for i in plane:
         if i in given:
-            raise InputError(f"{model.coordinates[i]!r} is a side of the map; leave it out of the levels.")
+            raise InputError(
+                f"{model.coordinates[i]!r} is a side of the map; leave it out of the levels."
+            )
     lower = model.box.lower.copy()
     if set(range(model.box.dim)) - set(given) - set(plane):
-        lower = typical(model, visited(model, policy, VISITS, seed, SPACING if policy.code is not None else 1))
+        lower = typical(
+            model, visited(model, policy, VISITS, seed, SPACING if policy.code is not None else 1)
+        )
     for i, value in given.items():
         lower[i] = _level(model, i, value)
     upper = lower.copy()
@@ -198,14 +235,20 @@ def _slice(
 
 
 def _level(model: Model, i: int, value: int) -> int:
-    low, high = int(model.box.lower[i]), int(model.box.upper[i])
+    low = int(model.box.lower[i])
+    high = int(model.box.upper[i])
     if not is_whole(value) or not low <= value <= high:
-        raise InputError(f"the level of {model.coordinates[i]!r} lies between {low} and {high}, got {value!r}.")
+        raise InputError(
+            f"the level of {model.coordinates[i]!r} lies between {low} and {high}, got {value!r}."
+        )
     return int(value)
 
 
 def typical(model: Model, states: Ints) -> Ints:
-    """The medians of visited states (rows); where servers finish whom they serve, what they are mostly busy with."""
+    """The medians of visited states (rows).
+
+    Where servers finish whom they serve, what they are mostly busy with.
+    """
     middle = np.sort(states, axis=0)[(len(states) - 1) // 2]
     if not isinstance(model, QueueingNetwork):
         return np.asarray(middle, np.int64)
@@ -229,7 +272,9 @@ def _exists(model: Model, states: Ints) -> Bools:
     for s, choices in enumerate(model.choices):
         position = states[:, n + s]
         for k, c in enumerate(choices):
-            exists &= ~((position == k + 1) & (states[:, c] == 0)) & ~((position == 0) & (states[:, c] > 0))
+            exists &= ~((position == k + 1) & (states[:, c] == 0)) & ~(
+                (position == 0) & (states[:, c] > 0)
+            )
     return exists
 
 
@@ -237,15 +282,22 @@ def _corners(found: PolicyMap, model: Model, plane: tuple[int, int]) -> tuple[In
     lower = np.array([found.levels.get(name, 0) for name in model.coordinates], np.int64)
     upper = lower.copy()
     for i, values in zip(plane, (found.across_values, found.up_values), strict=True):
-        lower[i], upper[i] = values[0], values[-1]
+        lower[i] = values[0]
+        upper[i] = values[-1]
     return lower, upper
 
 
 def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
-    """π(·|x) of all states between two corners, one a row, and the states; the last coordinate runs fastest."""
-    count, actions = int(np.prod(upper - lower + 1)), len(policy.model.actions)
+    """π(·|x) of all states between two corners, one a row, and the states.
+
+    The last coordinate runs fastest.
+    """
+    count = int(np.prod(upper - lower + 1))
+    actions = len(policy.model.actions)
     if count * actions > AT_ONCE:
-        raise InputError(f"a map of {count} cells with {actions} actions is too large; ask for a smaller size.")
+        raise InputError(
+            f"a map of {count} cells with {actions} actions is too large; ask for a smaller size."
+        )
     states = Box(lower, upper).states(np.arange(count))
     rows = policy.rows(states)
     wrong = np.flatnonzero(~(np.abs(rows.sum(axis=1) - 1) <= 1e-9) & _exists(policy.model, states))
@@ -274,6 +326,15 @@ def _map(
         grids = [grid.T for grid in grids]
     levels = {name: int(lower[i]) for i, name in enumerate(model.coordinates) if i not in plane}
     return PolicyMap(
-        model, policy, model.coordinates[across], model.coordinates[up], values[0], values[1], levels,
-        np.ascontiguousarray(grids[0], np.int64), np.ascontiguousarray(grids[1]), labels, server,
-    )  # fmt: skip
+        model,
+        policy,
+        model.coordinates[across],
+        model.coordinates[up],
+        values[0],
+        values[1],
+        levels,
+        np.ascontiguousarray(grids[0], np.int64),
+        np.ascontiguousarray(grids[1]),
+        labels,
+        server,
+    )

@@ -1,7 +1,8 @@
 """The command that repeats a run, from what its folder has.
 
-A search over a named network is repeated by its name, if the name and the parameters that are tried make a model with
-the same fingerprint; other networks are written out as TOML. The dual program is repeated by its plan.
+A search over a named network is repeated by its name, if the name and the parameters that are tried
+make a model with the same fingerprint; other networks are written out as TOML. The dual program is
+repeated by its plan.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dualplan.models.load import load
 from dualplan.models.queueing import OPTIONS, QueueingNetwork
 from dualplan.search.steps import STEPS
 
-NETWORK, PLAN = "network.toml", "plan.toml"
+NETWORK = "network.toml"
+PLAN = "plan.toml"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Repeat:
 
 def repeat(model: Model, settings: Json, result: Json) -> Repeat:
     """How to do a saved run again."""
-    return _search(model, settings, result) if result.get("task") == "improve" else _plan(settings)
+    if result.get("task") == "improve":
+        return _search(model, settings, result)
+    return _plan(settings)
 
 
 def _search(model: Model, settings: Json, result: Json) -> Repeat:
@@ -47,28 +51,42 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
     for limit in settings["limits"]:
         words += ["--limit", limit]
     allowed = settings.get("budget", {}).get("seconds")
-    words += ["--time", f"{result['seconds'] if allowed is None else allowed:g}s", "--seed", str(settings["seed"])]
+    words += [
+        "--time",
+        f"{result['seconds'] if allowed is None else allowed:g}s",
+        "--seed",
+        str(settings["seed"]),
+    ]
     if result["gap_wanted"] is not None:
         words += ["--gap", repr(result["gap_wanted"])]
     notes = [
-        "The clock decides how many steps are taken; with as many of them the policy is the same. How well its cost is "
-        "known, and what is proved, depends on the time that was left."
+        "The clock decides how many steps are taken; with as many of them the policy is the same. "
+        "How well its cost is known, and what is proved, depends on the time that was left."
     ]
     if allowed is None:
-        notes.append("The time that it was allowed was not saved; the command has the time that it took.")
+        notes.append(
+            "The time that it was allowed was not saved; the command has the time that it took."
+        )
     if settings["steps"] != list(STEPS):
         notes.append(f"It was called from Python with steps {', '.join(settings['steps'])} only.")
     if settings["criterion"].get("start") is not None:
-        notes.append(f"It started from {settings['criterion']['start']}, which only Python or a plan can say.")
+        notes.append(
+            f"It started from {settings['criterion']['start']}, which only Python or a plan can "
+            "say."
+        )
     if any(policy["name"] not in model.policies for policy in settings["policies"]):
-        notes.append("Policies of your own are named as they call themselves; give their files instead.")
+        notes.append(
+            "Policies of your own are named as they call themselves; give their files instead."
+        )
     return Repeat(_command(words), NETWORK if contents else "", contents, tuple(notes))
 
 
 def _plan(settings: Json) -> Repeat:
     kept = {"budget": settings["constraints"], **settings}
     left = {"set", "constraints", "digest"}
-    plan = {key: value for key, value in kept.items() if key not in left and value not in (None, {}, [])}
+    plan = {
+        key: value for key, value in kept.items() if key not in left and value not in (None, {}, [])
+    }
     return Repeat(_command([PLAN, *_set(settings["set"])]), PLAN, as_toml(plan))
 
 
@@ -82,11 +100,13 @@ def _criterion(criterion: Json) -> list[str]:
     return ["--criterion", criterion["criterion"], "--gamma", repr(criterion["gamma"])]
 
 
-# -- the model --------------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 
 
 def _named(model: Model) -> tuple[str, Json, str]:
-    """What to call a model on the command line: its name and parameters, or the file to write first."""
+    """What to call a model on the command line: its name and parameters, or the file to write
+    first.
+    """
     if not isinstance(model, QueueingNetwork):
         recipe = model.recipe or {"model": model.name, "parameters": {}}
         return recipe["model"], recipe["parameters"], ""
@@ -97,10 +117,14 @@ def _named(model: Model) -> tuple[str, Json, str]:
 
 
 def _guesses(model: QueueingNetwork) -> Iterable[Json]:
-    """Parameters that a named network may have been made with: none, its options, its buffers, both."""
+    """Parameters that a named network may have been made with: none, its options, its buffers,
+    both.
+    """
     usual = load(model.name)
     assert isinstance(usual, QueueingNetwork)
-    options = {key: model.options[key] for key in OPTIONS if model.options[key] != usual.options[key]}
+    options = {
+        key: model.options[key] for key in OPTIONS if model.options[key] != usual.options[key]
+    }
     sizes = tuple(c.buffer for c in model.classes)
     if len(sizes) != len(usual.classes):
         return
@@ -109,17 +133,21 @@ def _guesses(model: QueueingNetwork) -> Iterable[Json]:
 
 
 def _set(parameters: Mapping[str, Any]) -> list[str]:
-    return [word for key, value in parameters.items() for word in ("--set", f"{key}={_typed(value)}")]
+    return [
+        word for key, value in parameters.items() for word in ("--set", f"{key}={_typed(value)}")
+    ]
 
 
 def _typed(value: Any) -> str:
     """A value as it is typed after --set."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(_typed, value)) + ("," if len(value) == 1 else "")
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
-# -- TOML -------------------------------------------------------------------------------------------------------------
+# -- TOML ------------------------------------------------------------------------------------------
 
 
 def as_toml(data: Mapping[str, Any]) -> str:
@@ -128,7 +156,11 @@ def as_toml(data: Mapping[str, Any]) -> str:
     lines = [f"{_key(key)} = {_inline(value)}" for key, value in data.items() if key not in tables]
     for name, rows in tables.items():
         for row in rows:
-            lines += ["", f"[[{_key(name)}]]", *(f"{_key(key)} = {_inline(value)}" for key, value in row.items())]
+            lines += [
+                "",
+                f"[[{_key(name)}]]",
+                *(f"{_key(key)} = {_inline(value)}" for key, value in row.items()),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -142,17 +174,34 @@ def _inline(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_inline, value))}]"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_inline(part)}" for key, part in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+        return (
+            "{ " + ", ".join(f"{_key(key)} = {_inline(part)}" for key, part in value.items()) + " }"
+        )
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
 
 
 def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+    if re.fullmatch(r"[A-Za-z0-9_-]+", key):
+        return key
+    return json.dumps(key, ensure_ascii=False)
 
 
 def _as_file(network: Json) -> Json:
-    """TOML has no word for nothing: what is None is left out, but for buffers that have a penalty."""
-    classes = [{**entry, "buffer": math.inf if entry["penalty"] and entry["buffer"] is None else entry["buffer"]}
-               for entry in network["class"]]  # fmt: skip
+    """TOML has no word for nothing: what is None is left out, but for buffers that have a
+    penalty.
+    """
+    classes = [
+        {
+            **entry,
+            "buffer": math.inf if entry["penalty"] and entry["buffer"] is None else entry["buffer"],
+        }
+        for entry in network["class"]
+    ]
     kept = [{key: value for key, value in entry.items() if value is not None} for entry in classes]
-    return {**network, "servers": list(dict.fromkeys(entry["server"] for entry in kept)), "class": kept}
+    return {
+        **network,
+        "servers": list(dict.fromkeys(entry["server"] for entry in kept)),
+        "class": kept,
+    }

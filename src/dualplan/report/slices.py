@@ -1,22 +1,28 @@
 """Decisions of policies on slices of the states, for a map that a reader can turn.
 
-A slice fixes all coordinates but two. For each pair (i, j) of the coordinates that can be chosen and each combination
-of levels of the others that can be chosen, the decisions at all (x_i, x_j) are tabulated; every other coordinate stays
-at the median of the states that the policy visits. So a map has
+A slice fixes all coordinates but two. For each pair (i, j) of the coordinates that can be chosen
+and each combination of levels of the others that can be chosen, the decisions at all (x_i, x_j) are
+tabulated; every other coordinate stays at the median of the states that the policy visits. So a map
+has
 
     Σ_{i<j} n_i·n_j·Π_{k≠i,j} m_k
 
 cells, n the values along an axis and m the levels on a slider. Which ones:
 
-*axes*      all values of a coordinate if they are at most `LONGEST`; otherwise those between the quantiles .001 and
-            .999 of the visits, evenly spaced where even these are more. So coordinates without end have one.
-*levels*    all values of the axis, if cells allow it; otherwise quantiles of the visits, filled up evenly.
-*chosen*    all coordinates if there are at most `MOST`; otherwise the busiest, by their mean over the visits. Fewer, if
+*axes*      all values of a coordinate if they are at most `LONGEST`; otherwise those between the
+            quantiles .001 and
+            .999 of the visits, evenly spaced where even these are more. So coordinates without end
+            have one.
+*levels*    all values of the axis, if cells allow it; otherwise quantiles of the visits, filled up
+            evenly.
+*chosen*    all coordinates if there are at most `MOST`; otherwise the busiest, by their mean over
+            the visits. Fewer, if
             otherwise fewer than `LEAST` levels would be left.
 
-A state may be on several slices; policies are asked once for each. Decisions are numbered, 0 being a state that cannot
-occur (no action is allowed, or a server without a customer is at work), and the numbers run-length encoded. Cells hold
-what `Policy.probabilities` answers, in whole percents, or more coarsely where too many decisions differ.
+A state may be on several slices; policies are asked once for each. Decisions are numbered, 0 being
+a state that cannot occur (no action is allowed, or a server without a customer is at work), and the
+numbers run-length encoded. Cells hold what `Policy.probabilities` answers, in whole percents, or
+more coarsely where too many decisions differ.
 """
 
 from __future__ import annotations
@@ -38,15 +44,27 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.report.policy_maps import typical
 
-LONGEST, SHORTEST = 48, 12  # values along an axis, and how far one without end goes at least
-MOST, LEAST = 6, 3  # coordinates that can be chosen, and levels that each of them has at least
-CELLS, FEWEST = 2_000_000, 1_000  # of all layers together, and of each at least
+# values along an axis, and how far one without end goes at least
+LONGEST = 48
+SHORTEST = 12
+# coordinates that can be chosen, and levels that each of them has at least
+MOST = 6
+LEAST = 3
+# of all layers together, and of each at least
+CELLS = 2_000_000
+FEWEST = 1_000
 AT_ONCE = 100_000  # states of which a policy is asked at once
 EDGES = 0.001, 0.999  # quantiles of the visits between which a long axis lies
 PROBED = 200  # states at which the time of a policy is taken
 NEVER = 0  # the number of a state that cannot occur
 CERTAIN = 0.995  # probability from which an action is all that is shown
-GRAINS = 1, 5, 10, 25, 50  # percents to which probabilities are rounded: the first that leaves few enough decisions
+GRAINS = (
+    1,
+    5,
+    10,
+    25,
+    50,
+)  # percents to which probabilities are rounded: the first that leaves few enough decisions
 DECISIONS = 4_096  # of a policy that are told apart
 ANSWERS = 20_000_000  # cells times actions, of which it is asked whether they are allowed
 
@@ -57,7 +75,9 @@ Percents = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A coordinate that can be chosen: the values along an axis, and the places of those that are levels."""
+    """A coordinate that can be chosen: the values along an axis, and the places of those that are
+    levels.
+    """
 
     coordinate: int
     values: Ints
@@ -67,13 +87,20 @@ class Axis:
 
     def whole(self, model: Model) -> bool:
         """Whether all values of the coordinate are there."""
-        low, high = int(model.box.lower[self.coordinate]), int(model.box.upper[self.coordinate])
-        return int(self.values[0]) == low and int(self.values[-1]) == high and self.values.size == high - low + 1
+        low = int(model.box.lower[self.coordinate])
+        high = int(model.box.upper[self.coordinate])
+        return (
+            int(self.values[0]) == low
+            and int(self.values[-1]) == high
+            and self.values.size == high - low + 1
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Which cells there are: the axes, the pairs of them that span a map, and where the other coordinates stay."""
+    """Which cells there are: the axes, the pairs of them that span a map, and where the other
+    coordinates stay.
+    """
 
     axes: tuple[Axis, ...]
     pairs: tuple[tuple[int, int], ...]
@@ -93,12 +120,17 @@ class Slices:
         return [*sizes, *(self.axes[k].values.size for k in reversed(pair) if k >= 0)]
 
     def places(self) -> Ints:
-        """For each cell the place of each axis's value, a row a cell: levels, then up, then across."""
+        """For each cell the place of each axis's value, a row a cell: levels, then up, then
+        across.
+        """
         return np.concatenate([self._places(pair) for pair in self.pairs])
 
     def _places(self, pair: tuple[int, int]) -> Ints:
         order = [*self.others(pair), *(k for k in reversed(pair) if k >= 0)]
-        lists = [self.axes[k].levels if k not in pair else np.arange(self.axes[k].values.size) for k in order]
+        lists = [
+            self.axes[k].levels if k not in pair else np.arange(self.axes[k].values.size)
+            for k in order
+        ]
         grid = np.meshgrid(*lists, indexing="ij")
         rows = np.empty((grid[0].size, len(self.axes)), np.int64)
         for k, column in zip(order, grid, strict=True):
@@ -115,7 +147,10 @@ class Slices:
 
 def make_slices(model: Model, visits: Ints, cells: int) -> Slices:
     """The slices for at most about so many cells, by states that a policy visits."""
-    event = model.box.dim - 1 if isinstance(model, QueueingNetwork) and model.per_server else -1
+    if isinstance(model, QueueingNetwork) and model.per_server:
+        event = model.box.dim - 1
+    else:
+        event = -1
     names = [i for i in _busiest(visits) if i != event]
     many = min(MOST, len(names))
     while True:
@@ -139,7 +174,10 @@ def _busiest(visits: Ints) -> list[int]:
 def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells: int) -> Slices:
     """With as many levels as the cells allow."""
     axes = [_axis(model, i, visits[:, i]) for i in chosen]
-    extra = [_events(model, chosen)] if event >= 0 else []
+    if event >= 0:
+        extra = [_events(model, chosen)]
+    else:
+        extra = []
     pairs = tuple(itertools.combinations(range(len(axes)), 2)) or ((0, -1),)
     middle = typical(model, visits)
     for count in range(max(axis.values.size for axis in axes), 0, -1):
@@ -151,20 +189,28 @@ def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells
 
 
 def _axis(model: Model, i: int, visited: Ints) -> Axis:
-    low, high = int(model.box.lower[i]), int(model.box.upper[i])
+    low = int(model.box.lower[i])
+    high = int(model.box.upper[i])
     if high - low >= LONGEST:
         ends = np.quantile(visited, EDGES)
-        low, high = max(low, math.floor(ends[0])), min(high, max(math.ceil(ends[1]), math.floor(ends[0]) + SHORTEST))
-    values = np.unique(np.linspace(low, high, min(LONGEST, high - low + 1)).round().astype(np.int64))
+        low = max(low, math.floor(ends[0]))
+        high = min(high, max(math.ceil(ends[1]), math.floor(ends[0]) + SHORTEST))
+    values = np.unique(
+        np.linspace(low, high, min(LONGEST, high - low + 1)).round().astype(np.int64)
+    )
     return Axis(i, values, np.arange(values.size), 0)
 
 
 def _with_levels(axis: Axis, visited: Ints, middle: Ints, count: int) -> Axis:
     """The levels: all places, or where quantiles of the visits are, filled up evenly."""
     size = axis.values.size
-    near = np.abs(axis.values[None, :] - np.quantile(visited, np.linspace(0, 0.99, count))[:, None]).argmin(axis=1)
+    near = np.abs(
+        axis.values[None, :] - np.quantile(visited, np.linspace(0, 0.99, count))[:, None]
+    ).argmin(axis=1)
     wanted = dict.fromkeys(range(size) if count >= size else near.tolist())
-    for place in np.linspace(0, near.max(), count).round().astype(int).tolist() if count < size else ():
+    for place in (
+        np.linspace(0, near.max(), count).round().astype(int).tolist() if count < size else ()
+    ):
         if len(wanted) < count:
             wanted[place] = None
     levels = np.array(sorted(wanted), np.int64)
@@ -180,12 +226,14 @@ def _events(model: Model, chosen: Sequence[int]) -> Axis:
     return Axis(model.box.dim - 1, servers, np.arange(servers.size), 0, along=False)
 
 
-# -- decisions --------------------------------------------------------------------------------------------------------
+# -- decisions -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What a policy decides in each cell: numbers into `decisions`, each a list of (action, percent)."""
+    """What a policy decides in each cell: numbers into `decisions`, each a list of (action,
+    percent).
+    """
 
     name: str
     decisions: tuple[Decision, ...]
@@ -194,7 +242,12 @@ class Layer:
 
     def to_json(self) -> Json:
         """Decisions as lists, numbers packed."""
-        return {"name": self.name, "decisions": self.decisions, "grain": self.grain, "cells": packed(self.numbers)}
+        return {
+            "name": self.name,
+            "decisions": self.decisions,
+            "grain": self.grain,
+            "cells": packed(self.numbers),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +261,9 @@ class Tabulated:
 
     @property
     def begin(self) -> Json:
-        """What to show first: two classes of one server if there are such, otherwise the busiest coordinates."""
+        """What to show first: two classes of one server if there are such, otherwise the busiest
+        coordinates.
+        """
         along = [k for k, axis in enumerate(self.slices.axes) if axis.along]
         if isinstance(self.model, QueueingNetwork):
             for s, choices in enumerate(self.model.choices):
@@ -222,7 +277,11 @@ class Tabulated:
         start = self.slices.fixed.copy()
         for axis in self.slices.axes:
             start[axis.coordinate] = axis.values[axis.levels[axis.start]]
-        return {name: int(v) for name, v in zip(self.model.coordinates, start, strict=True) if name not in without}
+        return {
+            name: int(v)
+            for name, v in zip(self.model.coordinates, start, strict=True)
+            if name not in without
+        }
 
     def to_json(self) -> Json:
         """Everything that the page needs to draw maps."""
@@ -241,7 +300,10 @@ class Tabulated:
 
 
 def tabulate(model: Model, policies: Sequence[Policy], visits: Ints, seconds: float) -> Tabulated:
-    """What the policies decide on slices; as many cells as `CELLS`, and about so many seconds, allow."""
+    """What the policies decide on slices.
+
+    As many cells as `CELLS`, and about so many seconds, allow.
+    """
     pace = sum(_pace(policy, visits[:PROBED]) for policy in policies)
     cells = min(CELLS // (len(policies) + 1), ANSWERS // len(model.actions), int(seconds / pace))
     slices = make_slices(model, visits, max(FEWEST, cells))
@@ -250,7 +312,9 @@ def tabulate(model: Model, policies: Sequence[Policy], visits: Ints, seconds: fl
     _, first, where = np.unique(places @ radix, return_index=True, return_inverse=True)
     states = np.ascontiguousarray(slices.states(places[first]))
     may = _allowed(model, states)
-    layers = tuple(_layer(policy.name, _percents(policy, states, may), where) for policy in policies)
+    layers = tuple(
+        _layer(policy.name, _percents(policy, states, may), where) for policy in policies
+    )
     return Tabulated(model, slices, layers, _layer("allowed", 100 * may.astype(np.uint8), where))
 
 
@@ -276,10 +340,17 @@ def _percents(policy: Policy, states: Ints, may: Bools) -> Percents:
 
 
 def _layer(name: str, percents: Percents, where: Ints) -> Layer:
-    """Decisions numbered; percents rounded more coarsely, as long as there are too many different ones."""
+    """Decisions numbered.
+
+    Percents rounded more coarsely, as long as there are too many different ones.
+    """
     for grain in GRAINS:
-        coarse = percents if grain == GRAINS[0] else _coarsened(percents, grain)
-        # the first of all rows is that of a state that cannot occur, and its sum the least, so that its number is 0
+        if grain == GRAINS[0]:
+            coarse = percents
+        else:
+            coarse = _coarsened(percents, grain)
+        # the first of all rows is that of a state that cannot occur, and its sum the least, so that
+        # its number is 0
         rows = np.concatenate([np.zeros((1, coarse.shape[1]), np.uint8), coarse])
         known, numbers = _distinct(rows)
         if len(known) <= DECISIONS:
@@ -289,7 +360,10 @@ def _layer(name: str, percents: Percents, where: Ints) -> Layer:
 
 
 def _distinct(rows: Percents) -> tuple[Percents, Ints]:
-    """The rows that differ, and which of them each row is; by random sums, which sort faster than rows, checked."""
+    """The rows that differ, and which of them each row is.
+
+    By random sums, which sort faster than rows, checked.
+    """
     weights = np.random.default_rng(0).random(rows.shape[1])
     _, first, numbers = np.unique(rows @ weights, return_index=True, return_inverse=True)
     if not np.array_equal(rows[first[numbers]], rows):
@@ -299,7 +373,10 @@ def _distinct(rows: Percents) -> tuple[Percents, Ints]:
 
 
 def _coarsened(percents: Percents, grain: int) -> Percents:
-    """Rounded to multiples of a grain; a state that would have nothing left keeps its likeliest action."""
+    """Rounded to multiples of a grain.
+
+    a state that would have nothing left keeps its likeliest action.
+    """
     coarse = (grain * np.round(percents / grain)).astype(np.uint8)
     lost = np.flatnonzero(percents.any(axis=1) & ~coarse.any(axis=1))
     coarse[lost, percents[lost].argmax(axis=1)] = grain
@@ -310,7 +387,8 @@ def _allowed(model: Model, states: Ints) -> Bools:
     """Which actions are allowed, a row for each state; none in a state that cannot occur."""
     if isinstance(model, SimulatorModel):
         return np.array([model.allowed(x) for x in states], bool)
-    code, out = model.code, np.empty((len(states), len(model.actions)), np.int64)
+    code = model.code
+    out = np.empty((len(states), len(model.actions)), np.int64)
     allowed_at(code.allowed, code.ints, code.floats, states, out)
     may = out > 0
     if isinstance(model, QueueingNetwork) and model.nonpreemptive:
@@ -319,7 +397,9 @@ def _allowed(model: Model, states: Ints) -> Bools:
 
 
 def _consistent(model: QueueingNetwork, states: Ints) -> Bools:
-    """Whether servers are at work exactly where there are customers, for networks without preemption."""
+    """Whether servers are at work exactly where there are customers, for networks without
+    preemption.
+    """
     good = np.ones(len(states), bool)
     for s, classes in enumerate(model.choices):
         served = states[:, len(model.classes) + s]
@@ -332,14 +412,24 @@ def _consistent(model: QueueingNetwork, states: Ints) -> Bools:
 def deciders(model: Model) -> list[Json]:
     """Who decides, with the words for each action: the servers of a network, or one for all."""
     if not isinstance(model, QueueingNetwork):
-        return [{"name": "", "labels": list(model.actions), "of": list(range(len(model.actions))), "classes": None}]
+        return [
+            {
+                "name": "",
+                "labels": list(model.actions),
+                "of": list(range(len(model.actions))),
+                "classes": None,
+            }
+        ]
     return [_server(model, s) for s in range(len(model.servers))]
 
 
 def _server(model: QueueingNetwork, s: int) -> Json:
-    choices, after = model.choices[s], math.prod(len(c) for c in model.choices[s + 1 :])
+    choices = model.choices[s]
+    after = math.prod(len(c) for c in model.choices[s + 1 :])
     of = range(len(model.actions))
-    places = [min(a, len(choices) - 1) if model.per_server else a // after % len(choices) for a in of]
+    places = [
+        min(a, len(choices) - 1) if model.per_server else a // after % len(choices) for a in of
+    ]
     return {
         "name": model.servers[s],
         "labels": ["nobody" if c < 0 else model.class_names[c] for c in choices],
@@ -366,15 +456,22 @@ def _value_names(model: Model, axis: Axis) -> list[str] | None:
     """Words for values that are no numbers: who is served at a server, and whose event it is."""
     if not isinstance(model, QueueingNetwork) or axis.coordinate < len(model.classes):
         return None
-    whom = _server(model, axis.coordinate - len(model.classes))["labels"] if axis.along else model.servers
+    if axis.along:
+        whom = _server(model, axis.coordinate - len(model.classes))["labels"]
+    else:
+        whom = model.servers
     return [["nobody", *whom][v] for v in axis.values]
 
 
 def packed(numbers: Ints) -> str:
-    """Numbers below 2^16 as runs (number, length), both of 16 bits, the low byte first, in base 64."""
+    """Numbers below 2^16 as runs (number, length), both of 16 bits, the low byte first, in
+    base 64.
+    """
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     lengths = np.diff(starts, append=numbers.size)
     whole = np.maximum(-(-lengths // 65_535), 1)  # long runs are cut
-    runs = np.repeat(np.column_stack([numbers[starts], np.full(starts.size, 65_535)]), whole, axis=0)
+    runs = np.repeat(
+        np.column_stack([numbers[starts], np.full(starts.size, 65_535)]), whole, axis=0
+    )
     runs[np.cumsum(whole) - 1, 1] = lengths - (whole - 1) * 65_535
     return base64.b64encode(runs.astype("<u2").tobytes()).decode()

@@ -1,7 +1,9 @@
-"""What a report says, in sentences: the model, what was found, against heuristics and all policies, what that rests on.
+"""What a report says, in sentences: the model, what was found, against heuristics and all policies,
+what that rests on.
 
-Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings` are what a reader
-must know before believing them: customers that are lost for nothing, limits that are broken, runs that were too short.
+Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings`
+are what a reader must know before believing them: customers that are lost for nothing, limits that
+are broken, runs that were too short.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from dualplan.report.gather import EXACT, Beside, Judged, SavedRun
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
 KNOWN = "unknown"
-LOST, MORE_LOST = "lost fraction", 0.001  # the measure, and by how much two policies differ in it to be worth a word
+# the measure, and by how much two policies differ in it to be worth a word
+LOST = "lost fraction"
+MORE_LOST = 0.001
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -28,7 +32,9 @@ def number(value: float | None, digits: int = 5) -> str:
     if value is None or math.isnan(value):
         return KNOWN
     if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
+        if value > 0:
+            return "∞"
+        return "−∞"
     text = f"{value:.{digits}g}"
     if "e" in text and 1 <= abs(value) < 1e9:
         text = f"{value:,.0f}"
@@ -36,7 +42,9 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage, never rounded down to nothing: small ones keep their sign and one digit."""
+    """A share as a percentage, never rounded down to nothing: small ones keep their sign and one
+    digit.
+    """
     if 0 < abs(share) < 5e-5:
         return f"{number(100 * share, 1)}%"
     return f"{100 * share + 0.0:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
@@ -44,14 +52,20 @@ def percent(share: float) -> str:
 
 def at_most(share: float) -> str:
     """A share as a percentage, rounded up."""
-    digits = 1 if share >= 0.1 else 2
+    if share >= 0.1:
+        digits = 1
+    else:
+        digits = 2
     return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
 
 
 def between(lower: float, upper: float, digits: int = 5) -> str:
     """The ends of an interval; nothing where they are the same to all digits that are shown."""
-    low, high = number(lower, digits), number(upper, digits)
-    return "" if low == high else f"{low} to {high}"
+    low = number(lower, digits)
+    high = number(upper, digits)
+    if low == high:
+        return ""
+    return f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -63,26 +77,39 @@ class Fact:
     words: str
 
 
-# -- the model and the policy -----------------------------------------------------------------------------------------
+# -- the model and the policy ----------------------------------------------------------------------
 
 
 def unit(run: SavedRun) -> str:
     """What the cost is counted in."""
     if isinstance(run.criterion, Discounted):
         return "discounted"
-    continuous = isinstance(run.model, QueueingNetwork) and run.model.options["time"] == "continuous"
-    return "per unit of time" if continuous else "a step"
+    continuous = (
+        isinstance(run.model, QueueingNetwork) and run.model.options["time"] == "continuous"
+    )
+    if continuous:
+        return "per unit of time"
+    return "a step"
 
 
 def model_words(run: SavedRun) -> str:
     """What the model is, and what is minimised."""
-    model, described = run.model, run.model.describe()
+    model = run.model
+    described = run.model.describe()
     count = described["states"]
-    states = "infinitely many states" if count is None else f"{_counted(count)} states"
-    size = f"{_plural(model.box.dim, 'coordinate')}, {states}, {_plural(len(model.actions), 'action')}"
+    if count is None:
+        states = "infinitely many states"
+    else:
+        states = f"{_counted(count)} states"
+    size = (
+        f"{_plural(model.box.dim, 'coordinate')}, {states}, {_plural(len(model.actions), 'action')}"
+    )
     kind = "A model"
     if isinstance(model, QueueingNetwork):
-        kind = f"A network of {_plural(len(model.classes), 'queue')} at {_plural(len(model.servers), 'server')}"
+        kind = (
+            f"A network of {_plural(len(model.classes), 'queue')} at "
+            f"{_plural(len(model.servers), 'server')}"
+        )
     aim = "the long-run average cost " + unit(run)
     if isinstance(run.criterion, Discounted):
         aim = f"the discounted cost from its start (γ = {run.criterion.gamma:g})"
@@ -90,7 +117,9 @@ def model_words(run: SavedRun) -> str:
 
 
 def _counted(count: int | str) -> str:
-    return f"{count:,}" if isinstance(count, int) else count
+    if isinstance(count, int):
+        return f"{count:,}"
+    return count
 
 
 def _plural(count: int, word: str) -> str:
@@ -110,69 +139,103 @@ def how_known(judged: Judged) -> str:
 
 def found_words(run: SavedRun) -> str:
     """What was found, how, and what it costs."""
-    found, result = run.found, run.result
+    found = run.found
+    result = run.result
     cost = f"It costs {number(found.cost)} {unit(run)} ({how_known(found)})."
     if run.searched:
         kept = sum(row["accepted"] for row in result["attempts"])
         count = len(result["attempts"])
         tries = f"{_plural(count, 'step')}, {kept or 'none'} of them with a gain"
         if count < 2:
-            tries = f"one step, {'with' if kept else 'without'} a gain" if count else "no step"
-        return f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.name}”. {cost}"
+            if count:
+                tries = f"one step, {'with' if kept else 'without'} a gain"
+            else:
+                tries = "no step"
+        return (
+            f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.name}”. "
+            f"{cost}"
+        )
     penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
     return (
-        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was solved for {penalties} "
-        f"H; the policy of H = {_flow(result['penalty']):g} is the one chosen. {cost}"
+        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was "
+        f"solved for {penalties} H; the policy of H = {_flow(result['penalty']):g} is the one "
+        f"chosen. {cost}"
     )
 
 
 def _flow(penalty: float | list[float]) -> float:
     """H of the flow, where the two violations are weighed apart."""
-    return penalty[1] if isinstance(penalty, list) else penalty
+    if isinstance(penalty, list):
+        return penalty[1]
+    return penalty
 
 
-# -- against others ---------------------------------------------------------------------------------------------------
+# -- against others --------------------------------------------------------------------------------
 
 
 def saved_share(beside: Beside) -> Interval | None:
-    """The saving as a share of the best heuristic's cost, which is an estimate unless it is exact."""
+    """The saving as a share of the best heuristic's cost, which is an estimate unless it is
+    exact.
+    """
     if beside.best is None or beside.saved is None or not beside.best.cost > 0:
         return None
-    gain, cost = beside.saved, beside.best.cost
+    gain = beside.saved
+    cost = beside.best.cost
     return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
 
 
 def _estimated(best: Judged) -> str:
     """What a share of the best heuristic's cost is a share of, where that is no exact number."""
-    return "" if best.method == EXACT else " of the estimate"
+    if best.method == EXACT:
+        return ""
+    return " of the estimate"
 
 
 def heuristic_words(beside: Beside) -> str:
     """The policy against the best heuristic."""
-    best, saved = beside.best, beside.saved
+    best = beside.best
+    saved = beside.saved
     if best is None or saved is None:
-        return "None of the model's heuristics has a cost that can be trusted, so there is nothing to compare with."
+        return (
+            "None of the model's heuristics has a cost that can be trusted, so there is nothing to "
+            "compare with."
+        )
     count = len(beside.judged)
     cost = f"{number(best.cost)} ({how_known(best)})"
     intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.name} at {cost}."
     if count == 1:
         intro = f"The model has one heuristic, {best.name}, which costs {cost}."
     if beside.same:
-        alike = "is the policy" if saved.confidence == 1 else "and the policy did the same wherever they went"
+        if saved.confidence == 1:
+            alike = "is the policy"
+        else:
+            alike = "and the policy did the same wherever they went"
         return f"{intro} It {alike}: nothing better was found."
     if not math.isfinite(saved.value):
         return f"{intro} The two could not be compared: one of them is unstable in simulation."
     if saved.confidence == 1 and saved.lower <= 0 <= saved.upper:
         return f"{intro} The policy costs the same, to all digits that were computed."
-    doubt = f" That is {beside.doubt}." if beside.doubt else ""
+    if beside.doubt:
+        doubt = f" That is {beside.doubt}."
+    else:
+        doubt = ""
     share = saved_share(beside)
-    part = "" if share is None else f"{percent(abs(share.value))}{_estimated(best)}; "
+    if share is None:
+        part = ""
+    else:
+        part = f"{percent(abs(share.value))}{_estimated(best)}; "
     if saved.lower > 0:
-        return f"{intro} The policy costs {number(saved.value, 4)} less ({part}{_how(saved)}).{doubt}"
-    if saved.upper < 0:
-        better = "" if doubt else ": the heuristic is better"
         return (
-            f"{intro} The policy costs {number(-saved.value, 4)} more ({part}{_how(_negated(saved))}){better}.{doubt}"
+            f"{intro} The policy costs {number(saved.value, 4)} less ({part}{_how(saved)}).{doubt}"
+        )
+    if saved.upper < 0:
+        if doubt:
+            better = ""
+        else:
+            better = ": the heuristic is better"
+        return (
+            f"{intro} The policy costs {number(-saved.value, 4)} more "
+            f"({part}{_how(_negated(saved))}){better}.{doubt}"
         )
     return f"{intro} No difference between the two can be told ({_how(saved)}).{doubt}"
 
@@ -192,16 +255,31 @@ def _negated(interval: Interval) -> Interval:
 def bound_words(run: SavedRun) -> str:
     """The policy against all policies."""
     result = run.result
-    bound, kind, gap = result["lower_bound"], result["lower_bound_kind"], result["gap"]
+    bound = result["lower_bound"]
+    kind = result["lower_bound_kind"]
+    gap = result["gap"]
     if bound is None:
-        return "No lower bound on what other policies cost is known, so how far this one is from optimal is not known."
-    by = f" by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
-    of = f", among {result['lower_bound_assumed']}" if result.get("lower_bound_assumed") else ""
+        return (
+            "No lower bound on what other policies cost is known, so how far this one is from "
+            "optimal is not known."
+        )
+    if result.get("lower_bound_functions"):
+        by = f" by {result['lower_bound_functions']}"
+    else:
+        by = ""
+    if result.get("lower_bound_assumed"):
+        of = f", among {result['lower_bound_assumed']}"
+    else:
+        of = ""
     if kind != PROVED:
         tells = gap is not None and gap < 1
-        rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost." if tells else ""
+        if tells:
+            rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost."
+        else:
+            rest = ""
         return (
-            f"By the states that were looked at, no policy costs less than {number(bound)} ({kind}, not a proof).{rest}"
+            f"By the states that were looked at, no policy costs less than {number(bound)} "
+            f"({kind}, not a proof).{rest}"
         )
     rest = f", so another policy could save at most {at_most(gap or 0.0)} of this one's cost."
     if gap is None or gap >= 1:
@@ -211,38 +289,65 @@ def bound_words(run: SavedRun) -> str:
 
 def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     """The numbers at the head of the page."""
-    found, result, share = run.found, run.result, saved_share(beside)
+    found = run.found
+    result = run.result
+    share = saved_share(beside)
     exact = found.method == EXACT
-    first = Fact(f"cost {unit(run)}", number(found.cost), "computed over all states" if exact else how_known(found))
+    first = Fact(
+        f"cost {unit(run)}",
+        number(found.cost),
+        "computed over all states" if exact else how_known(found),
+    )
     against = Fact("against heuristics", "–", "none to compare with")
     if beside.best is not None and beside.saved is not None:
-        against = Fact("against the best heuristic", *_against(beside, beside.best, beside.saved, share))
-    gap, kind = result["gap"], result["lower_bound_kind"]
-    value, note = "unknown", "no lower bound is known"
+        against = Fact(
+            "against the best heuristic", *_against(beside, beside.best, beside.saved, share)
+        )
+    gap = result["gap"]
+    kind = result["lower_bound_kind"]
+    value = "unknown"
+    note = "no lower bound is known"
     if gap is not None:
-        value, note = f"≤ {at_most(gap)}", f"of the cost by another policy; the bound is {kind}"
+        value = f"≤ {at_most(gap)}"
+        note = f"of the cost by another policy; the bound is {kind}"
     if gap is not None and gap >= 1:
-        value, note = "unknown", f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
+        value = "unknown"
+        note = f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
     return [first, against, Fact("could still be saved", value, note)]
 
 
-def _against(beside: Beside, best: Judged, saved: Interval, share: Interval | None) -> tuple[str, str]:
+def _against(
+    beside: Beside, best: Judged, saved: Interval, share: Interval | None
+) -> tuple[str, str]:
     if beside.same:
-        return "the same", f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.name}"
+        return (
+            "the same",
+            f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.name}",
+        )
     if not math.isfinite(saved.value):
         return "unknown", f"{best.name}; one of the two is unstable"
-    value = number(-saved.value, 3) if share is None else percent(-share.value)
-    costs, doubt = f"{best.name} costs {number(best.cost)}", f"; {beside.doubt}" if beside.doubt else ""
+    if share is None:
+        value = number(-saved.value, 3)
+    else:
+        value = percent(-share.value)
+    costs = f"{best.name} costs {number(best.cost)}"
+    if beside.doubt:
+        doubt = f"; {beside.doubt}"
+    else:
+        doubt = ""
     includes = saved.lower <= 0 <= saved.upper
     if saved.confidence == 1:
         return "the same" if includes else value, f"{costs}; both exact{doubt}"
     reach = between(-saved.upper, -saved.lower, 3)
     if share is not None:
         reach = f"{percent(-share.upper)} to {percent(-share.lower)}{_estimated(best)}"
-    return value, f"{costs}; paired interval {reach}{', which includes 0' if includes else ''}{doubt}"
+    return (
+        value,
+        f"{costs}; paired interval {reach}{', which includes 0' if includes else ''}{doubt}",
+    )
 
 
-# -- what must be said ------------------------------------------------------------------------------------------------
+# -- what must be said -----------------------------------------------------------------------------
 
 
 def warnings(run: SavedRun, beside: Beside) -> list[str]:
@@ -251,7 +356,8 @@ def warnings(run: SavedRun, beside: Beside) -> list[str]:
 
 
 def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
-    found, result = run.found, run.result
+    found = run.found
+    result = run.result
     if not found.trusted:
         yield f"The cost of the policy is not to be trusted: {found.status.advice}."
     for note in found.notes:
@@ -260,9 +366,9 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
     for limit in result["limits"]:
         if not limit["kept"]:
             yield (
-                f"A limit is not kept: {limit['measure']} is {number(limit['value'])} ({number(limit['lower'])} to "
-                f"{number(limit['upper'])}) and must be at most {limit['at_most']:g}; no policy that was found keeps "
-                "it for sure."
+                f"A limit is not kept: {limit['measure']} is {number(limit['value'])} "
+                f"({number(limit['lower'])} to {number(limit['upper'])}) and must be at most "
+                f"{limit['at_most']:g}; no policy that was found keeps it for sure."
             )
     if result.get("gap_reached") is False:
         yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
@@ -270,29 +376,49 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
     gap = result["gap"]
     if status is Status.TIME and run.searched and not (gap is not None and gap <= SMALL_GAP):
         yield "The search ended because its time was spent: a longer one may find a better policy."
-    elif status not in (Status.TIME, Status.SETTLED, Status.GAP, Status.SOLVED, Status.REACHED, Status.COMPLETED):
-        yield f"{'The search' if run.searched else 'The program'} ended with “{status}”: {status.advice}."
+    elif status not in (
+        Status.TIME,
+        Status.SETTLED,
+        Status.GAP,
+        Status.SOLVED,
+        Status.REACHED,
+        Status.COMPLETED,
+    ):
+        yield (
+            f"{'The search' if run.searched else 'The program'} ended with “{status}”: "
+            f"{status.advice}."
+        )
     best = beside.best
     if best is not None and beside.doubt:
         yield f"The comparison with the heuristic {best.name} is {beside.doubt}."
-    elif best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0:
+    elif (
+        best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0
+    ):
         yield f"The heuristic {best.name} is cheaper than the policy that was found."
     for judged in beside.judged:
         if not judged.trusted:
-            yield f"The heuristic {judged.name} has no cost that can be trusted: {judged.status.advice}."
+            yield (
+                f"The heuristic {judged.name} has no cost that can be trusted: "
+                f"{judged.status.advice}."
+            )
 
 
 def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
-    """Whether the policy, where losses cost nothing, turns more customers away than the heuristic."""
+    """Whether the policy, where losses cost nothing, turns more customers away than the
+    heuristic.
+    """
     best = beside.best
     if best is None or beside.same or not any(note.startswith("loses") for note in found.notes):
         return
     own, other = (judged.measures.get(LOST) for judged in (found, best))
     if own is not None and other is not None and own.value > other.value + MORE_LOST:
-        yield f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the saving is gain."
+        yield (
+            f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the "
+            "saving is gain."
+        )
 
 
-# -- what is known, and how -------------------------------------------------------------------------------------------
+# -- what is known, and how ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -307,26 +433,42 @@ class Known:
 
 
 GROUPS = {
-    "Proved": ((PROVED, COMPUTED), "Follows from the model: by mathematics, or computed over all its states."),
+    "Proved": (
+        (PROVED, COMPUTED),
+        "Follows from the model: by mathematics, or computed over all its states.",
+    ),
     "Measured": (
         (MEASURED, ESTIMATED, STATISTICAL),
         "By simulation or from draws; intervals hold with their confidence.",
     ),
-    "Assumed": ((ASSUMED, UNKNOWN), "Nothing here was checked: if it is wrong, so is what rests on it."),
+    "Assumed": (
+        (ASSUMED, UNKNOWN),
+        "Nothing here was checked: if it is wrong, so is what rests on it.",
+    ),
 }
 
 
 def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Known]]]:
     """What is known in three groups, each with what its name means."""
     entries = list(_entries(run, beside))
-    return [(name, meaning, [e for e in entries if e.label in labels]) for name, (labels, meaning) in GROUPS.items()]
+    return [
+        (name, meaning, [e for e in entries if e.label in labels])
+        for name, (labels, meaning) in GROUPS.items()
+    ]
 
 
 def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
-    found, result = run.found, run.result
+    found = run.found
+    result = run.result
     exact = found.method == EXACT
-    how, note = (COMPUTED, "over all states") if exact else (MEASURED, f"{found.method}; {found.status.advice}")
-    yield Known("cost of the policy", number(found.cost, 7), between(found.lower, found.upper, 8), how, note)
+    how, note = (
+        (COMPUTED, "over all states")
+        if exact
+        else (MEASURED, f"{found.method}; {found.status.advice}")
+    )
+    yield Known(
+        "cost of the policy", number(found.cost, 7), between(found.lower, found.upper, 8), how, note
+    )
     yield from _bound_entries(run)
     if beside.best is not None and beside.saved is not None and not beside.same:
         gain = beside.saved
@@ -337,12 +479,18 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         )
         note += f"; {beside.doubt}" if beside.doubt else ""
         yield Known(
-            f"saved against {beside.best.name}", number(gain.value), between(gain.lower, gain.upper), label, note
+            f"saved against {beside.best.name}",
+            number(gain.value),
+            between(gain.lower, gain.upper),
+            label,
+            note,
         )
     for limit in result["limits"]:
         ends = between(_down(limit["lower"]), _up(limit["upper"]))
         kept = f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}"
-        yield Known(limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept)
+        yield Known(
+            limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept
+        )
     yield from _certified(result.get("certificate"))
     yield Known(
         "the model",
@@ -353,38 +501,66 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
     )
     if not exact and not isinstance(run.criterion, Discounted):
         yield Known(
-            "equilibrium", "", "", ASSUMED, "What was simulated, after a warm-up that is left out, is the long run."
+            "equilibrium",
+            "",
+            "",
+            ASSUMED,
+            "What was simulated, after a warm-up that is left out, is the long run.",
         )
 
 
 def _up(value: float | None) -> float:
-    return math.inf if value is None else value
+    if value is None:
+        return math.inf
+    return value
 
 
 def _down(value: float | None) -> float:
-    return -math.inf if value is None else value
+    if value is None:
+        return -math.inf
+    return value
 
 
 def _bound_entries(run: SavedRun) -> Iterator[Known]:
     result = run.result
-    kind, exact = result["lower_bound_kind"], run.found.method == EXACT
+    kind = result["lower_bound_kind"]
+    exact = run.found.method == EXACT
     if result["lower_bound"] is None:
         yield Known("lower bound", KNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
         return
-    note = f"by {result['lower_bound_functions']}" if result.get("lower_bound_functions") else ""
-    yield Known("lower bound on any policy's cost", number(result["lower_bound"], 7), "", kind, note)
+    if result.get("lower_bound_functions"):
+        note = f"by {result['lower_bound_functions']}"
+    else:
+        note = ""
+    yield Known(
+        "lower bound on any policy's cost", number(result["lower_bound"], 7), "", kind, note
+    )
     if result["gap"] is not None:
-        label = kind if exact or kind != PROVED else MEASURED
-        note = "of the cost, at most" + ("" if exact else "; the cost in it is the upper end of a 95% interval")
+        if exact or kind != PROVED:
+            label = kind
+        else:
+            label = MEASURED
+        note = "of the cost, at most" + (
+            "" if exact else "; the cost in it is the upper end of a 95% interval"
+        )
         yield Known("what another policy could save", at_most(result["gap"]), "", label, note)
     if result.get("lower_bound_assumed"):
-        yield Known("policies that the bound is about", "", "", ASSUMED, result["lower_bound_assumed"])
+        yield Known(
+            "policies that the bound is about", "", "", ASSUMED, result["lower_bound_assumed"]
+        )
 
 
 def _certified(saved: Json | None) -> Iterator[Known]:
     """The certificate of the dual program."""
     for name, entry in (saved or {"entries": {}})["entries"].items():
-        low, high = _down(entry["lower"]), _up(entry["upper"])
-        shown = "" if low == high else between(low, high)
-        label = "certificate: cost" if name == "cost" else name
+        low = _down(entry["lower"])
+        high = _up(entry["upper"])
+        if low == high:
+            shown = ""
+        else:
+            shown = between(low, high)
+        if name == "cost":
+            label = "certificate: cost"
+        else:
+            label = name
         yield Known(label, number(entry["value"]), shown, entry["label"], entry["note"])

@@ -1,4 +1,6 @@
-"""Policies improved step by step: what a step may propose, how proposals are judged, and the loop around both."""
+"""Policies improved step by step: what a step may propose, how proposals are judged, and the loop
+around both.
+"""
 
 from dualplan.search.contract import Attempt, Candidate, Improved
 from dualplan.search.loop import improve

@@ -1,4 +1,6 @@
-"""What the search for a better policy passes around: candidates, members of the portfolio, attempts, the result."""
+"""What the search for a better policy passes around: candidates, members of the portfolio,
+attempts, the result.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ from dualplan.policies.contract import Policy
 from dualplan.values.functions import StateFunction
 
 NEGLIGIBLE = 1e-9  # excess over a limit
-UNKNOWN = Interval(math.nan, -math.inf, math.inf, 1.0)  # of a measure under a policy that is unstable
+UNKNOWN = Interval(
+    math.nan, -math.inf, math.inf, 1.0
+)  # of a measure under a policy that is unstable
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A policy that a step proposes, and the values that it was made from, if any: they serve as control variates."""
+    """A policy that a step proposes, and the values that it was made from, if any: they serve as
+    control variates.
+    """
 
     policy: Policy
     source: str
@@ -36,7 +42,10 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A candidate that was simulated; `control` is the function of states that made its interval narrowest."""
+    """A candidate that was simulated.
+
+    `control` is the function of states that made its interval narrowest.
+    """
 
     candidate: Candidate
     run: Evaluation
@@ -49,25 +58,37 @@ class Member:
 
     def rank(self, limits: Sequence[Limit]) -> tuple[float, float]:
         """By how much limits are exceeded, and the cost: what is sorted by."""
-        cost = self.run.cost if math.isfinite(self.run.cost) else math.inf
+        if math.isfinite(self.run.cost):
+            cost = self.run.cost
+        else:
+            cost = math.inf
         return excess(self.run, limits), cost
 
 
 def excess(run: Evaluation, limits: Sequence[Limit]) -> float:
-    """By how much a policy may exceed its limits, in sum; 0 if it keeps them with their whole intervals."""
-    over = [run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
-            for limit in limits]  # fmt: skip
+    """By how much a policy may exceed its limits, in sum.
+
+    0 if it keeps them with their whole intervals.
+    """
+    over = [
+        run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
+        for limit in limits
+    ]
     return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
 
 
 def broken(run: Evaluation, limits: Sequence[Limit]) -> bool:
     """Whether a policy breaks a limit with the whole interval of the measure."""
-    return any(limit.name in run.measures and run.measures[limit.name].lower > limit.at_most for limit in limits)
+    return any(
+        limit.name in run.measures and run.measures[limit.name].lower > limit.at_most
+        for limit in limits
+    )
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One step: how many candidates it made, the best of them against the best policy so far, and what came of it.
+    """One step: how many candidates it made, the best of them against the best policy so far, and
+    what came of it.
 
     `gain` is the paired interval of the old cost minus the new one.
     """
@@ -99,7 +120,9 @@ class Attempt:
 
 @dataclass(eq=False)
 class Search:
-    """Where the search stands: the portfolio, the cheapest first among `members`, and the best policy so far."""
+    """Where the search stands: the portfolio, the cheapest first among `members`, and the best
+    policy so far.
+    """
 
     model: Model
     criterion: Criterion
@@ -109,7 +132,9 @@ class Search:
     best: Member | None = None
     attempts: list[Attempt] = field(default_factory=list)
     before: int = 0  # attempts of a run that goes on
-    fitted: dict[str, StateFunction | None] = field(default_factory=dict)  # controls of policies that bring no values
+    fitted: dict[str, StateFunction | None] = field(
+        default_factory=dict
+    )  # controls of policies that bring no values
 
     @property
     def incumbent(self) -> Member:
@@ -155,7 +180,9 @@ class Step(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Improved:
-    """The best policy that was found, what it costs, what any policy costs at least, and how it came about."""
+    """The best policy that was found, what it costs, what any policy costs at least, and how it
+    came about.
+    """
 
     model: Model
     criterion: Criterion
@@ -196,7 +223,9 @@ class Improved:
         return all(self._keeps(limit) for limit in self.limits)
 
     def _keeps(self, limit: Limit) -> bool:
-        return limit.name in self.measures and bool(self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE)
+        return limit.name in self.measures and bool(
+            self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE
+        )
 
     def to_json(self) -> Json:
         """Everything as plain values; the policy itself is saved apart."""

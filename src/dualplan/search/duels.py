@@ -1,24 +1,28 @@
-"""How candidates are judged: all of them briefly, then the best against the best policy so far, on the same events.
+"""How candidates are judged: all of them briefly, then the best against the best policy so far, on
+the same events.
 
-*Screening.* Every candidate is simulated for the same short while on the same random numbers, and, where it brings
-values, once more with these as control variate (`simulation/`); the narrower of the two intervals counts. The best
-three are then simulated four times as long.
+*Screening.* Every candidate is simulated for the same short while on the same random numbers, and,
+where it brings values, once more with these as control variate (`simulation/`); the narrower of the
+two intervals counts. The best three are then simulated four times as long.
 
-Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick, four times, what runs
-in Python a twentieth, and policies that look ahead at many outcomes less in proportion.
+Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick,
+four times, what runs in Python a twentieth, and policies that look ahead at many outcomes less in
+proportion.
 
-*Controls.* An index rule brings no values. Before a duel and before the last evaluation, values are fitted to its
-visits (`primal/lstd.py`), and they serve as control variate if they make its interval narrower: quadratic ones where
-the rule has a loop of its own, which takes them at no loss of time, and otherwise only against a policy that looks
-ahead, if intervals are half as wide in the same time. On the four-queue network without end the variance of c-mu's
-cost falls by two orders of magnitude.
+*Controls.* An index rule brings no values. Before a duel and before the last evaluation, values are
+fitted to its visits (`primal/lstd.py`), and they serve as control variate if they make its interval
+narrower: quadratic ones where the rule has a loop of its own, which takes them at no loss of time,
+and otherwise only against a policy that looks ahead, if intervals are half as wide in the same
+time. On the four-queue network without end the variance of c-mu's cost falls by two orders of
+magnitude.
 
-*A duel.* The best candidate and the best policy so far are simulated side by side on random numbers that neither was
-chosen by. It is looked at up to four times, each look four times as long as the one before, at a confidence of
-1 − .05/4 each, so that the probability to take a policy that is worse is at most 2.5% a duel, by the intervals. The
-candidate wins if the interval of the difference lies below 0; the duel ends early if it lies above −.1% of the cost. A
-look that is too short to forget the start counts only if it is the last. With limits, a candidate must keep them with
-its whole intervals, and wins at once if the best so far breaks one with its whole interval.
+*A duel.* The best candidate and the best policy so far are simulated side by side on random numbers
+that neither was chosen by. It is looked at up to four times, each look four times as long as the
+one before, at a confidence of 1 − .05/4 each, so that the probability to take a policy that is
+worse is at most 2.5% a duel, by the intervals. The candidate wins if the interval of the difference
+lies below 0; the duel ends early if it lies above −.1% of the cost. A look that is too short to
+forget the start counts only if it is the last. With limits, a candidate must keep them with its
+whole intervals, and wins at once if the best so far breaks one with its whole interval.
 """
 
 from __future__ import annotations
@@ -45,23 +49,39 @@ from dualplan.policies.tables import TablePolicy
 from dualplan.search.contract import Candidate, Member, Search, broken, excess
 from dualplan.values.functions import StateFunction
 
-SCREENING, LONGER, FINALISTS = 100_000, 4, 3  # steps of a screening; how much longer the best few are looked at
-SLOW, QUICK = 0.05, 4.0  # so many times as many steps: of what is not compiled, and of rules and tables
-LOOKED_AT = 60  # outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are taken
+# steps of a screening; how much longer the best few are looked at
+SCREENING = 100_000
+LONGER = 4
+FINALISTS = 3
+# so many times as many steps: of what is not compiled, and of rules and tables
+SLOW = 0.05
+QUICK = 4.0
+# outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are
+# taken
+LOOKED_AT = 60
 RUNS = 20  # of the discounted criterion, at least
-BEGINNING = 2.5  # and of the policies to begin with, since all that follows rests on the best of them
+# and of the policies to begin with, since all that follows rests on the best of them
+BEGINNING = 2.5
 LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK = 25_600_000  # one more where both policies are quick
 LEVEL = 1 - 0.05 / 4
-DEGREES, FUNCTIONS = (3, 2), 60  # of the polynomials that controls are fitted with, and how many functions at most
-VISITS, EVERY = 20_000, 50  # visits that they are fitted to, and the steps between two of them
-NARROWER = 2.0  # so many times narrower intervals, in the same time, make up for a last look that is left out
+# of the polynomials that controls are fitted with, and how many functions at most
+DEGREES = (3, 2)
+FUNCTIONS = 60
+# visits that they are fitted to, and the steps between two of them
+VISITS = 20_000
+EVERY = 50
+# so many times narrower intervals, in the same time, make up for a last look that is left out
+NARROWER = 2.0
 WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
-def screen(search: Search, candidates: Sequence[Candidate], times: float = 1.0, place: int = 0) -> list[Member]:
+def screen(
+    search: Search, candidates: Sequence[Candidate], times: float = 1.0, place: int = 0
+) -> list[Member]:
     """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
-    seed, steps = search.fresh(place), int(times * SCREENING)
+    seed = search.fresh(place)
+    steps = int(times * SCREENING)
     looked = [m for c in candidates if (m := _screened(search, c, steps, seed)) is not None]
     looked.sort(key=lambda m: m.rank(search.limits))
     again = [_run(search, m.candidate, m.control, LONGER * steps, seed) for m in looked[:FINALISTS]]
@@ -75,22 +95,32 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
         controls.append(candidate.values)
     try:
         runs = [_run(search, candidate, h, steps, seed) for h in controls]
-    except (ModelError, PolicyError):  # a policy that leads where the model has no law, or does what is not allowed
+    except (
+        ModelError,
+        PolicyError,
+    ):  # a policy that leads where the model has no law, or does what is not allowed
         return None
     k = min(range(len(runs)), key=lambda i: (runs[i].upper - runs[i].lower, i))
     return Member(candidate, runs[k], controls[k])
 
 
-def _run(search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int) -> Evaluation:
+def _run(
+    search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int
+) -> Evaluation:
     many = max(1, int(steps * pace(search, candidate, control)))
     many = max(many, least_steps(search))
-    run = evaluate(search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed)
+    run = evaluate(
+        search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed
+    )
     _go_on(run)
     return run
 
 
 def _go_on(*runs: Evaluation) -> None:
-    """An interruption during a run ends the search too; what was simulated till then says too little."""
+    """An interruption during a run ends the search too.
+
+    What was simulated till then says too little.
+    """
     if any(run.status is Status.INTERRUPTED for run in runs):
         raise KeyboardInterrupt
 
@@ -103,30 +133,39 @@ def least_steps(search: Search) -> int:
 
 
 def pace(search: Search, candidate: Candidate, control: StateFunction | None = None) -> float:
-    """How many times as many steps as of a policy that looks ahead; what is quick is known by its kind.
+    """How many times as many steps as of a policy that looks ahead; what is quick is known by its
+    kind.
 
-    With a control all next states are listed in each step, and nothing is quick but a policy's own loop.
+    With a control all next states are listed in each step, and nothing is quick but a policy's own
+    loop.
     """
     code = candidate.policy.code
     if code is None or isinstance(search.model, SimulatorModel):
         return SLOW
     if isinstance(candidate.policy, TablePolicy) or code.act in (network_rule, linear_index_rule):
-        return QUICK if control is None or _in_loop(candidate, control) else 1.0
+        if control is None or _in_loop(candidate, control):
+            return QUICK
+        return 1.0
     return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
 
 
 def _in_loop(candidate: Candidate, control: StateFunction) -> bool:
     """Whether the policy's own loop takes the control."""
-    loop, h = _loop(candidate.policy), getattr(control, "code", None)
+    loop = _loop(candidate.policy)
+    h = getattr(control, "code", None)
     return loop is not None and h is not None and h.quadratic_in(loop.coordinates) is not None
 
 
 def _loop(policy: Policy) -> OwnLoop | None:
-    return None if policy.code is None else policy.code.loop
+    if policy.code is None:
+        return None
+    return policy.code.loop
 
 
 def controllable(search: Search) -> bool:
-    """Whether losses can be shaped: the average criterion, and a model that lists its next states."""
+    """Whether losses can be shaped: the average criterion, and a model that lists its next
+    states.
+    """
     return isinstance(search.criterion, Average) and search.listed
 
 
@@ -140,8 +179,14 @@ class Verdict:
 
 
 def controlled(search: Search, member: Member) -> Member:
-    """With a control that is fitted to the policy's visits, if it is quick and brings none, and the control helps."""
-    if member.control is not None or not controllable(search) or pace(search, member.candidate) < QUICK:
+    """With a control that is fitted to the policy's visits, if it is quick and brings none, and the
+    control helps.
+    """
+    if (
+        member.control is not None
+        or not controllable(search)
+        or pace(search, member.candidate) < QUICK
+    ):
         return member
     if member.policy.digest not in search.fitted:
         search.fitted[member.policy.digest] = _fitted(search, member.candidate)
@@ -151,47 +196,78 @@ def controlled(search: Search, member: Member) -> Member:
 def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     try:
         values = _values(search, candidate.policy)
-    except ModelError:  # it leads where the model has no law; simulation, which draws, may not have come there
+    except (
+        ModelError
+    ):  # it leads where the model has no law; simulation, which draws, may not have come there
         return None
     if values is None:
         return None
-    plain, shaped = (_run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values))
-    narrower = 1.0 if _in_loop(candidate, values) else NARROWER
-    return values if narrower * shaped.half_width < plain.half_width else None
+    plain, shaped = (
+        _run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values)
+    )
+    if _in_loop(candidate, values):
+        narrower = 1.0
+    else:
+        narrower = NARROWER
+    if narrower * shaped.half_width < plain.half_width:
+        return values
+    return None
 
 
 def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
-    """Quadratic where the policy's own loop takes that; otherwise of the largest degree with few enough functions."""
-    model, loop, dim, seed = search.model, _loop(policy), search.model.box.dim, search.fresh(13)
+    """Quadratic where the policy's own loop takes that.
+
+    Otherwise of the largest degree with few enough functions.
+    """
+    model = search.model
+    loop = _loop(policy)
+    dim = search.model.box.dim
+    seed = search.fresh(13)
     if loop is not None:
         if loop.coordinates > QUADRATIC:
             return None
         weights = loop_values(loop, visited(model, policy, VISITS, seed, EVERY))
-        return quadratic_values(model, weights, loop.coordinates) if weights.size else None
+        if weights.size:
+            return quadratic_values(model, weights, loop.coordinates)
+        return None
     degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
     if degree is None:
         return None
-    return primal.policy_values(model, policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=seed)
+    return primal.policy_values(
+        model, policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=seed
+    )
 
 
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     """The challenger against the best policy so far."""
     best = search.incumbent
-    # of two quick policies many more steps say more about the difference than values that are fitted to each of them,
-    # unless these are quick too
+    # of two quick policies many more steps say more about the difference than values that are
+    # fitted to each of them, unless these are quick too
     quick = all(pace(search, m.candidate) == QUICK for m in (challenger, best))
     if not quick or all(_loop(m.policy) for m in (challenger, best)):
-        challenger, best = controlled(search, challenger), controlled(search, best)
+        challenger = controlled(search, challenger)
+        best = controlled(search, best)
     controls = [m.control for m in (challenger, best) if m.control is not None]
-    control = None if not controls else (controls[0], controls[-1])
-    slower = min(pace(search, m.candidate, h) for m, h in zip((challenger, best), control or (None, None), strict=True))
+    if not controls:
+        control = None
+    else:
+        control = (controls[0], controls[-1])
+    slower = min(
+        pace(search, m.candidate, h)
+        for m, h in zip((challenger, best), control or (None, None), strict=True)
+    )
     looks = [int(n * slower) for n in (LOOKS if slower < QUICK else (*LOOKS, LAST_LOOK))]
     for k, steps in enumerate(looks):
         found = compare(
-            search.model, challenger.policy, best.policy, search.criterion, steps=max(steps, 2 * least_steps(search)),
+            search.model,
+            challenger.policy,
+            best.policy,
+            search.criterion,
+            steps=max(steps, 2 * least_steps(search)),
             seed=search.fresh(1 + k),
-            confidence=LEVEL, control=control,
-        )  # fmt: skip
+            confidence=LEVEL,
+            control=control,
+        )
         _go_on(found.first, found.second)
         verdict = _verdict(search, found, k == len(looks) - 1)
         hopeless = found.difference.lower > -WORTH * abs(found.second.cost) and not search.limits
@@ -201,7 +277,8 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
 
 
 def _verdict(search: Search, found: Comparison, last: bool) -> Verdict:
-    """The challenger wins by its cost, or because it keeps limits that the other one breaks for sure.
+    """The challenger wins by its cost, or because it keeps limits that the other one breaks for
+    sure.
 
     A look that is too short to forget the start cannot make it win, unless there is no longer one.
     """

@@ -1,21 +1,25 @@
 """Families of policies with real parameters: θ ↦ π_θ, a start and a scale for each parameter.
 
-`indices`         linear indices of a network, v_c(x) = α_c + Σ_d B_cd x_d, with the entries of B that are asked for:
+`indices`         linear indices of a network, v_c(x) = α_c + Σ_d B_cd x_d, with the entries of B
+                  that are asked for:
                   d = c and the next classes of c ("next"), or all ("all").
-`quadratic_indices`   the indices that are greedy for h(x) = gᵀx + ½xᵀHx, H symmetric. A completion of class c at
-                  rate μ_c changes x by δ = −e_c + e_d (d the next class, none on the way out), so with one event a step
+`quadratic_indices`   the indices that are greedy for h(x) = gᵀx + ½xᵀHx, H symmetric. A completion
+                      of class c at
+                  rate μ_c changes x by δ = −e_c + e_d (d the next class, none on the way out), so
+                  with one event a step
 
                       greedy(h) serves the c of largest   −μ_c Σ_d R_cd [h(x + δ) − h(x)]
                                                         = −μ_c Σ_d R_cd [gᵀδ + ½δᵀHδ + δᵀHx],
 
-                  which is linear in x: one look-ahead without looking ahead. (Idling and blocked servers excepted.)
-                  H = I is MaxPressure but for the constants.
+                  which is linear in x: one look-ahead without looking ahead. (Idling and blocked
+                  servers excepted.) H = I is MaxPressure but for the constants.
 `greedy_for`      the policy that is greedy for Ψw, θ = w: any model with a forward law.
 `mixing`          Σ_k w_k π_k with w the softmax of θ.
 `dual`            π_θ of the dual program's mixture, θ its weights.
 
-A network with one event a step is the same process whether its servers decide jointly or each at its own event, and the
-latter has far fewer actions: policies are *tried* there, and *made* for the model that was given.
+A network with one event a step is the same process whether its servers decide jointly or each at
+its own event, and the latter has far fewer actions: policies are *tried* there, and *made* for the
+model that was given.
 """
 
 from __future__ import annotations
@@ -36,7 +40,8 @@ from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolic
 from dualplan.policies.mixed import Mixed
 from dualplan.values.basis import LinearValues
 
-NEXT, ALL = "next", "all"
+NEXT = "next"
+ALL = "all"
 CONSTANT = 3.0  # the scale of α, in customers
 SLOPE = 0.5  # the scale of a slope of B that the start has, in such slopes; of others less
 PART = 0.2  # of a weight of values: greedy policies follow small differences of large terms
@@ -45,7 +50,10 @@ LIKELY = 5.0  # customers at which slopes weigh as much as the constants of the 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """π_θ = make(θ), from `start` on, each parameter in steps of its scale; `trial` is π_θ where it is simulated."""
+    """π_θ = make(θ), from `start` on, each parameter in steps of its scale.
+
+    `trial` is π_θ where it is simulated.
+    """
 
     name: str
     make: Callable[[Floats], Policy]
@@ -54,18 +62,25 @@ class Family:
     trial: Callable[[Floats], Policy] | None = None
 
     def __post_init__(self) -> None:
-        start, scales = np.asarray(self.start, np.float64), np.asarray(self.scales, np.float64)
+        start = np.asarray(self.start, np.float64)
+        scales = np.asarray(self.scales, np.float64)
         if start.ndim != 1 or not start.size or scales.shape != start.shape:
-            raise InputError(f"family {self.name!r} needs a start of at least one parameter, and as many scales.")
+            raise InputError(
+                f"family {self.name!r} needs a start of at least one parameter, and as many scales."
+            )
         if not np.isfinite(start).all() or not (np.isfinite(scales).all() and (scales > 0).all()):
-            raise InputError(f"family {self.name!r} needs finite starts and positive, finite scales.")
+            raise InputError(
+                f"family {self.name!r} needs finite starts and positive, finite scales."
+            )
 
     def tried(self, theta: Floats) -> Policy:
         """The policy as it is simulated."""
-        return self.make(theta) if self.trial is None else self.trial(theta)
+        if self.trial is None:
+            return self.make(theta)
+        return self.trial(theta)
 
 
-# -- networks ----------------------------------------------------------------------------------------------------------
+# -- networks --------------------------------------------------------------------------------------
 
 
 def deciding_alone(network: QueueingNetwork) -> QueueingNetwork:
@@ -77,8 +92,13 @@ def deciding_alone(network: QueueingNetwork) -> QueueingNetwork:
 
 
 def _network_of(policy: Policy) -> QueueingNetwork:
-    if not isinstance(policy, NetworkPolicy | LinearIndexPolicy) or not isinstance(policy.model, QueueingNetwork):
-        raise InputError(f"policy {policy.name!r} is no index rule of a network; start from one of its heuristics.")
+    if not isinstance(policy, NetworkPolicy | LinearIndexPolicy) or not isinstance(
+        policy.model, QueueingNetwork
+    ):
+        raise InputError(
+            f"policy {policy.name!r} is no index rule of a network; start from one of its "
+            "heuristics."
+        )
     return policy.model
 
 
@@ -88,9 +108,14 @@ def indices(policy: Policy, reach: str = NEXT) -> Family:
         raise unknown("reach", str(reach), [NEXT, ALL])
     network = _network_of(policy)
     start = policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)  # type: ignore[arg-type]
-    n, near = len(network.classes), _near(network)
-    free = near | (start.slopes != 0) if reach == NEXT else np.ones((n, n), bool)
-    units, name = _units(network, start), "searched " + policy.name.removeprefix("searched ")
+    n = len(network.classes)
+    near = _near(network)
+    if reach == NEXT:
+        free = near | (start.slopes != 0)
+    else:
+        free = np.ones((n, n), bool)
+    units = _units(network, start)
+    name = "searched " + policy.name.removeprefix("searched ")
 
     def built(model: QueueingNetwork, theta: Floats) -> Policy:
         slopes = np.zeros((n, n))
@@ -134,10 +159,18 @@ def quadratic_indices(
 ) -> Family:
     """The policies that are greedy for gᵀx + ½xᵀHx; by default from MaxPressure (H = I) on."""
     n = len(network.classes)
-    g = np.zeros(n) if linear is None else np.asarray(linear, np.float64)
-    matrix = np.eye(n) if quadratic is None else np.asarray(quadratic, np.float64)
+    if linear is None:
+        g = np.zeros(n)
+    else:
+        g = np.asarray(linear, np.float64)
+    if quadratic is None:
+        matrix = np.eye(n)
+    else:
+        matrix = np.asarray(quadratic, np.float64)
     if g.shape != (n,) or matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
-        raise InputError(f"quadratic indices of {n} classes need {n} linear weights and a symmetric matrix.")
+        raise InputError(
+            f"quadratic indices of {n} classes need {n} linear weights and a symmetric matrix."
+        )
     upper = np.triu_indices(n)
     unit = float(np.abs(np.diag(matrix)).mean()) or 1.0
 
@@ -151,16 +184,21 @@ def quadratic_indices(
         "quadratic indices",
         lambda theta: built(network, theta),
         np.concatenate([g, matrix[upper]]),
-        unit * np.concatenate([np.full(n, CONSTANT), np.where(upper[0] == upper[1], SLOPE, SLOPE / 2)]),
+        unit
+        * np.concatenate([np.full(n, CONSTANT), np.where(upper[0] == upper[1], SLOPE, SLOPE / 2)]),
         lambda theta: built(twin, theta),
     )
 
 
-def quadratic_index(network: QueueingNetwork, linear: ArrayLike, quadratic: ArrayLike) -> LinearIndexPolicy:
+def quadratic_index(
+    network: QueueingNetwork, linear: ArrayLike, quadratic: ArrayLike
+) -> LinearIndexPolicy:
     """The index rule that is greedy for gᵀx + ½xᵀHx."""
-    g, matrix = np.asarray(linear, np.float64), np.asarray(quadratic, np.float64)
+    g = np.asarray(linear, np.float64)
+    matrix = np.asarray(quadratic, np.float64)
     n = len(network.classes)
-    alpha, slopes = np.zeros(n), np.zeros((n, n))
+    alpha = np.zeros(n)
+    slopes = np.zeros((n, n))
     for c, routes in enumerate(network.routes):
         for d, p in routes:
             change = np.zeros(n)
@@ -173,13 +211,19 @@ def quadratic_index(network: QueueingNetwork, linear: ArrayLike, quadratic: Arra
     return LinearIndexPolicy(network, "searched quadratic", alpha, slopes)
 
 
-# -- any model ---------------------------------------------------------------------------------------------------------
+# -- any model -------------------------------------------------------------------------------------
 
 
 def greedy_for(values: LinearValues, gamma: float = 1.0) -> Family:
-    """Greedy for Ψw, from given weights on; a weight is changed in parts of itself or of a typical one."""
+    """Greedy for Ψw, from given weights on.
+
+    a weight is changed in parts of itself or of a typical one.
+    """
     size = np.abs(values.weights)
-    typical = float(np.median(size[size > 0])) if (size > 0).any() else 1.0
+    if (size > 0).any():
+        typical = float(np.median(size[size > 0]))
+    else:
+        typical = 1.0
     return Family(
         "greedy for Ψw",
         lambda theta: GreedyPolicy(
@@ -192,9 +236,14 @@ def greedy_for(values: LinearValues, gamma: float = 1.0) -> Family:
 
 def mixing(policies: Sequence[Policy], weights: ArrayLike | None = None) -> Family:
     """Mixtures of policies; weights start equal, or as given (positive)."""
-    shares = np.full(len(policies), 1 / max(len(policies), 1)) if weights is None else np.asarray(weights, np.float64)
+    if weights is None:
+        shares = np.full(len(policies), 1 / max(len(policies), 1))
+    else:
+        shares = np.asarray(weights, np.float64)
     if len(policies) < 2 or shares.shape != (len(policies),) or not (shares > 0).all():
-        raise InputError("a family of mixtures needs at least two policies, and a positive weight for each.")
+        raise InputError(
+            "a family of mixtures needs at least two policies, and a positive weight for each."
+        )
 
     def made(theta: Floats) -> Policy:
         raised = np.exp(theta - theta.max())
@@ -204,11 +253,16 @@ def mixing(policies: Sequence[Policy], weights: ArrayLike | None = None) -> Fami
 
 
 def dual(policy: MixturePolicy) -> Family:
-    """The weights of the dual program's answer; only ratios of u count, so steps are in parts of its size."""
+    """The weights of the dual program's answer.
+
+    Only ratios of u count, so steps are in parts of its size.
+    """
     size = float(np.sqrt(np.mean(policy.theta**2))) or 1.0
     return Family(
         "dual mixture",
-        lambda theta: MixturePolicy(policy.features, theta, fallback=policy.fallback, name=f"searched {policy.name}"),
+        lambda theta: MixturePolicy(
+            policy.features, theta, fallback=policy.fallback, name=f"searched {policy.name}"
+        ),
         policy.theta,
         np.maximum(np.abs(policy.theta), size / 10) / 2,
     )

@@ -1,29 +1,33 @@
 """Near-optimal policies from a small problem on a lattice of states (Markov chain approximation).
 
-Choose knots for each coordinate; nodes are all vectors of knots. Each next state y of a node is replaced by a random
-corner of its cell, with the weights c_z(y) of multilinear interpolation, whose mean is y (Kushner & Dupuis 2001; such
-operators are the averagers of Gordon 1995):
+Choose knots for each coordinate; nodes are all vectors of knots. Each next state y of a node is
+replaced by a random corner of its cell, with the weights c_z(y) of multilinear interpolation, whose
+mean is y (Kushner & Dupuis 2001; such operators are the averagers of Gordon 1995):
 
     P̂(z|x,a)  =  Σ_y P(y|x,a)·c_z(y),         v(x) + λ  =  min_a [ ℓ(x,a) + Σ_z P̂(z|x,a)·v(z) ].
 
-That is a decision problem on the nodes, sparse and with nonnegative weights, solved by policy iteration
-(`exact/sparse.py`). But the random corner brings variance that the model does not have, (y_i − left)(right − y_i) along
-each coordinate, which a convex v pays for. So the problem is solved again with what the function V of
-`primal/interpolation.py`, which has curvature taken off, and the multilinear function of the last v disagree in:
+That is a decision problem on the nodes, sparse and with nonnegative weights, solved by policy
+iteration (`exact/sparse.py`). But the random corner brings variance that the model does not have,
+(y_i − left)(right − y_i) along each coordinate, which a convex v pays for. So the problem is solved
+again with what the function V of `primal/interpolation.py`, which has curvature taken off, and the
+multilinear function of the last v disagree in:
 
     ℓ'(x,a)  =  ℓ(x,a) + Σ_y P(y|x,a)·[ V(y) − Σ_z c_z(y)·v(z) ].
 
-A fixed point of these corrections solves v + λ = min_a [ ℓ + P V ] at the nodes, with V exact on products of linear
-functions and on quadratic functions of single coordinates; in between, each solution is that of a true decision
-problem. A few corrections are made, not until they end. Where all integers are knots there is nothing to correct.
+A fixed point of these corrections solves v + λ = min_a [ ℓ + P V ] at the nodes, with V exact on
+products of linear functions and on quadratic functions of single coordinates; in between, each
+solution is that of a true decision problem. A few corrections are made, not until they end. Where
+all integers are knots there is nothing to correct.
 
-A next state beyond the last knot of a coordinate goes to that knot. Were that free, the problem would learn to lose
-customers there. The first solution charges `penalty` for each unit, by default far more than a unit is worth; the
-corrections charge what V, going on beyond the last knot, says that it is worth, never less than 0.
+A next state beyond the last knot of a coordinate goes to that knot. Were that free, the problem
+would learn to lose customers there. The first solution charges `penalty` for each unit, by default
+far more than a unit is worth; the corrections charge what V, going on beyond the last knot, says
+that it is worth, never less than 0.
 
-The policy looks one step ahead with V in the real model: it is compiled, needs no table of states, and is defined
-beyond the lattice. Nothing here is proved: the cost on the lattice is no bound, and the policy must be evaluated.
-Discounted: the same with γ. Prices on measures, for side constraints, change ℓ into ℓ + Σ_k p_k·(n_k − b_k·d_k).
+The policy looks one step ahead with V in the real model: it is compiled, needs no table of states,
+and is defined beyond the lattice. Nothing here is proved: the cost on the lattice is no bound, and
+the policy must be evaluated. Discounted: the same with γ. Prices on measures, for side constraints,
+change ℓ into ℓ + Σ_k p_k·(n_k − b_k·d_k).
 """
 
 from __future__ import annotations
@@ -55,18 +59,25 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.values.interpolation import Lattice, LatticeValues
 
 NODES = 40_000
-VISITS, SPACING = 10_000, 20  # simulated states that knots are fitted to, and the steps between two of them
-RARE, REACH = 0.9999, 1.5  # a coordinate goes to so many times this quantile of the visits
-NEAR = 3.0  # an upper limit within so many times that is where it goes: good policies may go farther than heuristics
+# simulated states that knots are fitted to, and the steps between two of them
+VISITS = 10_000
+SPACING = 20
+# a coordinate goes to so many times this quantile of the visits
+RARE = 0.9999
+REACH = 1.5
+# an upper limit within so many times that is where it goes: good policies may go farther than
+# heuristics
+NEAR = 3.0
 FEWEST = 8  # the least reach, in values
 FEW = 4  # a coordinate with so many values keeps them all
 POWER = 1.0  # gaps between knots grow like this power of the distance from the ends
 CORRECTIONS = 3
-STEEP = 40.0  # default penalty, in units of (loss at the last knots)·(1 + their number): see `_penalty`
+# default penalty, in units of (loss at the last knots)·(1 + their number): see `_penalty`
+STEEP = 40.0
 ENTRIES = 2**22  # of the chain's matrix, written at once
 
 
-# -- where the nodes are ----------------------------------------------------------------------------------------------
+# -- where the nodes are ---------------------------------------------------------------------------
 
 
 def make_lattice(
@@ -76,11 +87,13 @@ def make_lattice(
     nodes: int = NODES,
     seed: int = 0,
 ) -> Lattice:
-    """A lattice of at most so many nodes, as far out as policies go, or as given states lie (one a row).
+    """A lattice of at most so many nodes, as far out as policies go, or as given states lie (one a
+    row).
 
-    Of several policies the one that costs least in a short simulation counts; by default they are the model's own.
-    Coordinates of few values, and those that are no quantities (the pending event of a network), keep all values. The
-    others have knots that are dense near the lower end and near an upper end within reach.
+    Of several policies the one that costs least in a short simulation counts; by default they are
+    the model's own. Coordinates of few values, and those that are no quantities (the pending event
+    of a network), keep all values. The others have knots that are dense near the lower end and near
+    an upper end within reach.
     """
     if not is_whole(nodes) or nodes < 2:
         raise InputError(f"the number of nodes is a whole number of at least 2, got {nodes!r}.")
@@ -99,11 +112,15 @@ def truncation(model: Model, *, nodes: int = NODES) -> Lattice:
     """All states up to the same distance from the lower limits, as many as the nodes allow."""
     if not is_whole(nodes) or nodes < 2:
         raise InputError(f"the number of nodes is a whole number of at least 2, got {nodes!r}.")
-    box, whole = model.box, _kept_whole(model)
+    box = model.box
+    whole = _kept_whole(model)
     length = 1
     while True:
         ends = np.where(whole, box.upper, np.minimum(box.lower + length + 1, box.upper))
-        if np.log((ends - box.lower + 1).astype(np.float64)).sum() > np.log(nodes) or length > nodes:
+        if (
+            np.log((ends - box.lower + 1).astype(np.float64)).sum() > np.log(nodes)
+            or length > nodes
+        ):
             break
         length += 1
     ends = np.where(whole, box.upper, np.minimum(box.lower + length, box.upper))
@@ -113,10 +130,15 @@ def truncation(model: Model, *, nodes: int = NODES) -> Lattice:
 def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, seed: int) -> Ints:
     if isinstance(given, np.ndarray):
         if given.ndim != 2 or given.shape[1] != model.box.dim or len(given) == 0:
-            raise InputError(f"states of {model.name!r} are rows of {model.box.dim} integers, at least one.")
+            raise InputError(
+                f"states of {model.name!r} are rows of {model.box.dim} integers, at least one."
+            )
         return given
     policies = [model.policy(name) for name in model.policies] if given is None else given
-    policies = [policies] if isinstance(policies, Policy) else list(policies)
+    if isinstance(policies, Policy):
+        policies = [policies]
+    else:
+        policies = list(policies)
     if not policies:
         raise InputError("a lattice needs policies or visited states to be fitted to.")
     found: list[tuple[float, Ints]] = []
@@ -144,8 +166,12 @@ def _kept_whole(model: Model) -> Any:
     return few
 
 
-def _knots(lower: Ints, ends: Ints, bounded: Any, whole: Any, nodes: int, name: str) -> tuple[Ints, ...]:
-    """Knots whose gaps grow at one rate for all coordinates, the least at which there are few enough nodes."""
+def _knots(
+    lower: Ints, ends: Ints, bounded: Any, whole: Any, nodes: int, name: str
+) -> tuple[Ints, ...]:
+    """Knots whose gaps grow at one rate for all coordinates, the least at which there are few
+    enough nodes.
+    """
 
     def made(rate: float) -> tuple[Ints, ...]:
         rates = np.where(whole, 0.0, rate)
@@ -157,9 +183,16 @@ def _knots(lower: Ints, ends: Ints, bounded: Any, whole: Any, nodes: int, name: 
     def size(rate: float) -> float:
         return float(np.prod([float(k.size) for k in made(rate)]))
 
-    low, high = 0.0, float(2 * (ends - lower).max() + 2)
-    if float(np.prod((ends[whole] - lower[whole] + 1).astype(float))) * 2.0 ** np.count_nonzero(~whole) > nodes:
-        raise InputError(f"the states of {name!r} have too many coordinates for a lattice of {nodes:,} nodes.")
+    low = 0.0
+    high = float(2 * (ends - lower).max() + 2)
+    if (
+        float(np.prod((ends[whole] - lower[whole] + 1).astype(float)))
+        * 2.0 ** np.count_nonzero(~whole)
+        > nodes
+    ):
+        raise InputError(
+            f"the states of {name!r} have too many coordinates for a lattice of {nodes:,} nodes."
+        )
     if np.log(np.maximum(ends - lower + 1, 1).astype(float)).sum() <= np.log(nodes):
         return made(0.0)
     while high - low > 1e-3 * high:
@@ -169,7 +202,9 @@ def _knots(lower: Ints, ends: Ints, bounded: Any, whole: Any, nodes: int, name: 
 
 
 def spaced(low: int, high: int, rate: float, both: bool) -> Ints:
-    """Integers from `low` to `high` whose gaps grow with the distance from `low`, and from `high` if `both`."""
+    """Integers from `low` to `high` whose gaps grow with the distance from `low`, and from `high`
+    if `both`.
+    """
     knots = [low]
     while knots[-1] < high:
         v = knots[-1]
@@ -181,70 +216,124 @@ def spaced(low: int, high: int, rate: float, both: bool) -> Ints:
     return np.array(knots, np.int64)
 
 
-# -- the problem on the nodes -----------------------------------------------------------------------------------------
+# -- the problem on the nodes ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """The pairs of the nodes as a table, and by how much their next states lie beyond the last knots, on average."""
+    """The pairs of the nodes as a table, and by how much their next states lie beyond the last
+    knots, on average.
+    """
 
     lattice: Lattice
     table: Table
     beyond: Floats
 
     def corrections(self, values: LatticeValues) -> Floats:
-        """Σ_y P(y|x,a)·[V(y) − Σ_z c_z(y)·v(z)] of each pair, never below 0 where next states lie beyond."""
-        code, table = self.lattice.model.code, self.table
+        """Σ_y P(y|x,a)·[V(y) − Σ_z c_z(y)·v(z)] of each pair, never below 0 where next states lie
+        beyond.
+        """
+        code = self.lattice.model.code
+        table = self.table
         out = np.empty(table.states.size)
         kernels.expected_values(
-            code.forward, code.ints, code.floats, self.lattice.ints, values.floats, code.max_outcomes, table.states,
-            table.actions, out,
-        )  # fmt: skip
+            code.forward,
+            code.ints,
+            code.floats,
+            self.lattice.ints,
+            values.floats,
+            code.max_outcomes,
+            table.states,
+            table.actions,
+            out,
+        )
         out -= table.matrix @ values.values
         return np.where(self.beyond > 0, np.maximum(out, 0.0), out)
 
 
 def node_table(lattice: Lattice, prices: Floats | None = None) -> NodeTable:
     """P̂ and ℓ at the nodes, with prices on the model's columns."""
-    model, code = lattice.model, lattice.model.code
+    model = lattice.model
+    code = lattice.model.code
     if code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    charged = np.zeros(0) if prices is None else prices
-    counts = expected_counts(model) if charged.size else no_counts
-    actions, place = len(model.actions), np.full(lattice.nodes, -1, np.int64)
+    if prices is None:
+        charged = np.zeros(0)
+    else:
+        charged = prices
+    if charged.size:
+        counts = expected_counts(model)
+    else:
+        counts = no_counts
+    actions = len(model.actions)
+    place = np.full(lattice.nodes, -1, np.int64)
     room = max(ENTRIES, actions * min(lattice.nodes, code.max_outcomes << model.box.dim))
-    columns, entries, rows = np.empty(room, np.int64), np.empty(room), min(room, lattice.nodes * actions) + 1
+    columns = np.empty(room, np.int64)
+    entries = np.empty(room)
+    rows = min(room, lattice.nodes * actions) + 1
     ends, nodes_of, actions_of = np.empty((3, rows), np.int64)
     losses, beyond = np.empty((2, rows))
-    node, blocks, found = 0, [], []
+    node = 0
+    blocks = []
+    found = []
     while node < lattice.nodes:
-        node = int(kernels.node_rows(
-            code.allowed, code.loss, code.forward, counts, code.ints, code.floats, lattice.ints, model.box.lower,
-            model.box.upper, charged, actions, code.max_outcomes, node, lattice.nodes, place, columns, entries, ends,
-            nodes_of, actions_of, losses, beyond,
-        ))  # fmt: skip
+        node = int(
+            kernels.node_rows(
+                code.allowed,
+                code.loss,
+                code.forward,
+                counts,
+                code.ints,
+                code.floats,
+                lattice.ints,
+                model.box.lower,
+                model.box.upper,
+                charged,
+                actions,
+                code.max_outcomes,
+                node,
+                lattice.nodes,
+                place,
+                columns,
+                entries,
+                ends,
+                nodes_of,
+                actions_of,
+                losses,
+                beyond,
+            )
+        )
         if node < 0:
-            transitions(model, *allowed_pairs(model, lattice.states[[-1 - node]]))  # raises, and says why
+            transitions(
+                model, *allowed_pairs(model, lattice.states[[-1 - node]])
+            )  # raises, and says why
         count = int(nodes_of[-1])
         size = int(ends[count - 1])
         pointer = np.concatenate([[0], ends[:count]])
         blocks.append(
-            sp.csr_array((entries[:size].copy(), columns[:size].copy(), pointer), shape=(count, lattice.nodes))
+            sp.csr_array(
+                (entries[:size].copy(), columns[:size].copy(), pointer),
+                shape=(count, lattice.nodes),
+            )
         )
         found.append([part[:count].copy() for part in (nodes_of, actions_of, losses, beyond)])
     nodes, chosen, costs, over = (np.concatenate(part) for part in zip(*found, strict=True))
-    matrix = blocks[0] if len(blocks) == 1 else sp.csr_array(sp.vstack(blocks))
+    if len(blocks) == 1:
+        matrix = blocks[0]
+    else:
+        matrix = sp.csr_array(sp.vstack(blocks))
     return NodeTable(lattice, Table(nodes, chosen, matrix, costs), over)
 
 
-# -- solutions --------------------------------------------------------------------------------------------------------
+# -- solutions -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class LatticeSolution:
     """Values of a problem on a lattice, and the policy that is greedy for them in the real model.
 
-    `cost` is the optimal cost of the last problem on the nodes, an approximation that bounds nothing (`known`).
+    `cost` is the optimal cost of the last problem on the nodes, an approximation that bounds
+    nothing (`known`).
     """
 
     lattice: Lattice
@@ -268,10 +357,21 @@ class LatticeSolution:
         return self.criterion.gamma
 
     def policy(self, *, clip: bool = False, name: str = "lattice") -> GreedyPolicy:
-        """One step ahead with the values, compiled; with `clip`, beyond the last knots what is done at these."""
-        prices = self.prices if self.prices.size else None
-        last = self.lattice.last if clip else None
-        return GreedyPolicy(self.model, self.values, self.gamma, prices=prices, clip=last, name=name)
+        """One step ahead with the values, compiled.
+
+        With `clip`, beyond the last knots what is done at these.
+        """
+        if self.prices.size:
+            prices = self.prices
+        else:
+            prices = None
+        if clip:
+            last = self.lattice.last
+        else:
+            last = None
+        return GreedyPolicy(
+            self.model, self.values, self.gamma, prices=prices, clip=last, name=name
+        )
 
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""
@@ -300,67 +400,99 @@ def solve_lattice(
 ) -> LatticeSolution:
     """Solve on the nodes within a relative `tol`, and again with each of the corrections.
 
-    `penalty` is charged in the first solution for each unit that a next state lies beyond the last knots. `prices`
-    are pairs of a limit on one of the model's measures and its price. `start` are values to begin with.
+    `penalty` is charged in the first solution for each unit that a next state lies beyond the last
+    knots. `prices` are pairs of a limit on one of the model's measures and its price. `start` are
+    values to begin with.
     """
-    criterion, began = criterion or Average(), time.monotonic()
+    criterion = criterion or Average()
+    began = time.monotonic()
     if lattice.model is not model and lattice.model.digest != model.digest:
         raise InputError(f"the lattice belongs to {lattice.model.name!r}, not to {model.name!r}.")
     if not tol > 0 or not is_whole(corrections) or corrections < 0:
-        raise InputError(f"tol must be positive and corrections a whole number, got {tol!r} and {corrections!r}.")
+        raise InputError(
+            f"tol must be positive and corrections a whole number, got {tol!r} and {corrections!r}."
+        )
     if penalty is not None and (not is_number(penalty) or penalty < 0):
-        raise InputError(f"the penalty for each unit beyond the last knots is a number >= 0, got {penalty!r}.")
-    charged, gamma = column_prices(model, prices or ()), criterion.gamma
+        raise InputError(
+            f"the penalty for each unit beyond the last knots is a number >= 0, got {penalty!r}."
+        )
+    charged = column_prices(model, prices or ())
+    gamma = criterion.gamma
     nodes = node_table(lattice, charged)
-    table, curved = nodes.table, any((np.diff(k) > 1).any() for k in lattice.knots) or nodes.beyond.any()
+    table = nodes.table
+    curved = any((np.diff(k) > 1).any() for k in lattice.knots) or nodes.beyond.any()
     losses = table.losses + (_penalty(nodes) if penalty is None else penalty) * nodes.beyond
-    values = None if start is None else start(lattice.states)
+    if start is None:
+        values = None
+    else:
+        values = start(lattice.states)
     if values is not None:
         losses = table.losses + gamma * nodes.corrections(LatticeValues(lattice, values))
-    rounds, origin = 0, lattice.node(model.start)
+    rounds = 0
+    origin = lattice.node(model.start)
     for _ in range((corrections if curved else 0) + 1):
         found = policy_iteration(
-            Table(table.states, table.actions, table.matrix, losses), gamma, tol, origin=origin, start=values
+            Table(table.states, table.actions, table.matrix, losses),
+            gamma,
+            tol,
+            origin=origin,
+            start=values,
         )
-        values, rounds = found.values, rounds + found.rounds
+        values = found.values
+        rounds = rounds + found.rounds
         function = LatticeValues(lattice, values)
         losses = table.losses + gamma * nodes.corrections(function)
     cost = (found.lower + found.upper) / 2
     if isinstance(criterion, Discounted):
         states, weights = criterion.start_distribution(model)
         cost = float(function(states) @ weights)
-    status = Status.SOLVED if found.reached else Status.WIDE
-    return LatticeSolution(lattice, criterion, function, cost, status, rounds, time.monotonic() - began, charged)
+    if found.reached:
+        status = Status.SOLVED
+    else:
+        status = Status.WIDE
+    return LatticeSolution(
+        lattice, criterion, function, cost, status, rounds, time.monotonic() - began, charged
+    )
 
 
 def column_prices(model: Model, prices: Sequence[tuple[Limit, float]]) -> Floats:
-    """Σ_k p_k·(n_k − b_k·d_k) as weights of the model's columns; nothing where there are no prices."""
+    """Σ_k p_k·(n_k − b_k·d_k) as weights of the model's columns.
+
+    Nothing where there are no prices.
+    """
     total = np.zeros(len(model.columns))
     for limit, price in prices:
         if not isinstance(limit.measure, str):
             raise InputError(
-                f"the limit on {limit.name!r} is a function of yours; prices are for the model's measures."
+                f"the limit on {limit.name!r} is a function of yours; prices are for the model's "
+                "measures."
             )
         if not is_number(price) or price < 0:
-            raise InputError(f"the price of the limit on {limit.name!r} is a number >= 0, got {price!r}.")
+            raise InputError(
+                f"the price of the limit on {limit.name!r} is a number >= 0, got {price!r}."
+            )
         measure = model.measure(limit.measure)
         total += price * (measure.numerator - limit.at_most * measure.denominator)
-    return total if total.any() else np.zeros(0)
+    if total.any():
+        return total
+    return np.zeros(0)
 
 
 def _penalty(nodes: NodeTable) -> float:
     """Far more than a unit beyond the last knots is worth.
 
-    A unit more at x is there until a queue of x has drained, and costs loss by loss meanwhile: about ℓ·x/drift in all,
-    at the farthest node ℓ·Σx/drift.
+    A unit more at x is there until a queue of x has drained, and costs loss by loss meanwhile:
+    about ℓ·x/drift in all, at the farthest node ℓ·Σx/drift.
     """
     lattice = nodes.lattice
     length = float((lattice.last - lattice.model.box.lower).max())
-    worst = float(np.abs(nodes.table.losses).max()) / max(1.0, float((lattice.last - lattice.model.box.lower).sum()))
+    worst = float(np.abs(nodes.table.losses).max()) / max(
+        1.0, float((lattice.last - lattice.model.box.lower).sum())
+    )
     return STEEP * worst * (1 + length)
 
 
-# -- in one call ------------------------------------------------------------------------------------------------------
+# -- in one call -----------------------------------------------------------------------------------
 
 
 def lattice_plan(
@@ -376,8 +508,8 @@ def lattice_plan(
 ) -> LatticeSolution:
     """A solution on a lattice that is fitted to where its own kind of policy goes.
 
-    The first of the stages has an eighth of the nodes and is fitted to the policies (by default the model's own); each
-    further one to the policy of the stage before too.
+    The first of the stages has an eighth of the nodes and is fitted to the policies (by default the
+    model's own); each further one to the policy of the stage before too.
     """
     if not is_whole(stages) or stages < 1:
         raise InputError(f"the number of stages is a whole number of at least 1, got {stages!r}.")
@@ -385,9 +517,15 @@ def lattice_plan(
     solution: LatticeSolution | None = None
     for stage in range(stages):
         last = stage == stages - 1
-        size = nodes if last else max(nodes // 8, min(nodes, 2 ** (model.box.dim + 1)))
+        if last:
+            size = nodes
+        else:
+            size = max(nodes // 8, min(nodes, 2 ** (model.box.dim + 1)))
         lattice = make_lattice(model, fitted_to, nodes=size, seed=seed)
         solution = solve_lattice(model, lattice, criterion, prices=prices, tol=tol)
-        fitted_to = [*(policies or [model.policy(name) for name in model.policies]), solution.policy()]
+        fitted_to = [
+            *(policies or [model.policy(name) for name in model.policies]),
+            solution.policy(),
+        ]
     assert solution is not None
     return solution

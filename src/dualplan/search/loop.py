@@ -1,19 +1,23 @@
-"""The loop: propose, judge, keep what is better; at any time there is a best policy, and it never gets worse.
+"""The loop: propose, judge, keep what is better; at any time there is a best policy, and it never
+gets worse.
 
-Begin with a portfolio: the policies given, or the model's heuristics. Then steps in turn (`steps.py`). Each proposes
-candidates; they are screened, and the best of them meets the best policy so far in a duel (`duels.py`). It takes its
-place only if the paired interval of the difference says so. Candidates that did not win stay in the portfolio if they
-come near, since other steps combine its policies. A step that gains is taken again at once, in its next size, and all
-are taken again, in theirs, once the best policy is another one. Steps that pay most often are taken in all their sizes
-before the others.
+Begin with a portfolio: the policies given, or the model's heuristics. Then steps in turn
+(`steps.py`). Each proposes candidates; they are screened, and the best of them meets the best
+policy so far in a duel (`duels.py`). It takes its place only if the paired interval of the
+difference says so. Candidates that did not win stay in the portfolio if they come near, since other
+steps combine its policies. A step that gains is taken again at once, in its next size, and all are
+taken again, in theirs, once the best policy is another one. Steps that pay most often are taken in
+all their sizes before the others.
 
-It ends when the gap that was asked for is proved, when no step in its largest size gains, or when the time is spent.
-Time decides only which steps are still taken: each of them does the same work whatever the clock says, with random
-numbers keyed by its number, so that a run with as many attempts finds the same policy. How long it is evaluated in the
-end, and how good a bound is proved, is a matter of the time that is left.
+It ends when the gap that was asked for is proved, when no step in its largest size gains, or when
+the time is spent. Time decides only which steps are still taken: each of them does the same work
+whatever the clock says, with random numbers keyed by its number, so that a run with as many
+attempts finds the same policy. How long it is evaluated in the end, and how good a bound is proved,
+is a matter of the time that is left.
 
-In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where states are few), and
-what time is left goes into a lower bound on what any policy costs (`bounds.py`).
+In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where
+states are few), and what time is left goes into a lower bound on what any policy costs
+(`bounds.py`).
 """
 
 from __future__ import annotations
@@ -53,9 +57,13 @@ TIME = "2m"
 SAVED = "saved"  # the source of the best policy of a run that goes on
 PORTFOLIO = 8  # policies that are kept
 NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
-LAST, RELATIVE = 1_000_000_000, 0.003  # steps of the last evaluation, and the half-width at which it stops
+# steps of the last evaluation, and the half-width at which it stops
+LAST = 1_000_000_000
+RELATIVE = 0.003
 LEAST = 5_000_000  # but not before: of other measures, which have no control, less is known by then
-FOR_JUDGING, FOR_BOUND = 0.2, 0.15  # shares of the time that are kept for the last evaluation and the bound
+# shares of the time that are kept for the last evaluation and the bound
+FOR_JUDGING = 0.2
+FOR_BOUND = 0.15
 UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
 AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
@@ -77,24 +85,35 @@ def improve(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Improved:
-    """The best policy that the steps find in a time, what it costs, a lower bound, and the gap between the two.
+    """The best policy that the steps find in a time, what it costs, a lower bound, and the gap
+    between the two.
 
-    `policies` are what to begin with (anything that maps a state to probabilities; by default the model's heuristics),
-    `limits` side constraints such as "lost fraction <= 0.01", `gap` the share of the cost at which to stop, `steps`
-    names of steps, by default all. With a `folder` the best policy is saved whenever it changes.
+    `policies` are what to begin with (anything that maps a state to probabilities; by default the
+    model's heuristics), `limits` side constraints such as "lost fraction <= 0.01", `gap` the share
+    of the cost at which to stop, `steps` names of steps, by default all. With a `folder` the best
+    policy is saved whenever it changes.
     """
-    clock, wanted = Clock(seconds(time)), None if gap is None else share(gap)
-    criterion = Average() if criterion is None else criterion
+    clock = Clock(seconds(time))
+    if gap is None:
+        wanted = None
+    else:
+        wanted = share(gap)
+    if criterion is None:
+        criterion = Average()
     if limits and isinstance(criterion, Discounted):
         raise InputError(
-            "limits are judged by simulated measures, which the discounted criterion has not; use solve_lp."
+            "limits are judged by simulated measures, which the discounted criterion has not; use "
+            "solve_lp."
         )
     search = Search(model, criterion, _limits(model, limits), seed)
     chosen = _steps(steps)
     for policy in policies:
         require_policy_of(model, policy)
     run = _open(search, policies, list(chosen), clock.allowed, folder, resume)
-    search.before = 0 if run is None else run.traced
+    if run is None:
+        search.before = 0
+    else:
+        search.before = run.traced
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
@@ -107,7 +126,9 @@ def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
     limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in given)
     for limit in limits:
         if not isinstance(limit.measure, str):
-            raise InputError(f"the limit on {limit.name!r} must be on a measure of the model, by its name.")
+            raise InputError(
+                f"the limit on {limit.name!r} must be on a measure of the model, by its name."
+            )
         model.measure(limit.measure)
     return limits
 
@@ -120,11 +141,18 @@ def _steps(names: Sequence[str] | None) -> dict[str, Step]:
 
 
 def _open(
-    search: Search, policies: Sequence[Policy], steps: list[str], allowed: float, folder: str | None, resume: bool
+    search: Search,
+    policies: Sequence[Policy],
+    steps: list[str],
+    allowed: float,
+    folder: str | None,
+    resume: bool,
 ) -> Run | None:
     if folder is None:
         if resume:
-            raise InputError("only a run that was saved in a folder can be resumed; name its folder.")
+            raise InputError(
+                "only a run that was saved in a folder can be resumed; name its folder."
+            )
         return None
     settings = {
         "task": "improve",
@@ -149,7 +177,10 @@ def _verdict(found: Attempt) -> str:
         return f"{found.step} (size {found.size}) does not apply: {found.note}"
     if found.gain is None:
         return f"{found.step} (size {found.size}) made no policy that can be simulated"
-    word = "gained" if found.accepted else "no gain for sure, difference"
+    if found.accepted:
+        word = "gained"
+    else:
+        word = "no gain for sure, difference"
     return (
         f"{found.step} (size {found.size}): {word} {found.gain.value:.3g} "
         f"[{found.gain.lower:.3g}, {found.gain.upper:.3g}], {found.seconds:.1f} s"
@@ -159,40 +190,60 @@ def _verdict(found: Attempt) -> str:
 class Loop:
     """A search, its clock and its folder."""
 
-    def __init__(self, search: Search, clock: Clock, gap: float | None, run: Run | None, progress: Progress) -> None:
-        self.search, self.clock, self.gap, self.run, self.progress = search, clock, gap, run, progress
+    def __init__(
+        self, search: Search, clock: Clock, gap: float | None, run: Run | None, progress: Progress
+    ) -> None:
+        self.search = search
+        self.clock = clock
+        self.gap = gap
+        self.run = run
+        self.progress = progress
         self.start: tuple[Member, ...] = ()
         self.bound: LowerBound | None = None
         self.expected: dict[str, float] = {}  # seconds that the next attempt of a step may take
 
-    # -- the portfolio ------------------------------------------------------------------------------------------------
+    # -- the portfolio -----------------------------------------------------------------------------
 
     def begin(self, policies: list[Policy]) -> None:
         """Screen what there is; the cheapest is the best policy so far."""
         search = self.search
         given = [Candidate(policy, "given") for policy in policies]
         given += [
-            Candidate(search.model.policy(name), "heuristic") for name in ([] if given else search.model.policies)
+            Candidate(search.model.policy(name), "heuristic")
+            for name in ([] if given else search.model.policies)
         ]
         saved = self._saved()
-        given = [one for one in given if all(one.policy.digest != other.policy.digest for other in saved)]
+        given = [
+            one for one in given if all(one.policy.digest != other.policy.digest for other in saved)
+        ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
         self.start = tuple(screen(search, begin, BEGINNING, place=6))
         if not self.start:
-            raise InputError(f"none of the policies to begin with can be simulated on model {search.model.name!r}.")
+            raise InputError(
+                "none of the policies to begin with can be simulated on model "
+                f"{search.model.name!r}."
+            )
         # the best policy of a run that goes on stays the best until another one beats it in a duel
-        before = [m for m in self.start if m.candidate.source == SAVED and math.isfinite(m.run.cost)]
-        search.members, search.best = list(self.start), [*before, self.start[0]][0]
+        before = [
+            m for m in self.start if m.candidate.source == SAVED and math.isfinite(m.run.cost)
+        ]
+        search.members = list(self.start)
+        search.best = [*before, self.start[0]][0]
         self.keep()
 
     def _saved(self) -> list[Candidate]:
         """The best policy of a run that goes on."""
-        path = None if self.run is None else self.run.folder / POLICY
+        if self.run is None:
+            path = None
+        else:
+            path = self.run.folder / POLICY
         if path is None or not path.exists():
             return []
         policy = load_policy(path, self.search.model)
-        return [Candidate(policy, SAVED, policy.values if isinstance(policy, GreedyPolicy) else None)]
+        return [
+            Candidate(policy, SAVED, policy.values if isinstance(policy, GreedyPolicy) else None)
+        ]
 
     def keep(self) -> None:
         """Save the best policy, if there is a folder and the policy is no function of the user."""
@@ -205,13 +256,22 @@ class Loop:
                 self.run.trace({"not saved": str(error)})
 
     def tell(self, words: str) -> None:
-        """Say where the search stands: the best cost so far, how often it got better, and what is being done."""
-        best, tried = self.search.best, len(self.search.attempts)
-        cost = "" if best is None else f"best {_interval(best.run)}, "
-        steps = f"{self.gains} of {tried} steps gained, " if tried else ""
+        """Say where the search stands: the best cost so far, how often it got better, and what is
+        being done.
+        """
+        best = self.search.best
+        tried = len(self.search.attempts)
+        if best is None:
+            cost = ""
+        else:
+            cost = f"best {_interval(best.run)}, "
+        if tried:
+            steps = f"{self.gains} of {tried} steps gained, "
+        else:
+            steps = ""
         self.progress(int(self.clock.spent), max(1, int(self.clock.allowed)), cost + steps + words)
 
-    # -- rounds -------------------------------------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------------
 
     @property
     def left(self) -> float:
@@ -219,10 +279,14 @@ class Loop:
         return self.clock.left - (FOR_JUDGING + FOR_BOUND) * self.clock.allowed
 
     def rounds(self, steps: list[Step]) -> Status:
-        """Steps in turn, each as long as it gains and can grow, until none is worth another attempt."""
+        """Steps in turn, each as long as it gains and can grow, until none is worth another
+        attempt.
+        """
         usable = [step for step in steps if step.applies(self.search)]
         size = {step.name: 0 for step in usable}
-        tried: dict[str, tuple[int, int]] = {}  # the last size, and how many gains there had been before
+        tried: dict[
+            str, tuple[int, int]
+        ] = {}  # the last size, and how many gains there had been before
 
         def worth(step: Step) -> bool:
             return tried.get(step.name) != (size[step.name], self.gains)
@@ -249,8 +313,14 @@ class Loop:
         return sum(attempt.accepted for attempt in self.search.attempts)
 
     def affordable(self, step: Step) -> bool:
-        """Whether there is time for the step, as far as its last attempt tells; the first of all is always taken."""
-        return not self.search.attempts or self.expected.get(step.name, UNTRIED * self.clock.allowed) <= self.left
+        """Whether there is time for the step, as far as its last attempt tells.
+
+        The first of all is always taken.
+        """
+        return (
+            not self.search.attempts
+            or self.expected.get(step.name, UNTRIED * self.clock.allowed) <= self.left
+        )
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""
@@ -259,29 +329,38 @@ class Loop:
         if self.bound is None:
             self.tell("a first lower bound")
             self.bound = self._bound(0.1 * self.clock.allowed)
-        run, proved = self.search.incumbent.run, self.bound.kind == PROVED
+        run = self.search.incumbent.run
+        proved = self.bound.kind == PROVED
         small = largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
         return small and proved and excess(run, self.search.limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
-        search, started = self.search, timer.monotonic()
+        search = self.search
+        started = timer.monotonic()
         self.tell(step.name)
         with compiling() as compiled:
-            found, proposed = Attempt(step.name, size, 0), started
+            found = Attempt(step.name, size, 0)
+            proposed = started
             try:
                 candidates = step.propose(search, size)
                 proposed = timer.monotonic() - compiled()
                 self.tell(f"{step.name}: judging {len(candidates)} policies")
-                found, members = replace(found, made=len(candidates)), screen(search, candidates)
+                found = replace(found, made=len(candidates))
+                members = screen(search, candidates)
                 if members:
                     found = self._judge(members[0], found)
                     self._remember(members)
-            except DualplanError as error:  # it is not for this model after all, and the others go on
+            except (
+                DualplanError
+            ) as error:  # it is not for this model after all, and the others go on
                 found = replace(found, note=str(error))
             judged = timer.monotonic() - compiled()
         found = replace(found, seconds=timer.monotonic() - started)
-        grows = step.grows if size + 1 < step.sizes else 1.0
+        if size + 1 < step.sizes:
+            grows = step.grows
+        else:
+            grows = 1.0
         self.expected[step.name] = grows * (proposed - started) + judged - proposed
         search.attempts.append(found)
         if self.run is not None:
@@ -296,22 +375,35 @@ class Loop:
             search.best = Member(best.candidate, verdict.run, best.control)
             self.keep()
         return replace(
-            found, policy=best.candidate.source, cost=verdict.run.cost, gain=verdict.gain, accepted=verdict.won
+            found,
+            policy=best.candidate.source,
+            cost=verdict.run.cost,
+            gain=verdict.gain,
+            accepted=verdict.won,
         )
 
     def _remember(self, members: Sequence[Member]) -> None:
         """Keep the best of each step in the portfolio, if it comes near the best policy."""
-        search, cost = self.search, self.search.incumbent.run.cost
+        search = self.search
+        cost = self.search.incumbent.run.cost
         known = {m.policy.digest for m in search.members}
-        near = [m for m in members[:2] if m.run.cost <= cost + NEAR * abs(cost) and m.policy.digest not in known]
-        search.members = sorted([*search.members, *near], key=lambda m: m.rank(search.limits))[:PORTFOLIO]
+        near = [
+            m
+            for m in members[:2]
+            if m.run.cost <= cost + NEAR * abs(cost) and m.policy.digest not in known
+        ]
+        search.members = sorted([*search.members, *near], key=lambda m: m.rank(search.limits))[
+            :PORTFOLIO
+        ]
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def finish(self, status: Status) -> Improved:
         """Evaluate the best policy afresh, and prove a bound."""
         self.tell("evaluating the policy")
-        known = self._evaluated(max(FOR_JUDGING * self.clock.allowed, self.left + FOR_JUDGING * self.clock.allowed))
+        known = self._evaluated(
+            max(FOR_JUDGING * self.clock.allowed, self.left + FOR_JUDGING * self.clock.allowed)
+        )
         if known[4] is Status.INTERRUPTED:
             return self._ended(Status.INTERRUPTED, known, NO_BOUND)
         self.tell("a lower bound")
@@ -327,15 +419,33 @@ class Loop:
         return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL, fit=False), NO_BOUND)
 
     def _ended(self, status: Status, known: tuple[Any, ...], bound: LowerBound) -> Improved:
-        search, best = self.search, self.search.incumbent
+        search = self.search
+        best = self.search.incumbent
         cost, lower, upper, method, how, measures, notes = known
         if self.bound is not None and self.bound.value > bound.value:
             bound = self.bound
         result = Improved(
-            search.model, search.criterion, best.policy, best.candidate.source, cost, lower, upper, method, how,
-            measures, notes, search.limits, self.start, tuple(search.attempts), bound, self.gap, status,
-            best.candidate.values, search.seed, self.clock.spent,
-        )  # fmt: skip
+            search.model,
+            search.criterion,
+            best.policy,
+            best.candidate.source,
+            cost,
+            lower,
+            upper,
+            method,
+            how,
+            measures,
+            notes,
+            search.limits,
+            self.start,
+            tuple(search.attempts),
+            bound,
+            self.gap,
+            status,
+            best.candidate.values,
+            search.seed,
+            self.clock.spent,
+        )
         if result.gap_reached and status is not Status.INTERRUPTED:
             result = replace(result, status=Status.GAP)
         elif status is Status.GAP:  # by the run of the search, but not by the last evaluation
@@ -345,24 +455,52 @@ class Loop:
         return result
 
     def _evaluated(self, allowed: float, fit: bool = True) -> tuple[Any, ...]:
-        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a simulation.
+        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a
+        simulation.
 
         Without `fit` no control is fitted to the policy.
         """
-        search, best = self.search, self.search.incumbent
-        model, criterion = search.model, search.criterion
+        search = self.search
+        best = self.search.incumbent
+        model = search.model
+        criterion = search.criterion
         exact = self._exactly(best.policy)
         if exact is not None:
-            measures = {name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()}
-            return (exact.cost, exact.lower, exact.upper, "exact", exact.status, measures, notes_on(model, measures))
-        best = controlled(search, best) if fit else best
+            measures = {
+                name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()
+            }
+            return (
+                exact.cost,
+                exact.lower,
+                exact.upper,
+                "exact",
+                exact.status,
+                measures,
+                notes_on(model, measures),
+            )
+        if fit:
+            best = controlled(search, best)
         # measures that are limited have no control: they are known well long after the cost is
         found: Evaluation = evaluate(
-            model, best.policy, criterion, steps=LAST, relative=None if search.limits else RELATIVE,
-            seed=search.fresh(16), seconds=allowed, control=best.control,
+            model,
+            best.policy,
+            criterion,
+            steps=LAST,
+            relative=None if search.limits else RELATIVE,
+            seed=search.fresh(16),
+            seconds=allowed,
+            control=best.control,
             least=int(LEAST * pace(search, best.candidate, best.control)),
-        )  # fmt: skip
-        return found.cost, found.lower, found.upper, found.method, found.status, dict(found.measures), found.notes
+        )
+        return (
+            found.cost,
+            found.lower,
+            found.upper,
+            found.method,
+            found.status,
+            dict(found.measures),
+            found.notes,
+        )
 
     def _exactly(self, policy: Policy) -> ExactEvaluation | None:
         """Where states are few, and the policy has one cost."""
@@ -371,10 +509,14 @@ class Loop:
             return None
         try:
             return evaluate_exact(self.search.model, policy, self.search.criterion)
-        except ModelError:  # several recurrent classes: the cost depends on chance, and simulation says so
+        except (
+            ModelError
+        ):  # several recurrent classes: the cost depends on chance, and simulation says so
             return None
 
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search
         potentials = [search.incumbent.candidate.values]
-        return best_bound(search.model, search.criterion, potentials=potentials, seconds=allowed, seed=search.seed)
+        return best_bound(
+            search.model, search.criterion, potentials=potentials, seconds=allowed, seed=search.seed
+        )

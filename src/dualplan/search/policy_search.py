@@ -2,26 +2,29 @@
 
     minimise over θ   c(π_θ),     c the average or discounted cost, known by simulation only
 
-*The search* is an evolution strategy, CMA-ES (Hansen & Ostermeier 2001; Hansen 2016): with θ = θ₀ + D·z, D the
-scales of the family, a generation draws
+*The search* is an evolution strategy, CMA-ES (Hansen & Ostermeier 2001; Hansen 2016): with θ = θ₀
++ D·z, D the scales of the family, a generation draws
 
     z_i = m + σ·y_i,   y_i ~ N(0, C),  i = 1..n,  in mirrored pairs y, −y,
 
-simulates all π_{z_i} *with the same random numbers from the same states* (`trials.py`), ranks them, and moves
+simulates all π_{z_i} *with the same random numbers from the same states* (`trials.py`), ranks them,
+and moves
 
     m ← m + σ Σ_k w_k y_(k)          over the better half, w decreasing, Σ w = 1, μ = 1/Σ w²
     C ← (1 − c₁ − c_μ)C + c₁ p pᵀ + c_μ Σ_k w_k y_(k) y_(k)ᵀ,      p the path of the steps of m
     σ ← σ·exp((c_s/d_s)(‖path of C^(−1/2)-steps‖/E‖N(0, I)‖ − 1)).
 
-Only ranks count, so costs that explode (an unstable candidate) do no more harm than being last. To first order in σ the
-step of m is along −C∇c (a natural gradient), the noise of one simulation being divided by all n of a generation.
+Only ranks count, so costs that explode (an unstable candidate) do no more harm than being last. To
+first order in σ the step of m is along −C∇c (a natural gradient), the noise of one simulation being
+divided by all n of a generation.
 
-*The gradient.* `cost_gradient` is the central difference on common random numbers, with an interval; it is what the
-search follows, for those who want to look at it.
+*The gradient.* `cost_gradient` is the central difference on common random numbers, with an
+interval; it is what the search follows, for those who want to look at it.
 
-*Never worse.* What was found is compared with the start on fresh random numbers, paired (`compare`); the start is
-returned unless the interval of the difference lies below 0. With confidence 1 − δ, a worse policy is returned with
-probability at most δ/2, as far as the interval's own assumptions hold (statistical).
+*Never worse.* What was found is compared with the start on fresh random numbers, paired
+(`compare`); the start is returned unless the interval of the difference lies below 0. With
+confidence 1 − δ, a worse policy is returned with probability at most δ/2, as far as the interval's
+own assumptions hold (statistical).
 
 Budgets are simulated steps. Results depend on the seed and the budget only, not on threads.
 """
@@ -52,15 +55,17 @@ from dualplan.search.trials import Budget, make_trials
 
 FIRST_SIGMA = 0.5
 JUDGING = 0.25  # the part of the budget that the last comparison takes
-CHOICE = 9_003  # sets random numbers of a choice apart from those of a search and of an evaluation with the same seed
+# sets random numbers of a choice apart from those of a search and of an evaluation with the same
+# seed
+CHOICE = 9_003
 
 
 @dataclass(frozen=True, eq=False)
 class Proposed:
     """The last mean of a search, not compared with anything yet.
 
-    `trace` is the cost of the mean in each generation on that generation's random numbers: too noisy to compare
-    generations by.
+    `trace` is the cost of the mean in each generation on that generation's random numbers: too
+    noisy to compare generations by.
     """
 
     family: Family
@@ -76,7 +81,8 @@ class Proposed:
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last mean's.
+    """What a search found; `policy` is the start's where the gain is not clear, `proposed` the last
+    mean's.
 
     `comparison` is (found − start) on fresh random numbers, `trace` as in `Proposed`.
     """
@@ -110,21 +116,50 @@ def search(
     sigma: float = FIRST_SIGMA,
     threads: int | None = None,
 ) -> Searched:
-    """Search the family within a budget of simulated steps; never worse than its start, as far as simulation tells."""
-    started, wanted = time.monotonic(), criterion or Average()
+    """Search the family within a budget of simulated steps.
+
+    Never worse than its start, as far as simulation tells.
+    """
+    started = time.monotonic()
+    wanted = criterion or Average()
     _check(steps, seed, sigma)
-    found = propose(family, wanted, steps=max(int((1 - JUDGING) * steps), 1), seed=seed, sigma=sigma, threads=threads)
+    found = propose(
+        family,
+        wanted,
+        steps=max(int((1 - JUDGING) * steps), 1),
+        seed=seed,
+        sigma=sigma,
+        threads=threads,
+    )
     last, first = (_maker(family, wanted)(theta) for theta in (found.theta, family.start))
     judged = compare(
-        last.model, last, first, wanted, steps=max(int(JUDGING * steps), 1), seed=own_seed(seed, CHOICE),
-        confidence=confidence, threads=threads,
-    )  # fmt: skip
+        last.model,
+        last,
+        first,
+        wanted,
+        steps=max(int(JUDGING * steps), 1),
+        seed=own_seed(seed, CHOICE),
+        confidence=confidence,
+        threads=threads,
+    )
     better = _clearly_better(judged)
-    theta = found.theta if better else family.start
+    if better:
+        theta = found.theta
+    else:
+        theta = family.start
     return Searched(
-        family, theta, family.make(theta), found.policy, better, judged, found.trace, Status.COMPLETED,
-        found.steps + judged.first.steps + judged.second.steps, time.monotonic() - started, seed,
-    )  # fmt: skip
+        family,
+        theta,
+        family.make(theta),
+        found.policy,
+        better,
+        judged,
+        found.trace,
+        Status.COMPLETED,
+        found.steps + judged.first.steps + judged.second.steps,
+        time.monotonic() - started,
+        seed,
+    )
 
 
 def propose(
@@ -139,7 +174,8 @@ def propose(
     """Search the family, and leave it to others to judge what was found."""
     wanted = criterion or Average()
     _check(steps, seed, sigma)
-    strategy, made = _Strategy(family.start.size, sigma, seed), _maker(family, wanted)
+    strategy = _Strategy(family.start.size, sigma, seed)
+    made = _maker(family, wanted)
     population = 2 * strategy.weights.size + 1
     trials = make_trials(made(family.start), wanted, Budget(steps, population, seed, threads))
     trace = []
@@ -148,7 +184,9 @@ def propose(
         costs = trials.costs([made(theta) for theta in thetas])
         trace.append(float(costs[-1]))
         strategy.tell(costs[:-1])
-    return Proposed(family, family.start + family.scales * strategy.mean, np.array(trace), trials.steps)
+    return Proposed(
+        family, family.start + family.scales * strategy.mean, np.array(trace), trials.steps
+    )
 
 
 def best_of(
@@ -159,9 +197,11 @@ def best_of(
     seed: int = 0,
     threads: int | None = None,
 ) -> Proposed:
-    """The one that costs least in one more trial, each from its own states and with its own control.
+    """The one that costs least in one more trial, each from its own states and with its own
+    control.
 
-    Searches end in valleys of different depth. The random numbers are others than those of any search.
+    Searches end in valleys of different depth. The random numbers are others than those of any
+    search.
     """
     wanted = criterion or Average()
     _check(steps, seed, FIRST_SIGMA)
@@ -188,7 +228,9 @@ def _check(steps: int, seed: int, sigma: float) -> None:
 
 def _maker(family: Family, criterion: Criterion) -> Callable[[Floats], Policy]:
     """What is simulated: a trial stands for the policy in the long run, whatever the start."""
-    return family.tried if isinstance(criterion, Average) else family.make
+    if isinstance(criterion, Average):
+        return family.tried
+    return family.make
 
 
 def _clearly_better(judged: Comparison) -> bool:
@@ -198,16 +240,21 @@ def _clearly_better(judged: Comparison) -> bool:
     return bool(judged.difference.upper < 0)
 
 
-# -- the evolution strategy --------------------------------------------------------------------------------------------
+# -- the evolution strategy ------------------------------------------------------------------------
 
 
 class _Strategy:
     """The state of a CMA-ES in d dimensions: mean m, step σ, covariance C, and the two paths."""
 
     def __init__(self, d: int, sigma: float, seed: int) -> None:
-        self.d, self.sigma, self.rng = d, sigma, np.random.default_rng(seed)
-        self.mean, self.path, self.step_path = np.zeros(d), np.zeros(d), np.zeros(d)
-        self.covariance, self.generation = np.eye(d), 0
+        self.d = d
+        self.sigma = sigma
+        self.rng = np.random.default_rng(seed)
+        self.mean = np.zeros(d)
+        self.path = np.zeros(d)
+        self.step_path = np.zeros(d)
+        self.covariance = np.eye(d)
+        self.generation = 0
         half = population_size(d) // 2
         raw = math.log(half + 0.5) - np.log(np.arange(1, half + 1))
         self.weights = raw / raw.sum()
@@ -236,7 +283,9 @@ class _Strategy:
         self.generation += 1
         white = self.axes @ ((self.axes.T @ y) / self.widths)
         fade = 1 - self.c_step
-        self.step_path = fade * self.step_path + math.sqrt(self.c_step * (2 - self.c_step) * self.mu) * white
+        self.step_path = (
+            fade * self.step_path + math.sqrt(self.c_step * (2 - self.c_step) * self.mu) * white
+        )
         size = float(np.linalg.norm(self.step_path)) / self.length
         slow = size / math.sqrt(1 - fade ** (2 * self.generation)) < 1.4 + 2 / (self.d + 1)
         self.path = (1 - self.c_path) * self.path
@@ -255,7 +304,7 @@ def population_size(d: int) -> int:
     return 2 * (2 + int(1.5 * math.log(d)))
 
 
-# -- the gradient ------------------------------------------------------------------------------------------------------
+# -- the gradient ----------------------------------------------------------------------------------
 
 
 def cost_gradient(
@@ -269,24 +318,42 @@ def cost_gradient(
     confidence: float = 0.95,
     threads: int | None = None,
 ) -> list[Interval]:
-    """∂c/∂θ_i by [c(θ + w s_i e_i) − c(θ − w s_i e_i)]/(2 w s_i), s the scales, each on common random numbers.
+    """∂c/∂θ_i by [c(θ + w s_i e_i) − c(θ − w s_i e_i)]/(2 w s_i), s the scales, each on common
+    random numbers.
 
-    The intervals are those of the difference quotient (statistical); that it differs from the derivative by a term of
-    order w² is not in them.
+    The intervals are those of the difference quotient (statistical); that it differs from the
+    derivative by a term of order w² is not in them.
     """
-    wanted, theta = criterion or Average(), family.start if at is None else np.asarray(at, np.float64)
+    wanted = criterion or Average()
+    if at is None:
+        theta = family.start
+    else:
+        theta = np.asarray(at, np.float64)
     _check(steps, seed, width)
     if theta.shape != family.start.shape:
-        raise InputError(f"family {family.name!r} has {family.start.size} parameters, got {theta.size}.")
-    made, each = _maker(family, wanted), max(steps // theta.size, 1)
+        raise InputError(
+            f"family {family.name!r} has {family.start.size} parameters, got {theta.size}."
+        )
+    made = _maker(family, wanted)
+    each = max(steps // theta.size, 1)
     slopes = []
     for i, scale in enumerate(family.scales):
         change = np.zeros(theta.size)
         change[i] = width * scale
-        more, less = made(theta + change), made(theta - change)
+        more = made(theta + change)
+        less = made(theta - change)
         found = compare(
-            more.model, more, less, wanted, steps=each, seed=seed, confidence=confidence, threads=threads
-        ).difference  # fmt: skip
+            more.model,
+            more,
+            less,
+            wanted,
+            steps=each,
+            seed=seed,
+            confidence=confidence,
+            threads=threads,
+        ).difference
         over = 2 * width * float(scale)
-        slopes.append(Interval(found.value / over, found.lower / over, found.upper / over, found.confidence))
+        slopes.append(
+            Interval(found.value / over, found.lower / over, found.upper / over, found.confidence)
+        )
     return slopes

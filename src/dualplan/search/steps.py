@@ -1,10 +1,14 @@
-"""The steps that propose policies, in the order in which they are taken; a larger size asks for more work.
+"""The steps that propose policies, in the order in which they are taken; a larger size asks for
+more work.
 
-lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with limits, for several
+lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with
+            limits, for several
             prices on them, and mixtures
-search      an evolution strategy over linear indices of networks, weights of values, mixtures (`policy_search.py`)
-values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
-dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H (`combine.py`)
+search      an evolution strategy over linear indices of networks, weights of values, mixtures
+            (`policy_search.py`)
+values    greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
+dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H
+            (`combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
 """
 
@@ -26,7 +30,12 @@ from dualplan.models.criteria import Average, Discounted
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolicy, linear_index, walks
+from dualplan.policies.heuristics.network import (
+    LinearIndexPolicy,
+    NetworkPolicy,
+    linear_index,
+    walks,
+)
 from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step, excess
@@ -46,14 +55,21 @@ NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
 SKETCH = 8  # so many times fewer nodes of the lattice that shows where its policy goes
 FEWER = 4  # so many times fewer nodes than states, at least
 TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
-PRICES, PRICED = 8, 400_000  # prices of limits that are tried, and the steps by which each is judged
+# prices of limits that are tried, and the steps by which each is judged
+PRICES = 8
+PRICED = 400_000
 MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
-WALKED, TWICE = (100_000_000, 300_000_000, 900_000_000), 2  # of indices that walk, in all; searches of each family
+# of indices that walk, in all; searches of each family
+WALKED = (100_000_000, 300_000_000, 900_000_000)
+TWICE = 2
 MANY = 12  # classes from which on searches have fewer steps, which take longer
 CHOOSING = 10  # the best of them is found by so many times fewer steps
 LONGER = 40  # so many times fewer of them for policies that look ahead
-FEW_CLASSES, SEARCHABLE, MIXTURE = 8, 100, 4  # indices with all slopes, weights, and parts of a mixture, at most
+# indices with all slopes, weights, and parts of a mixture, at most
+FEW_CLASSES = 8
+SEARCHABLE = 100
+MIXTURE = 4
 ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
 COMBINED = 3  # policies beside the best that are combined
 PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
@@ -62,7 +78,8 @@ GAMMA = 0.99  # of the discounted program whose policy is judged by its average 
 
 def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
-    model, place = search.model, 8
+    model = search.model
+    place = 8
     seen = visited(model, search.incumbent.policy, SEEN, search.fresh(place)) - model.box.lower
     means = WIDER * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
@@ -83,32 +100,47 @@ class Values:
 
     def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
         """One for each degree, as long as the functions are few."""
-        law, seed, found = _law(search), search.fresh(9), []
+        law = _law(search)
+        seed = search.fresh(9)
+        found = []
         for degree in (2, 4):
             basis = primal.monomials(search.model, degree)
             if len(basis) > FUNCTIONS:
                 break
             try:
                 found += self._solved(search, basis, law, seed)
-            except InputError:  # the constraints that were drawn do not bound the program; another degree may do
+            except (
+                InputError
+            ):  # the constraints that were drawn do not bound the program; another degree may do
                 continue
         return found
 
-    def _solved(self, search: Search, basis: primal.Basis, law: Independent, seed: int) -> list[Candidate]:
+    def _solved(
+        self, search: Search, basis: primal.Basis, law: Independent, seed: int
+    ) -> list[Candidate]:
         drawn: dict[str, Any] = {"relevance": law, "sample": law, "samples": DRAWN, "seed": seed}
-        gamma = search.criterion if isinstance(search.criterion, Discounted) else Discounted(GAMMA)
+        if isinstance(search.criterion, Discounted):
+            gamma = search.criterion
+        else:
+            gamma = Discounted(GAMMA)
         programs = [primal.alp(search.model, basis, gamma, **drawn)]
         if isinstance(search.criterion, Average):
             programs.append(primal.average_alp(search.model, basis, **drawn))
         return [
-            Candidate(p.policy(), f"{p.method}, {len(basis)} functions", primal.LinearValues(basis, p.weights))
+            Candidate(
+                p.policy(),
+                f"{p.method}, {len(basis)} functions",
+                primal.LinearValues(basis, p.weights),
+            )
             for p in programs
         ]
 
 
 @dataclass(frozen=True)
 class OnLattice:
-    """Greedy for the values of a small problem on a lattice, fitted to where the best policies go."""
+    """Greedy for the values of a small problem on a lattice, fitted to where the best
+    policies go.
+    """
 
     name: str = "lattice"
     first: bool = True
@@ -122,7 +154,10 @@ class OnLattice:
         return search.listed and bool(np.log(few).sum() <= math.log(NODES[-1]))
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
-        """One without prices; with limits, several prices, and mixtures of two that lie on both sides of them."""
+        """One without prices.
+
+        With limits, several prices, and mixtures of two that lie on both sides of them.
+        """
         if search.limits:
             return self._priced(search, size)
         found = [self._solved(search, _nodes(search, size), ())]
@@ -137,13 +172,22 @@ class OnLattice:
         name = f"truncation, {lattice.nodes:,} nodes"
         return Candidate(found.policy(clip=True, name=name), name)
 
-    def _solved(self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]) -> Candidate | None:
-        """In two stages: where the policies so far go is seldom where the policy of a lattice does."""
-        policies, candidate = [m.policy for m in _near(search)], None
+    def _solved(
+        self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]
+    ) -> Candidate | None:
+        """In two stages: where the policies so far go is seldom where the policy of a lattice
+        does.
+        """
+        policies = [m.policy for m in _near(search)]
+        candidate = None
         for size in (nodes // SKETCH, nodes):
-            seen = [visited(search.model, policy, SEEN, search.fresh(8), SPACING) for policy in policies]
+            seen = [
+                visited(search.model, policy, SEEN, search.fresh(8), SPACING) for policy in policies
+            ]
             try:
-                lattice = make_lattice(search.model, np.concatenate(seen), nodes=size, seed=search.fresh(9))
+                lattice = make_lattice(
+                    search.model, np.concatenate(seen), nodes=size, seed=search.fresh(9)
+                )
             except InputError:  # too many coordinates for so few nodes
                 continue
             found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
@@ -154,40 +198,66 @@ class OnLattice:
         return candidate
 
     def _priced(self, search: Search, size: int) -> list[Candidate]:
-        """Prices by bisection on the logarithm, until a limit is kept and another price breaks it by little."""
-        found, low, high = [], 0.0, math.inf
+        """Prices by bisection on the logarithm, until a limit is kept and another price breaks it
+        by little.
+        """
+        found = []
+        low = 0.0
+        high = math.inf
         cost = abs(search.incumbent.run.cost)
-        price = cost if 1.0 < cost < math.inf else 1.0
+        if 1.0 < cost < math.inf:
+            price = cost
+        else:
+            price = 1.0
         for _ in range(PRICES):
-            one = self._solved(search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits])
+            one = self._solved(
+                search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits]
+            )
             if one is None:
                 break
             one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
-            run = evaluate(search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10))
+            run = evaluate(
+                search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10)
+            )
             found.append((excess(run, search.limits), one))
             low, high = (low, price) if found[-1][0] == 0 else (price, high)
-            price = 4 * price if math.isinf(high) else price / 4 if low == 0 else math.sqrt(low * high)
-        kept, broken = [c for e, c in found if e == 0], [c for e, c in found if e > 0]
+            if math.isinf(high):
+                price = 4 * price
+            elif low == 0:
+                price = price / 4
+            else:
+                price = math.sqrt(low * high)
+        kept = [c for e, c in found if e == 0]
+        broken = [c for e, c in found if e > 0]
         made = [c for _, c in found]
         if kept and broken:  # the dearest price that is not enough, and the least that is
             made += [
-                Candidate(Mixed([kept[-1].policy, broken[-1].policy], [1 - w, w]), f"mixture, {w:g} of the cheaper")
+                Candidate(
+                    Mixed([kept[-1].policy, broken[-1].policy], [1 - w, w]),
+                    f"mixture, {w:g} of the cheaper",
+                )
                 for w in MIXED
             ]
         return made
 
 
 def _nodes(search: Search, size: int) -> int:
-    """Of a lattice: far fewer than the model has states, unless these are few: a search is not for listing them."""
+    """Of a lattice: far fewer than the model has states, unless these are few: a search is not for
+    listing them.
+    """
     count = search.model.box.count
-    return NODES[size] if count is None else min(NODES[size], max(NODES[0], count // FEWER))
+    if count is None:
+        return NODES[size]
+    return min(NODES[size], max(NODES[0], count // FEWER))
 
 
 def _near(search: Search) -> list[Member]:
     """The best policy, and the two next best that come near it."""
     cost = search.incumbent.run.cost
     own = search.incumbent.policy.digest
-    others = [m for m in search.members if m.policy.digest != own and m.run.cost <= cost + 0.1 * abs(cost)]
+    others = [
+        m for m in search.members if m.policy.digest != own and m.run.cost <= cost + 0.1 * abs(cost)
+    ]
     return [search.incumbent, *others[:2]]
 
 
@@ -205,14 +275,26 @@ class Searches:
         return not isinstance(search.model, SimulatorModel) and not search.limits
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
-        """Linear indices in networks; otherwise greedy for quadratic values if the best policy is, and mixtures."""
-        families, seed = self._families(search), search.fresh(9)
-        if isinstance(search.model, QueueingNetwork) and isinstance(search.criterion, Average) and walks(search.model):
+        """Linear indices in networks.
+
+        Otherwise greedy for quadratic values if the best policy is, and mixtures.
+        """
+        families = self._families(search)
+        seed = search.fresh(9)
+        if (
+            isinstance(search.model, QueueingNetwork)
+            and isinstance(search.criterion, Average)
+            and walks(search.model)
+        ):
             fewer = min(1.0, MANY / len(search.model.classes)) ** 2
             return self._walked(search, families, int(fewer * WALKED[size]))
         each = SEARCHED[size] // max(1, len(families))
-        if not isinstance(search.model, QueueingNetwork):  # where indices are not the policies, steps take longer
-            each = max(1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER))
+        if not isinstance(
+            search.model, QueueingNetwork
+        ):  # where indices are not the policies, steps take longer
+            each = max(
+                1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER)
+            )
         found = [parameters(family, search.criterion, steps=each, seed=seed) for family in families]
         return [Candidate(one.policy, f"search, {one.family.name}") for one in found]
 
@@ -224,18 +306,31 @@ class Searches:
             for place in range(20, 20 + TWICE)
             for family in families
         ]
-        best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))] if found else []
+        if found:
+            best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))]
+        else:
+            best = []
         return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
 
     def _families(self, search: Search) -> list[Family]:
-        ranked = [m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None]
+        ranked = [
+            m.policy for m in [search.incumbent, *search.members] if m.policy.code is not None
+        ]
         if isinstance(search.model, QueueingNetwork):
             rules = [p for p in ranked if isinstance(p, NetworkPolicy | LinearIndexPolicy)]
-            rules.sort(key=lambda p: not _prefers(p))  # from indices that are all alike, if there are no others
-            sloped = [p for p in rules if _index(p).slopes.any()]  # from constants alone, slopes are far
-            reach = ALL if len(search.model.classes) <= FEW_CLASSES else NEXT
+            rules.sort(
+                key=lambda p: not _prefers(p)
+            )  # from indices that are all alike, if there are no others
+            sloped = [
+                p for p in rules if _index(p).slopes.any()
+            ]  # from constants alone, slopes are far
+            if len(search.model.classes) <= FEW_CLASSES:
+                reach = ALL
+            else:
+                reach = NEXT
             return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
-        values, families = search.incumbent.candidate.values, []
+        values = search.incumbent.candidate.values
+        families = []
         if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
             families.append(greedy_for(values, search.criterion.gamma))
         several = list({p.digest: p for p in ranked}.values())[:MIXTURE]
@@ -246,7 +341,9 @@ class Searches:
 
 
 def _index(policy: NetworkPolicy | LinearIndexPolicy) -> LinearIndexPolicy:
-    return policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)
+    if isinstance(policy, LinearIndexPolicy):
+        return policy
+    return linear_index(policy)
 
 
 def _prefers(policy: NetworkPolicy | LinearIndexPolicy) -> bool:
@@ -270,7 +367,9 @@ class Rollouts:
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """One or two for each basis."""
         best = search.incumbent.policy
-        found = rollout_step(search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9))
+        found = rollout_step(
+            search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9)
+        )
         return [Candidate(policy, policy.name, policy.values) for policy in found]
 
 
@@ -290,14 +389,26 @@ class Combines:
     def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
         """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
         best = search.incumbent
-        others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][:COMBINED]
+        others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][
+            :COMBINED
+        ]
         if not others:
             return []
         found = combine(
-            search.model, others, best.policy, search.criterion, potential=best.candidate.values,
-            penalties=[factor * abs(best.run.cost) for factor in PENALTIES], seed=search.fresh(9),
-        )  # fmt: skip
-        return [Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values) for c in found.candidates]
+            search.model,
+            others,
+            best.policy,
+            search.criterion,
+            potential=best.candidate.values,
+            penalties=[factor * abs(best.run.cost) for factor in PENALTIES],
+            seed=search.fresh(9),
+        )
+        return [
+            Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values)
+            for c in found.candidates
+        ]
 
 
-STEPS: dict[str, Step] = {step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())}
+STEPS: dict[str, Step] = {
+    step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())
+}

@@ -1,15 +1,17 @@
 """Costs of many policies on common random numbers: what a search over parameters goes by.
 
-A trial simulates all policies of a generation with the same random numbers from the same states. The last policy of
-each is the mean of the search; the next trial starts from the states in which the mean's own trajectories ended, and
-goes on in the random stream: no warm-up is paid twice, and no noise is fitted twice.
+A trial simulates all policies of a generation with the same random numbers from the same states.
+The last policy of each is the mean of the search; the next trial starts from the states in which
+the mean's own trajectories ended, and goes on in the random stream: no warm-up is paid twice, and
+no noise is fitted twice.
 
-*Linear indices of networks* with one event a step walk in a loop of their own (`_kernels/index_walk.py`), with a
-control: by `simulation/`, ℓ + Ph − h has in the long run the mean of ℓ, and little variance for h near the bias. Here
-one h serves all candidates, which are near the mean: a quadratic function, fitted by least squares
-(`primal/lstd.py`) to states that the mean visited in the trials before. It does more than to lessen noise. A trial is
-short, and a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has,
-as far as h tells. The control counts where the mean's own cost varies less with it than without.
+*Linear indices of networks* with one event a step walk in a loop of their own
+(`_kernels/index_walk.py`), with a control: by `simulation/`, ℓ + Ph − h has in the long run the
+mean of ℓ, and little variance for h near the bias. Here one h serves all candidates, which are near
+the mean: a quadratic function, fitted by least squares (`primal/lstd.py`) to states that the mean
+visited in the trials before. It does more than to lessen noise. A trial is short, and a policy that
+lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has, as far
+as h tells. The control counts where the mean's own cost varies less with it than without.
 """
 
 from __future__ import annotations
@@ -40,12 +42,16 @@ LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
 WARMING = 0.05  # the part that brings the first states
 SEARCH = 9_002  # sets random numbers apart from those of an evaluation with the same seed
 CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
-VISITS, REFIT = 10_000, 5  # states that it is fitted to, and trials between two fits
+# states that it is fitted to, and trials between two fits
+VISITS = 10_000
+REFIT = 5
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Steps of all trials together, policies in each, and at most how many trials (by default as the kind says)."""
+    """Steps of all trials together, policies in each, and at most how many trials (by default as
+    the kind says).
+    """
 
     steps: int
     policies: int
@@ -59,21 +65,28 @@ class Budget:
         return max(int(WARMING * self.steps / REPLICAS), 1)
 
     def cut(self, unit: int, least: int, most: int, share: float = 1.0) -> tuple[int, int]:
-        """Trials, and units of work that each policy gets in each of them: so many at least, if there is room."""
+        """Trials, and units of work that each policy gets in each of them: so many at least, if
+        there is room.
+        """
         room = int(share * self.steps) // (self.policies * unit)
         trials = max(1, min(most if self.trials is None else self.trials, room // least))
         return trials, max(1, room // trials)
 
 
 class LongTrials:
-    """Average costs of trajectories from the states where those of the last policy of the last trial ended."""
+    """Average costs of trajectories from the states where those of the last policy of the last
+    trial ended.
+    """
 
     def __init__(self, first: Policy, budget: Budget) -> None:
-        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.threads = budget.threads
+        self.seed = budget.seed
+        self.model = first.model
         self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, TRIALS, 1 - WARMING)
         engine = CompiledEngine(self.model, first, self.seed, False)
         self.replicas: list[Replica] = in_parallel(
-            [partial(_after, engine, engine.first(k), budget.warming) for k in range(REPLICAS)], self.threads
+            [partial(_after, engine, engine.first(k), budget.warming) for k in range(REPLICAS)],
+            self.threads,
         )
         self.steps = budget.warming * REPLICAS
 
@@ -83,7 +96,9 @@ class LongTrials:
         ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
         self.steps += len(policies) * REPLICAS * self.length
         self.replicas = [chunks.replica for chunks in ran[-1]]
-        return np.array([np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran])
+        return np.array(
+            [np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran]
+        )
 
     def _run(self, engine: CompiledEngine) -> list[Chunks]:
         return [engine.advance(replica, 1, self.length) for replica in self.replicas]
@@ -97,11 +112,15 @@ class ManyTrials:
     """Discounted costs of runs from the criterion's starts, cut where the discount is small."""
 
     def __init__(self, first: Policy, criterion: Discounted, budget: Budget) -> None:
-        self.threads, self.seed, self.model, self.gamma = budget.threads, budget.seed, first.model, criterion.gamma
+        self.threads = budget.threads
+        self.seed = budget.seed
+        self.model = first.model
+        self.gamma = criterion.gamma
         self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
         self.trials, self.runs = budget.cut(self.horizon, REPLICAS, TRIALS)
         self.starts, self.weights = criterion.start_distribution(self.model)
-        self.first, self.steps = 0, 0
+        self.first = 0
+        self.steps = 0
 
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
@@ -114,19 +133,29 @@ class ManyTrials:
 
 
 class IndexTrials:
-    """Average costs of linear indices of a network, as `LongTrials`, with one quadratic control for all."""
+    """Average costs of linear indices of a network, as `LongTrials`, with one quadratic control for
+    all.
+    """
 
     def __init__(self, first: LinearIndexPolicy, budget: Budget) -> None:
-        self.threads, self.seed, self.model = budget.threads, budget.seed, first.model
+        self.threads = budget.threads
+        self.seed = budget.seed
+        self.model = first.model
         self.classes = len(first.network.classes)
         self.controlled = self.classes <= QUADRATIC
-        most = SHORTER if self.controlled else TRIALS
+        if self.controlled:
+            most = SHORTER
+        else:
+            most = TRIALS
         self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, most, 1 - WARMING)
         self.states = np.tile(first.model.start[: self.classes], (REPLICAS, 1))
-        self.weights, self.at, self.done = np.zeros(0), 0, 0
+        self.weights = np.zeros(0)
+        self.at = 0
+        self.done = 0
         seen = self._look(first, budget.warming, 2 * VISITS // REPLICAS)[1]
         self.seen = [seen[:, seen.shape[1] // 2 :]]  # before that, the start may still be felt
-        self.at, self.steps = budget.warming, budget.warming * REPLICAS
+        self.at = budget.warming
+        self.steps = budget.warming * REPLICAS
 
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
@@ -134,29 +163,38 @@ class IndexTrials:
             self._check(policy)
         if self.done % REFIT == 0 and self.controlled:
             states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
-            self.weights, self.seen = loop_values(self._loop(policies[-1]), states), []
+            self.weights = loop_values(self._loop(policies[-1]), states)
+            self.seen = []
         mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
         others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
         *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
         self.seen.append(seen)
         self.at, self.done = self.at + self.length, self.done + 1
         self.steps += len(policies) * REPLICAS * self.length
-        # by the mean's own cost, not by differences from it: in a short trial these vary less without the control, but
-        # only since they have not yet come about
+        # by the mean's own cost, not by differences from it: in a short trial these vary less
+        # without the control, but only since they have not yet come about
         plain, controlled = ran.std(axis=0)
-        costs = np.array([*(row for row, _ in tried), ran])  # policy, trajectory, without and with control
+        costs = np.array(
+            [*(row for row, _ in tried), ran]
+        )  # policy, trajectory, without and with control
         return np.asarray(costs[..., int(controlled <= plain)].mean(axis=1))
 
     def _loop(self, policy: Policy) -> OwnLoop:
         assert policy.code is not None
-        run, moments = index_walk.simulate_indices, index_walk.moments
+        run = index_walk.simulate_indices
+        moments = index_walk.moments
         return OwnLoop(policy.code.ints, policy.code.floats, run, moments, self.classes)
 
     def _check(self, policy: Policy) -> None:
         """The loop reads arrays of linear indices of this network, and of nothing else."""
         linear = isinstance(policy, LinearIndexPolicy) and policy.temperature == 0
-        if not linear or not (policy.model is self.model or policy.model.digest == self.model.digest):
-            raise InputError(f"policy {policy.name!r} is no linear index of {self.model.name!r}, as the others are.")
+        if not linear or not (
+            policy.model is self.model or policy.model.digest == self.model.digest
+        ):
+            raise InputError(
+                f"policy {policy.name!r} is no linear index of {self.model.name!r}, as the others "
+                "are."
+            )
 
     def _walk(self, policy: Policy, states: Ints) -> tuple[Floats, Ints]:
         return self._go(policy, states, self.length, 0)
@@ -166,13 +204,25 @@ class IndexTrials:
         return self._go(policy, self.states, length, min(count, length) if self.controlled else 0)
 
     def _go(self, policy: Policy, states: Ints, length: int, count: int) -> tuple[Floats, Ints]:
-        """The mean losses of each trajectory without and with the control, and so many of the states on its way."""
+        """The mean losses of each trajectory without and with the control, and so many of the
+        states on its way.
+        """
         assert policy.code is not None
-        costs, seen = np.empty((REPLICAS, 2)), np.empty((REPLICAS, count, self.classes), np.int64)
+        costs = np.empty((REPLICAS, 2))
+        seen = np.empty((REPLICAS, count, self.classes), np.int64)
         rngs = np.array([philox.generator(self.seed, STREAM, k) for k in range(REPLICAS)])
         every = length // max(count, 1)
         index_walk.walk(
-            policy.code.ints, policy.code.floats, self.weights, states, rngs, self.at, length, every, seen, costs
+            policy.code.ints,
+            policy.code.floats,
+            self.weights,
+            states,
+            rngs,
+            self.at,
+            length,
+            every,
+            seen,
+            costs,
         )
         return costs / length, seen
 
@@ -180,7 +230,9 @@ class IndexTrials:
 def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
     """What fits the policies and the criterion."""
     if first.code is None or isinstance(first.model, SimulatorModel):
-        raise MissingError(f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched.")
+        raise MissingError(
+            f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched."
+        )
     budget = replace(budget, seed=own_seed(budget.seed, SEARCH))
     if isinstance(criterion, Discounted):
         return ManyTrials(first, criterion, budget)

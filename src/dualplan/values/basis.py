@@ -3,16 +3,18 @@
 A function is a product of one-dimensional pieces, each of one coordinate v of the state:
 
     power      ((v − shift)/scale)^p
-    between    1 if low <= v <= high, else 0       (an empty buffer is [0, 0], a full one [upper, upper])
+    between    1 if low <= v <= high, else 0       (an empty buffer is [0, 0], a full one [upper,
+               upper])
     hinge      max(v − knot, 0)/scale
     capped     min(v, cap)/scale
 
-So a basis is data, and evaluated by compiled code on states of any number (`_kernels/values.py`). The mean of a product
-of functions of single coordinates under a law with independent coordinates is the product of their means, so averages
-over such laws need no list of states either (`relevance.py`).
+So a basis is data, and evaluated by compiled code on states of any number (`_kernels/values.py`).
+The mean of a product of functions of single coordinates under a law with independent coordinates is
+the product of their means, so averages over such laws need no list of states either
+(`relevance.py`).
 
-Functions of the user (`functions`) come after the products. They are Python functions on arrays of states; a policy
-that is greedy for them is not compiled.
+Functions of the user (`functions`) come after the products. They are Python functions on arrays of
+states; a policy that is greedy for them is not compiled.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ class Piece:
 def power(coordinate: int, exponent: int, *, shift: float = 0.0, scale: float = 1.0) -> Piece:
     """((v − shift)/scale)^exponent."""
     if not is_whole(exponent) or exponent < 0 or not is_number(scale) or scale == 0:
-        raise InputError(f"a power needs a whole exponent >= 0 and a scale other than 0, got {exponent!r}, {scale!r}.")
+        raise InputError(
+            f"a power needs a whole exponent >= 0 and a scale other than 0, got {exponent!r}, "
+            f"{scale!r}."
+        )
     return Piece(coordinate, kernels.POWER, float(exponent), float(shift), float(scale))
 
 
@@ -79,7 +84,10 @@ Product = tuple[Piece, ...]
 
 @dataclass(frozen=True, eq=False)
 class UserFunctions:
-    """A function of states, one a row, that gives a number, or a row of numbers, for each; and their names."""
+    """A function of states, one a row, that gives a number, or a row of numbers, for each.
+
+    And their names.
+    """
 
     function: Callable[[Ints], Any]
     names: tuple[str, ...]
@@ -87,15 +95,18 @@ class UserFunctions:
     def __call__(self, states: Ints) -> Floats:
         """Its values, a row for each state and a column for each name."""
         values = np.asarray(self.function(read_only(states)), np.float64)
-        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim == 1:
+            values = values[:, None]
         if values.shape != (len(states), len(self.names)):
             raise InputError(
-                f"the function {self.names[0]!r} gives numbers of shape {values.shape} for {len(states)} states; give "
-                f"{len(self.names)} for each row."
+                f"the function {self.names[0]!r} gives numbers of shape {values.shape} for "
+                f"{len(states)} states; give {len(self.names)} for each row."
             )
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if wrong.size:
-            raise InputError(f"the function {self.names[0]!r} is not finite at state {vector(states[wrong[0]])}.")
+            raise InputError(
+                f"the function {self.names[0]!r} is not finite at state {vector(states[wrong[0]])}."
+            )
         return values
 
 
@@ -110,18 +121,22 @@ class Basis(Data):
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.products):
-            raise InputError(f"{len(self.products)} functions need as many names, got {len(self.labels)}.")
+            raise InputError(
+                f"{len(self.products)} functions need as many names, got {len(self.labels)}."
+            )
         if not self.products and not self.user:
             raise InputError("a basis needs at least one function.")
         if len(self.products) > MOST_FUNCTIONS:
             raise InputError(
-                f"a basis of {len(self.products):,} functions is too large; keep below {MOST_FUNCTIONS:,}."
+                f"a basis of {len(self.products):,} functions is too large; keep below "
+                f"{MOST_FUNCTIONS:,}."
             )
         dim = self.model.box.dim
         for piece in itertools.chain.from_iterable(self.products):
             if not 0 <= piece.coordinate < dim:
                 raise InputError(
-                    f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not {piece.coordinate}."
+                    f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not "
+                    f"{piece.coordinate}."
                 )
 
     def __len__(self) -> int:
@@ -149,7 +164,13 @@ class Basis(Data):
         members = [number[piece] for product in self.products for piece in product]
         places = np.cumsum([0, *map(len, self.products)])
         head = [len(self.products), len(self.pieces), len(members)]
-        parts = [head, [p.coordinate for p in self.pieces], [p.kind for p in self.pieces], places, members]
+        parts = [
+            head,
+            [p.coordinate for p in self.pieces],
+            [p.kind for p in self.pieces],
+            places,
+            members,
+        ]
         return np.concatenate([np.asarray(part, np.int64) for part in parts])
 
     @cached_property
@@ -161,16 +182,27 @@ class Basis(Data):
         """Ψ of states, one a row: a row of numbers for each."""
         rows = np.require(states, np.int64, ["C", "W"])  # kernels take no read-only arrays
         if rows.ndim != 2 or rows.shape[1] != self.model.box.dim:
-            raise InputError(f"states of {self.model.name!r} are rows of {self.model.box.dim} integers.")
+            raise InputError(
+                f"states of {self.model.name!r} are rows of {self.model.box.dim} integers."
+            )
         values = np.empty((len(rows), len(self.products)))
         kernels.functions_at(self.ints, self.floats, rows, values)
-        return np.hstack([values, *(block(rows) for block in self.user)]) if self.user else values
+        if self.user:
+            return np.hstack([values, *(block(rows) for block in self.user)])
+        return values
 
     def combine(self, weights: Floats, states: Ints) -> Floats:
         """Ψw of states, one a row."""
-        count, rows = len(self.products), np.require(states, np.int64, ["C", "W"])
+        count = len(self.products)
+        rows = np.require(states, np.int64, ["C", "W"])
         values = np.empty(len(rows))
-        kernels.values_at(self.ints, self.floats, np.require(weights[:count], np.float64, ["C", "W"]), rows, values)
+        kernels.values_at(
+            self.ints,
+            self.floats,
+            np.require(weights[:count], np.float64, ["C", "W"]),
+            rows,
+            values,
+        )
         for block in self.user:
             values += block(rows) @ weights[count : count + len(block.names)]
             count += len(block.names)
@@ -187,7 +219,9 @@ class LinearValues(Data):
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(self.weights, np.float64)
         if weights.shape != (len(self.basis),) or not np.isfinite(weights).all():
-            raise InputError(f"a basis of {len(self.basis)} functions needs as many finite weights.")
+            raise InputError(
+                f"a basis of {len(self.basis)} functions needs as many finite weights."
+            )
         object.__setattr__(self, "weights", weights)  # the class is frozen
 
     def __call__(self, states: Ints) -> Floats:
@@ -214,7 +248,9 @@ class LinearValues(Data):
         """Rows (i, j, w) of w·x_i·x_j, j = −1 for w·x_i, if there are no others but a constant."""
         rows = []
         for weight, pieces in zip(self.weights, self.basis.products, strict=True):
-            places = [p.coordinate for p in pieces if p.kind == kernels.POWER for _ in range(int(p.p))]
+            places = [
+                p.coordinate for p in pieces if p.kind == kernels.POWER for _ in range(int(p.p))
+            ]
             if len(places) > 2 or any(p.kind != kernels.POWER or p.q != 0 for p in pieces):
                 return None
             scaled = weight / np.prod([p.s**p.p for p in pieces])
@@ -223,13 +259,19 @@ class LinearValues(Data):
         return np.array(rows, np.float64).reshape(-1, 3)
 
 
-# -- families ----------------------------------------------------------------------------------------------------------
+# -- families --------------------------------------------------------------------------------------
 
 
-def products(model: Model, functions: Sequence[Sequence[Piece]], names: Sequence[str] | None = None) -> Basis:
+def products(
+    model: Model, functions: Sequence[Sequence[Piece]], names: Sequence[str] | None = None
+) -> Basis:
     """Functions that are given piece by piece."""
     made = tuple(tuple(pieces) for pieces in functions)
-    return Basis(model, made, tuple(names) if names is not None else tuple(f"product {k}" for k in range(len(made))))
+    return Basis(
+        model,
+        made,
+        tuple(names) if names is not None else tuple(f"product {k}" for k in range(len(made))),
+    )
 
 
 def constant(model: Model) -> Basis:
@@ -238,7 +280,11 @@ def constant(model: Model) -> Basis:
 
 
 def monomials(
-    model: Model, degree: int, *, scale: float | Sequence[float] | None = None, coordinates: Sequence[int] | None = None
+    model: Model,
+    degree: int,
+    *,
+    scale: float | Sequence[float] | None = None,
+    coordinates: Sequence[int] | None = None,
 ) -> Basis:
     """All monomials up to a degree, with the constant, in coordinates scaled to [0, 1].
 
@@ -246,47 +292,81 @@ def monomials(
     """
     if not is_whole(degree) or degree < 0:
         raise InputError(f"the degree of monomials is a whole number >= 0, got {degree!r}.")
-    chosen, scales = _coordinates(model, coordinates), _scales(model, scale)
-    made, names = [], []
+    chosen = _coordinates(model, coordinates)
+    scales = _scales(model, scale)
+    made = []
+    names = []
     for total in range(degree + 1):
         for combination in itertools.combinations_with_replacement(chosen, total):
             exponents = [(i, combination.count(i)) for i in chosen if i in combination]
-            made.append(tuple(power(i, e, shift=float(model.box.lower[i]), scale=scales[i]) for i, e in exponents))
-            names.append("·".join(_name(model, i) + (f"^{e}" if e > 1 else "") for i, e in exponents) or "1")
+            made.append(
+                tuple(
+                    power(i, e, shift=float(model.box.lower[i]), scale=scales[i])
+                    for i, e in exponents
+                )
+            )
+            names.append(
+                "·".join(_name(model, i) + (f"^{e}" if e > 1 else "") for i, e in exponents) or "1"
+            )
     return Basis(model, tuple(made), tuple(names))
 
 
-def capped_monomials(model: Model, degree: int, cap: float, *, coordinates: Sequence[int] | None = None) -> Basis:
-    """All products of 1 to `degree` factors min(v, cap)/cap: polynomials near the lower limits, constant far out."""
+def capped_monomials(
+    model: Model, degree: int, cap: float, *, coordinates: Sequence[int] | None = None
+) -> Basis:
+    """All products of 1 to `degree` factors min(v, cap)/cap: polynomials near the lower limits,
+    constant far out.
+    """
     if not is_whole(degree) or degree < 1 or not is_number(cap) or cap <= 0:
-        raise InputError(f"capped monomials need a whole degree >= 1 and a positive cap, got {degree!r} and {cap!r}.")
+        raise InputError(
+            f"capped monomials need a whole degree >= 1 and a positive cap, got {degree!r} and "
+            f"{cap!r}."
+        )
     chosen = _coordinates(model, coordinates)
-    lists = [c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(chosen, d)]
+    lists = [
+        c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(chosen, d)
+    ]
     made = tuple(tuple(capped(i, cap, scale=cap) for i in factors) for factors in lists)
-    return Basis(model, made, tuple("·".join(f"min({_name(model, i)}, {cap:g})" for i in f) for f in lists))
+    return Basis(
+        model, made, tuple("·".join(f"min({_name(model, i)}, {cap:g})" for i in f) for f in lists)
+    )
 
 
 def boundaries(model: Model, degree: int = 0, *, empty: bool = True, full: bool = True) -> Basis:
-    """Indicators of coordinates at their limits, times all monomials up to a degree in the other coordinates."""
-    lower, upper = model.box.lower.tolist(), model.box.upper.tolist()
-    made, names = [], []
+    """Indicators of coordinates at their limits, times all monomials up to a degree in the other
+    coordinates.
+    """
+    lower = model.box.lower.tolist()
+    upper = model.box.upper.tolist()
+    made = []
+    names = []
     for i in range(model.box.dim):
         rest = [j for j in range(model.box.dim) if j != i]
-        factor = monomials(model, degree, coordinates=rest) if rest else constant(model)
+        if rest:
+            factor = monomials(model, degree, coordinates=rest)
+        else:
+            factor = constant(model)
         sides = ([(lower[i], "empty")] if empty else []) + ([(upper[i], "full")] if full else [])
         for limit, word in sides:
             if limit == UNBOUNDED:
                 continue
             made += [(between(i, limit, limit), *pieces) for pieces in factor.products]
-            names += [f"{_name(model, i)} {word}" + ("" if n == "1" else f"·{n}") for n in factor.labels]
+            names += [
+                f"{_name(model, i)} {word}" + ("" if n == "1" else f"·{n}") for n in factor.labels
+            ]
     return Basis(model, tuple(made), tuple(names))
 
 
 def boxes(model: Model, cuts: Sequence[Sequence[tuple[float, float]]]) -> Basis:
     """Indicators of all boxes that take one interval [low, high] for each coordinate."""
     if len(cuts) != model.box.dim:
-        raise InputError(f"boxes in {model.box.dim} coordinates need as many lists of intervals, got {len(cuts)}.")
-    choices = [[between(i, *interval) for interval in intervals] for i, intervals in enumerate(cuts)]
+        raise InputError(
+            f"boxes in {model.box.dim} coordinates need as many lists of intervals, got "
+            f"{len(cuts)}."
+        )
+    choices = [
+        [between(i, *interval) for interval in intervals] for i, intervals in enumerate(cuts)
+    ]
     made = tuple(itertools.product(*choices))
     names = ("×".join(f"[{p.p:g}, {p.q:g}]" for p in box) for box in made)
     return Basis(model, made, tuple(names))
@@ -296,16 +376,25 @@ def indicators(model: Model) -> Basis:
     """The indicator of every single state: values without approximation, where states are few."""
     count = model.box.count
     if count is None or count > MOST_FUNCTIONS:
-        raise InputError(f"model {model.name!r} has too many states for a function each; use fewer functions.")
-    low, high = model.box.lower.tolist(), model.box.upper.tolist()
+        raise InputError(
+            f"model {model.name!r} has too many states for a function each; use fewer functions."
+        )
+    low = model.box.lower.tolist()
+    high = model.box.upper.tolist()
     return boxes(model, [[(v, v) for v in range(a, b + 1)] for a, b in zip(low, high, strict=True)])
 
 
 def piecewise_linear(model: Model, knots: Sequence[Sequence[float]]) -> Basis:
-    """For each coordinate v itself and max(v − knot, 0) for each of its knots: sums of convex and concave curves."""
+    """For each coordinate v itself and max(v − knot, 0) for each of its knots: sums of convex and
+    concave curves.
+    """
     if len(knots) != model.box.dim:
-        raise InputError(f"knots in {model.box.dim} coordinates need as many lists of numbers, got {len(knots)}.")
-    scales, made, names = _scales(model, None), [], []
+        raise InputError(
+            f"knots in {model.box.dim} coordinates need as many lists of numbers, got {len(knots)}."
+        )
+    scales = _scales(model, None)
+    made = []
+    names = []
     for i, places in enumerate(knots):
         made += [(power(i, 1, shift=float(model.box.lower[i]), scale=scales[i]),)]
         made += [(hinge(i, knot, scale=scales[i]),) for knot in places]
@@ -318,7 +407,9 @@ def tensor(first: Basis, second: Basis) -> Basis:
     _require_same_model(first, second)
     if first.user or second.user:
         names = tuple(f"{a}·{b}" for a in first.names for b in second.names)
-        both = UserFunctions(lambda x: (first(x)[:, :, None] * second(x)[:, None, :]).reshape(len(x), -1), names)
+        both = UserFunctions(
+            lambda x: (first(x)[:, :, None] * second(x)[:, None, :]).reshape(len(x), -1), names
+        )
         return Basis(first.model, (), (), (both,))
     made = tuple(a + b for a in first.products for b in second.products)
     names = tuple(f"{a}·{b}" for a in first.labels for b in second.labels)
@@ -335,12 +426,19 @@ def concat(*bases: Basis) -> Basis:
         for product, name in zip(basis.products, basis.labels, strict=True):
             key = tuple(sorted((p.coordinate, p.kind, p.p, p.q, p.s) for p in product))
             seen.setdefault(key, (product, name))
-    made, names = [p for p, _ in seen.values()], [n for _, n in seen.values()]
-    return Basis(bases[0].model, tuple(made), tuple(names), tuple(u for basis in bases for u in basis.user))
+    made = [p for p, _ in seen.values()]
+    names = [n for _, n in seen.values()]
+    return Basis(
+        bases[0].model, tuple(made), tuple(names), tuple(u for basis in bases for u in basis.user)
+    )
 
 
-def functions(model: Model, function: Callable[[Ints], Any], names: str | Sequence[str] | None = None) -> Basis:
-    """A function of the user on states, one a row: it gives a number, or one for each name, for every row."""
+def functions(
+    model: Model, function: Callable[[Ints], Any], names: str | Sequence[str] | None = None
+) -> Basis:
+    """A function of the user on states, one a row: it gives a number, or one for each name, for
+    every row.
+    """
     label = str(getattr(function, "__name__", "function")) if names is None else names
     made = UserFunctions(function, (label,) if isinstance(label, str) else tuple(label))
     made(model.start[None, :])  # raises, if it is of the wrong shape
@@ -348,17 +446,28 @@ def functions(model: Model, function: Callable[[Ints], Any], names: str | Sequen
 
 
 def _coordinates(model: Model, given: Sequence[int] | None) -> list[int]:
-    return list(range(model.box.dim)) if given is None else list(given)
+    if given is None:
+        return list(range(model.box.dim))
+    return list(given)
 
 
 def _scales(model: Model, given: float | Sequence[float] | None) -> list[float]:
     if given is None:
         widths = (model.box.upper - model.box.lower).tolist()
         bounded = (model.box.upper < UNBOUNDED).tolist()
-        return [max(float(w), 1.0) if b else UNBOUNDED_SCALE for w, b in zip(widths, bounded, strict=True)]
-    scales = [float(given)] * model.box.dim if isinstance(given, (int, float)) else [float(s) for s in given]
+        return [
+            max(float(w), 1.0) if b else UNBOUNDED_SCALE
+            for w, b in zip(widths, bounded, strict=True)
+        ]
+    if isinstance(given, (int, float)):
+        scales = [float(given)] * model.box.dim
+    else:
+        scales = [float(s) for s in given]
     if len(scales) != model.box.dim or not all(s > 0 for s in scales):
-        raise InputError(f"scale is a positive number, or one for each of {model.box.dim} coordinates, got {given!r}.")
+        raise InputError(
+            f"scale is a positive number, or one for each of {model.box.dim} coordinates, got "
+            f"{given!r}."
+        )
     return scales
 
 
@@ -369,4 +478,7 @@ def _name(model: Model, coordinate: int) -> str:
 def _require_same_model(*bases: Basis) -> None:
     for basis in bases[1:]:
         if basis.model is not bases[0].model and basis.model.digest != bases[0].model.digest:
-            raise InputError(f"the bases belong to {bases[0].model.name!r} and {basis.model.name!r}, not to one model.")
+            raise InputError(
+                f"the bases belong to {bases[0].model.name!r} and {basis.model.name!r}, not to one "
+                "model."
+            )

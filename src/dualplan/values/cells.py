@@ -1,30 +1,36 @@
-"""Functions of states on cells: polynomials there, and their coefficients in bases that are nowhere negative.
+"""Functions of states on cells: polynomials there, and their coefficients in bases that are nowhere
+negative.
 
-Each coordinate's range is cut at *cuts* into spans: every cut c is a span {c} of its own, and what lies between two
-cuts, or beyond the last, is one span, [a, b] or [a, ∞). A cell is a product of spans, one for each coordinate.
+Each coordinate's range is cut at *cuts* into spans: every cut c is a span {c} of its own, and what
+lies between two cuts, or beyond the last, is one span, [a, b] or [a, ∞). A cell is a product of
+spans, one for each coordinate.
 
-*Reach.* A step moves a coordinate by at most one. So if every function is a polynomial in coordinate i on [a − 1, b +
-1], whatever span [a, b] of more than one value, then h(x + v) is a polynomial on the cell for every move v. Which cuts
-this asks for: the place t of a kink (hinge, capped) must be a cut (both neighbours, if t is no integer), and of a jump
-between t and t + 1 (between) both t and t + 1 must be. For the indicator of an empty queue these are 0 and 1, so that
+*Reach.* A step moves a coordinate by at most one. So if every function is a polynomial in
+coordinate i on [a − 1, b + 1], whatever span [a, b] of more than one value, then h(x + v) is a
+polynomial on the cell for every move v. Which cuts this asks for: the place t of a kink (hinge,
+capped) must be a cut (both neighbours, if t is no integer), and of a jump between t and t + 1
+(between) both t and t + 1 must be. For the indicator of an empty queue these are 0 and 1, so that
 its first long span is [2, ∞).
 
-*Bases.* On [a, ∞) with v = a + z the polynomials C(z, j), and on [a, b], m = b − a, for polynomials of degree d <= m
+*Bases.* On [a, ∞) with v = a + z the polynomials C(z, j), and on [a, b], m = b − a, for polynomials
+of degree d <= m
 
     B_k(z) = C(z, k) C(m − z, d − k),   k = 0, …, d,
 
-are not negative at any integer of the span. So a polynomial whose coefficients in products of such functions are all
->= 0 is >= 0 at all states of the cell. If its degree in each coordinate is 1 or less and it has no products of them,
-this is necessary as well: the coefficients are its values at the corners, and its slopes along the rays. In general
-they become less strict as spans are cut. The coefficients: in C(z, j), the iterated differences Δʲf(0); and as k
-marked among d drawn of m, z of them marked, has E C(k, j) = C(d, j) C(z, j)/C(m, j), Σ_j c_j C(z, j) is, up to the
-positive factor that turns B_k into probabilities,
+are not negative at any integer of the span. So a polynomial whose coefficients in products of such
+functions are all >= 0 is >= 0 at all states of the cell. If its degree in each coordinate is 1 or
+less and it has no products of them, this is necessary as well: the coefficients are its values at
+the corners, and its slopes along the rays. In general they become less strict as spans are cut. The
+coefficients: in C(z, j), the iterated differences Δʲf(0); and as k marked among d drawn of m, z of
+them marked, has E C(k, j) = C(d, j) C(z, j)/C(m, j), Σ_j c_j C(z, j) is, up to the positive factor
+that turns B_k into probabilities,
 
     Σ_k B_k(z) Σ_j c_j C(m, j) C(k, j)/C(d, j).
 
-The coefficients of a product of functions of single coordinates are products of the coefficients, so a table for
-single coordinates is all that is computed. It is in integers: kinks and shifts are rational, and common denominators,
-like the scales of the pieces, go into one number for each function (`units`).
+The coefficients of a product of functions of single coordinates are products of the coefficients,
+so a table for single coordinates is all that is computed. It is in integers: kinks and shifts are
+rational, and common denominators, like the scales of the pieces, go into one number for each
+function (`units`).
 """
 
 from __future__ import annotations
@@ -75,9 +81,10 @@ class Span:
 class Cells:
     """The table of single coordinates, and a row for each coefficient on each cell.
 
-    `table[i, f, e, 1 + s]` is coefficient e of factor f of coordinate i, moved by s; `factors[k, i]` the factor of
-    function k there; `units[k]` times what the table says is the function. A row holds one e for each coordinate, and
-    `spans[i][e]` is where it belongs, `exponents[i][e]` its power along a ray.
+    `table[i, f, e, 1 + s]` is coefficient e of factor f of coordinate i, moved by s; `factors[k,
+    i]` the factor of function k there; `units[k]` times what the table says is the function. A row
+    holds one e for each coordinate, and `spans[i][e]` is where it belongs, `exponents[i][e]` its
+    power along a ray.
     """
 
     table: Floats
@@ -98,7 +105,7 @@ class Cells:
         return np.column_stack([np.array(low, np.int64)[rows[:, i]] for i, low in enumerate(lows)])
 
 
-# -- pieces ------------------------------------------------------------------------------------------------------------
+# -- pieces ----------------------------------------------------------------------------------------
 
 
 def breaks(piece: Piece, low: int, high: float) -> set[int]:
@@ -106,11 +113,20 @@ def breaks(piece: Piece, low: int, high: float) -> set[int]:
     if piece.kind == kinds.POWER:
         return set()
     if piece.kind == kinds.BETWEEN:
-        first, last = math.ceil(max(piece.p, low)), math.floor(min(piece.q, high)) if piece.q < high else None
-        places = {first - 1, first} if first > low else set()
+        first = math.ceil(max(piece.p, low))
+        if piece.q < high:
+            last = math.floor(min(piece.q, high))
+        else:
+            last = None
+        if first > low:
+            places = {first - 1, first}
+        else:
+            places = set()
         places |= {last, last + 1} if last is not None else set()
+    elif math.isfinite(piece.p):
+        places = {math.floor(piece.p), math.ceil(piece.p)}
     else:
-        places = {math.floor(piece.p), math.ceil(piece.p)} if math.isfinite(piece.p) else set()
+        places = set()
     return {v for v in places if low <= v <= high}
 
 
@@ -121,7 +137,9 @@ def degree(piece: Piece, span: Span) -> int:
     if piece.kind == kinds.BETWEEN:
         return 0
     beyond = span.low >= piece.p
-    return int(beyond) if piece.kind == kinds.HINGE else int(not beyond)
+    if piece.kind == kinds.HINGE:
+        return int(beyond)
+    return int(not beyond)
 
 
 def value(piece: Piece, v: int) -> Fraction:
@@ -131,37 +149,53 @@ def value(piece: Piece, v: int) -> Fraction:
     if piece.kind == kinds.HINGE:
         return max(v - Fraction(piece.p), Fraction(0))
     if piece.kind == kinds.CAPPED:
-        return min(Fraction(v), Fraction(piece.p)) if math.isfinite(piece.p) else Fraction(v)
+        if math.isfinite(piece.p):
+            return min(Fraction(v), Fraction(piece.p))
+        return Fraction(v)
     return Fraction(v - Fraction(piece.q)) ** int(piece.p)
 
 
 def scale(piece: Piece) -> float:
     """What a piece without its scale is to be multiplied by."""
-    return piece.s ** -int(piece.p) if piece.kind == kinds.POWER else 1.0 / piece.s
+    if piece.kind == kinds.POWER:
+        return piece.s ** -int(piece.p)
+    return 1.0 / piece.s
 
 
-# -- cuts --------------------------------------------------------------------------------------------------------------
+# -- cuts ------------------------------------------------------------------------------------------
 
 
 def cuts_of(
     box: Box, dim: int, factors: Sequence[Sequence[Factor]], given: Cuts, names: Sequence[str]
 ) -> list[set[int]]:
-    """The cuts of each coordinate: those given, or the fewest that the functions ask for; an error if too few."""
+    """The cuts of each coordinate: those given, or the fewest that the functions ask for.
+
+    An error if too few.
+    """
     wanted: list[Any] = [given] * dim if given is None or is_whole(given) else []
     if isinstance(given, (list, tuple)):
         wanted = list(given)
     if len(wanted) != dim:
-        raise InputError(f"cells is a number, or a number or a list of cuts for each of {dim} queues, got {given!r}.")
+        raise InputError(
+            f"cells is a number, or a number or a list of cuts for each of {dim} queues, got "
+            f"{given!r}."
+        )
     found = []
     for i, cuts in enumerate(wanted):
-        low, high = int(box.lower[i]), math.inf if box.upper[i] == UNBOUNDED else int(box.upper[i])
+        low = int(box.lower[i])
+        if box.upper[i] == UNBOUNDED:
+            high = math.inf
+        else:
+            high = int(box.upper[i])
         ends = {low} | ({int(high)} if high < math.inf else set())
-        needed = set().union(*(breaks(piece, low, high) for factor in factors[i] for piece in factor))
+        needed = set().union(
+            *(breaks(piece, low, high) for factor in factors[i] for piece in factor)
+        )
         have = ends | (needed if cuts is None else _listed(cuts, low, high))
         if needed - have:
             raise InputError(
-                f"a function bends or jumps at {names[i]} = {min(needed - have)}, inside a cell; take cells="
-                f"{max(needed) - low + 1} or more, or leave cells out."
+                f"a function bends or jumps at {names[i]} = {min(needed - have)}, inside a cell; "
+                f"take cells={max(needed) - low + 1} or more, or leave cells out."
             )
         found.append(have)
     return found
@@ -172,21 +206,30 @@ def _listed(cuts: Any, low: int, high: float) -> set[int]:
     if is_whole(cuts):
         if not 1 <= cuts <= MOST_CUTS:
             raise InputError(
-                f"cells must be at least 1, since an empty queue differs from others, and at most {MOST_CUTS:,}, got "
-                f"{cuts!r}."
+                "cells must be at least 1, since an empty queue differs from others, and at most "
+                f"{MOST_CUTS:,}, got {cuts!r}."
             )
         lowest = set(range(low, low + int(cuts)))
-        highest = {int(high) - j for j in range(int(cuts))} if high < math.inf else set()
+        if high < math.inf:
+            highest = {int(high) - j for j in range(int(cuts))}
+        else:
+            highest = set()
         return {v for v in lowest | highest if low <= v <= high}
     last = min(high, LARGEST_COORDINATE)
-    if not isinstance(cuts, (list, tuple)) or not all(is_whole(c) and low <= c <= last for c in cuts):
+    if not isinstance(cuts, (list, tuple)) or not all(
+        is_whole(c) and low <= c <= last for c in cuts
+    ):
         raise InputError(f"cuts are whole numbers between {low} and {last}, got {cuts!r}.")
     return set(cuts)
 
 
 def spans_of(cuts: set[int], bounded: bool, most: int) -> list[Span]:
-    """The cuts and what lies between them; spans too short for polynomials of degree `most` become single values."""
-    places, found = sorted(cuts), []
+    """The cuts and what lies between them.
+
+    Spans too short for polynomials of degree `most` become single values.
+    """
+    places = sorted(cuts)
+    found = []
     for c, following in itertools.zip_longest(places, places[1:]):
         found.append(Span(c, c))
         if following is None:
@@ -198,28 +241,44 @@ def spans_of(cuts: set[int], bounded: bool, most: int) -> list[Span]:
     return found
 
 
-# -- coefficients ------------------------------------------------------------------------------------------------------
+# -- coefficients ----------------------------------------------------------------------------------
 
 
 def coefficients(factor: Factor, span: Span, shift: int, d: int) -> list[Fraction]:
     """Of a factor, moved, on a span: its value, or d + 1 coefficients in the basis of the span."""
-    count = 1 if span.single else d + 1
-    column = [math.prod((value(p, span.low + shift + z) for p in factor), start=Fraction(1)) for z in range(count)]
+    if span.single:
+        count = 1
+    else:
+        count = d + 1
+    column = [
+        math.prod((value(p, span.low + shift + z) for p in factor), start=Fraction(1))
+        for z in range(count)
+    ]
     newton = []
     while column:
         newton.append(column[0])
         column = [b - a for a, b in itertools.pairwise(column)]
     if span.high is None or span.single:
         return newton
-    m, common = span.high - span.low, math.lcm(*(math.comb(d, j) for j in range(d + 1)))
+    m = span.high - span.low
+    common = math.lcm(*(math.comb(d, j) for j in range(d + 1)))
     share = [c * math.comb(m, j) * (common // math.comb(d, j)) for j, c in enumerate(newton)]
-    return [sum((share[j] * math.comb(k, j) for j in range(k + 1)), Fraction(0)) for k in range(d + 1)]
+    return [
+        sum((share[j] * math.comb(k, j) for j in range(k + 1)), Fraction(0)) for k in range(d + 1)
+    ]
 
 
-def make_cells(box: Box, dim: int, functions: Sequence[Product], given: Cuts, names: Sequence[str]) -> Cells:
+def make_cells(
+    box: Box, dim: int, functions: Sequence[Product], given: Cuts, names: Sequence[str]
+) -> Cells:
     """Cells of the first `dim` coordinates, and the coefficients of functions on them."""
-    split = [[tuple(p for p in product if p.coordinate == i) for i in range(dim)] for product in functions]
-    factors: list[list[Factor]] = [list(dict.fromkeys([(), *(row[i] for row in split)])) for i in range(dim)]
+    split = [
+        [tuple(p for p in product if p.coordinate == i) for i in range(dim)]
+        for product in functions
+    ]
+    factors: list[list[Factor]] = [
+        list(dict.fromkeys([(), *(row[i] for row in split)])) for i in range(dim)
+    ]
     number = [{factor: f for f, factor in enumerate(listed)} for listed in factors]
     chosen = [[number[i][row[i]] for i in range(dim)] for row in split]
     cuts = cuts_of(box, dim, factors, given, names)
@@ -231,14 +290,20 @@ def make_cells(box: Box, dim: int, functions: Sequence[Product], given: Cuts, na
     ]
     exponents = tuple(line.exponents for line in lines)
     return Cells(
-        _padded([line.table for line in lines]), np.array(chosen, np.int64), np.array(units),
-        _rows([e.tolist() for e in exponents], tops), tuple(line.spans for line in lines), exponents,
-    )  # fmt: skip
+        _padded([line.table for line in lines]),
+        np.array(chosen, np.int64),
+        np.array(units),
+        _rows([e.tolist() for e in exponents], tops),
+        tuple(line.spans for line in lines),
+        exponents,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Line:
-    """One coordinate: coefficients e of its factors, where they belong, and what they were multiplied by."""
+    """One coordinate: coefficients e of its factors, where they belong, and what they were
+    multiplied by.
+    """
 
     table: Floats  # factor, e, shift
     spans: tuple[Span, ...]
@@ -252,19 +317,27 @@ def _line(factors: Sequence[Factor], cuts: set[int], bounded: bool) -> _Line:
     entries: list[tuple[Span, int]] = []
     lists: list[list[list[Fraction]]] = [[[] for _ in SHIFTS] for _ in factors]  # factor, shift, e
     for span in spans_of(cuts, bounded, most):
-        d = 0 if span.single else max(_degree(factor, span) for factor in factors)
+        if span.single:
+            d = 0
+        else:
+            d = max(_degree(factor, span) for factor in factors)
         entries += [(span, e if span.ray else 0) for e in range(d + 1)]
         for of, factor in zip(lists, factors, strict=True):
             for column, shift in zip(of, SHIFTS, strict=True):
                 column += coefficients(factor, span, shift, d)
     multiples = [math.lcm(*(x.denominator for column in of for x in column)) for of in lists]
-    whole = [[[float(int(x * q)) for x in column] for column in of] for of, q in zip(lists, multiples, strict=True)]
+    whole = [
+        [[float(int(x * q)) for x in column] for column in of]
+        for of, q in zip(lists, multiples, strict=True)
+    ]
     last = entries[-1][0]
     return _Line(
-        np.array(whole).transpose(0, 2, 1), tuple(span for span, _ in entries),
-        np.array([e for _, e in entries], np.int64), multiples,
+        np.array(whole).transpose(0, 2, 1),
+        tuple(span for span, _ in entries),
+        np.array([e for _, e in entries], np.int64),
+        multiples,
         [_degree(factor, last) if last.ray else 0 for factor in factors],
-    )  # fmt: skip
+    )
 
 
 def _degree(factor: Factor, span: Span) -> int:
@@ -272,7 +345,9 @@ def _degree(factor: Factor, span: Span) -> int:
 
 
 def _padded(tables: Sequence[Floats]) -> Floats:
-    table = np.zeros((len(tables), max(t.shape[0] for t in tables), max(t.shape[1] for t in tables), len(SHIFTS)))
+    table = np.zeros(
+        (len(tables), max(t.shape[0] for t in tables), max(t.shape[1] for t in tables), len(SHIFTS))
+    )
     for i, t in enumerate(tables):
         table[i, : t.shape[0], : t.shape[1]] = t
     return table
@@ -284,7 +359,10 @@ def _rows(exponents: Sequence[Sequence[int]], tops: set[tuple[int, ...]]) -> Int
     level = [[e for e, power in enumerate(listed) if power == 0] for listed in exponents]
     size = sum(math.prod(1 if p else len(level[i]) for i, p in enumerate(j)) for j in below)
     if size > MOST_ROWS:
-        raise InputError(f"{size:,} coefficients on cells are too many; take fewer cells or functions of lower degree.")
+        raise InputError(
+            f"{size:,} coefficients on cells are too many; take fewer cells or functions of lower "
+            "degree."
+        )
     blocks = []
     for j in below:
         choices = [[exponents[i].index(p)] if p else level[i] for i, p in enumerate(j)]

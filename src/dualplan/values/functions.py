@@ -1,6 +1,8 @@
-"""Functions of states as Python knows them: they take states, one a row, and give a number for each.
+"""Functions of states as Python knows them: they take states, one a row, and give a number for
+each.
 
-Tables over all states, sums, linear combinations; and how the values of a user's function are asked for and checked.
+Tables over all states, sums, linear combinations; and how the values of a user's function are asked
+for and checked.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ CHUNK = 2**18  # states whose values are computed at once
 
 @dataclass(frozen=True, eq=False)
 class StateTable:
-    """A function of states, one a row, from its values at all of them in the order of their numbers."""
+    """A function of states, one a row, from its values at all of them in the order of their
+    numbers.
+    """
 
     lower: Ints
     strides: Ints
@@ -40,7 +44,11 @@ class StateSum:
 
     def __call__(self, states: Ints) -> Floats:
         """The values at these states."""
-        return np.asarray(sum((np.asarray(part(states), np.float64) for part in self.parts), np.zeros(len(states))))
+        return np.asarray(
+            sum(
+                (np.asarray(part(states), np.float64) for part in self.parts), np.zeros(len(states))
+            )
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +66,17 @@ class Combination:
 def state_function(model: Model, values: Floats) -> StateFunction:
     """Values over all states of an enumerable model as a function of states."""
     if values.shape != (model.box.count,):
-        raise InputError(f"values over all states are {model.box.count} numbers, got the shape {values.shape}.")
+        raise InputError(
+            f"values over all states are {model.box.count} numbers, got the shape {values.shape}."
+        )
     return StateTable(model.box.lower, model.box.strides, values)
 
 
 def state_values(function: StateFunction, states: Ints, what: str) -> Floats:
-    """The values of a function of the user at states, one a row, checked; `what` is its name in messages."""
+    """The values of a function of the user at states, one a row, checked.
+
+    `what` is its name in messages.
+    """
     values = np.asarray(function(states), np.float64)
     if values.shape != (len(states),) or not np.isfinite(values).all():
         raise InputError(f"the {what} must give one finite number for each row of states.")

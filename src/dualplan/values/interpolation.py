@@ -1,15 +1,17 @@
 """Functions of states from values at the nodes of a lattice.
 
-Each coordinate i has knots k_0 < k_1 < …, the first one its lower limit; nodes are all vectors of knots. A number v
-between two knots is the combination (1−t)·k_j + t·k_(j+1), and a state that of the corners z of its cell, with products
-of such weights c_z(x), which sum to 1. With values v at the nodes,
+Each coordinate i has knots k_0 < k_1 < …, the first one its lower limit; nodes are all vectors of
+knots. A number v between two knots is the combination (1−t)·k_j + t·k_(j+1), and a state that of
+the corners z of its cell, with products of such weights c_z(x), which sum to 1. With values v at
+the nodes,
 
     V(x)  =  Σ_z c_z(x)·[ v(z) − ½ Σ_i (x_i − left_i)·(right_i − x_i)·d_i(z) ].
 
-Without the second term V is linear along each coordinate between knots, and lies above a convex function: the line
-through two points of f is off by ½ (x − left)(right − x)·f″ in between. With d_i(z) the second divided difference of v
-along coordinate i this is taken off, so products of linear functions, and quadratic functions of single coordinates,
-come out exactly. At the ends of a coordinate d is that of the next node. Beyond the last knot the same formulas go on.
+Without the second term V is linear along each coordinate between knots, and lies above a convex
+function: the line through two points of f is off by ½ (x − left)(right − x)·f″ in between. With
+d_i(z) the second divided difference of v along coordinate i this is taken off, so products of
+linear functions, and quadratic functions of single coordinates, come out exactly. At the ends of a
+coordinate d is that of the next node. Beyond the last knot the same formulas go on.
 """
 
 from __future__ import annotations
@@ -42,13 +44,16 @@ class Lattice(Data):
         box = self.model.box
         if len(self.knots) != box.dim or box.dim > MOST_COORDINATES:
             raise InputError(
-                f"a lattice of {self.model.name!r} needs knots for each of its {box.dim} coordinates, of which there "
-                f"may be {MOST_COORDINATES} at most; got {len(self.knots)} lists."
+                f"a lattice of {self.model.name!r} needs knots for each of its {box.dim} "
+                f"coordinates, of which there may be {MOST_COORDINATES} at most; got "
+                f"{len(self.knots)} lists."
             )
         checked = tuple(_checked(self.model, i, given) for i, given in enumerate(self.knots))
         object.__setattr__(self, "knots", checked)  # the class is frozen
         if self.nodes > MOST_NODES:
-            raise InputError(f"a lattice of {self.nodes:,} nodes is too large; keep below {MOST_NODES:,}.")
+            raise InputError(
+                f"a lattice of {self.nodes:,} nodes is too large; keep below {MOST_NODES:,}."
+            )
 
     @property
     def nodes(self) -> int:
@@ -61,7 +66,9 @@ class Lattice(Data):
         counts = np.array([k.size for k in self.knots], np.int64)
         strides = np.append(np.cumprod(counts[:0:-1])[::-1], 1)
         places = 1 + 3 * counts.size + np.cumsum(counts) - counts
-        return np.concatenate([[counts.size], counts, strides, places, *self.knots]).astype(np.int64)
+        return np.concatenate([[counts.size], counts, strides, places, *self.knots]).astype(
+            np.int64
+        )
 
     @property
     def last(self) -> Ints:
@@ -75,7 +82,9 @@ class Lattice(Data):
         return np.ascontiguousarray(np.stack([g.ravel() for g in grids], axis=1))
 
     def with_curvature(self, values: Floats, curved: bool = True) -> Floats:
-        """For each node its value and its second divided differences, or zeros, as kernels read them."""
+        """For each node its value and its second divided differences, or zeros, as kernels read
+        them.
+        """
         shape = [k.size for k in self.knots]
         numbers = np.zeros((*shape, 1 + len(shape)))
         numbers[..., 0] = values.reshape(shape)
@@ -86,12 +95,16 @@ class Lattice(Data):
 
     def node(self, x: ArrayLike) -> int:
         """The number of the node nearest to a state, coordinate by coordinate."""
-        nearest = [int(np.argmin(np.abs(k - v))) for k, v in zip(self.knots, np.ravel(x), strict=True)]
+        nearest = [
+            int(np.argmin(np.abs(k - v))) for k, v in zip(self.knots, np.ravel(x), strict=True)
+        ]
         return int(np.ravel_multi_index(nearest, [k.size for k in self.knots]))
 
 
 def _checked(model: Model, i: int, given: Sequence[int] | Ints) -> Ints:
-    where, low, high = f"coordinate {model.coordinates[i]!r}", int(model.box.lower[i]), int(model.box.upper[i])
+    where = f"coordinate {model.coordinates[i]!r}"
+    low = int(model.box.lower[i])
+    high = int(model.box.upper[i])
     knots = np.asarray(given)
     if knots.ndim != 1 or knots.size == 0 or knots.dtype.kind not in "iu":
         raise InputError(f"the knots of {where} must be a list of integers, got {given!r}.")
@@ -99,7 +112,8 @@ def _checked(model: Model, i: int, given: Sequence[int] | Ints) -> Ints:
         raise InputError(f"the knots of {where} must increase.")
     if knots[0] != low or knots[-1] > high:
         raise InputError(
-            f"the knots of {where} must start at {low} and stay in the box, got {knots[0]} to {knots[-1]}."
+            f"the knots of {where} must start at {low} and stay in the box, got {knots[0]} to "
+            f"{knots[-1]}."
         )
     if knots.size == 1 and high > low:
         raise InputError(f"{where} has more than one value and needs two knots at least.")
@@ -116,7 +130,10 @@ def _second(values: Floats, knots: Ints, axis: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LatticeValues(Data):
-    """A function of states, one a row, from `values` at the nodes; without curvature it is multilinear."""
+    """A function of states, one a row, from `values` at the nodes.
+
+    Without curvature it is multilinear.
+    """
 
     lattice: Lattice
     values: Floats
@@ -125,7 +142,9 @@ class LatticeValues(Data):
     def __post_init__(self) -> None:
         values = np.ascontiguousarray(self.values, np.float64)
         if values.shape != (self.lattice.nodes,) or not np.isfinite(values).all():
-            raise InputError(f"a lattice of {self.lattice.nodes:,} nodes needs as many finite values.")
+            raise InputError(
+                f"a lattice of {self.lattice.nodes:,} nodes needs as many finite values."
+            )
         object.__setattr__(self, "values", values)  # the class is frozen
 
     @property
@@ -143,14 +162,25 @@ class LatticeValues(Data):
         """For compiled loops."""
         dim = self.model.box.dim
         return ValueCode(
-            self.lattice.ints, self.floats, 1 + dim + 2**dim, kernels.lattice_value, np.ones(dim, np.int64)
+            self.lattice.ints,
+            self.floats,
+            1 + dim + 2**dim,
+            kernels.lattice_value,
+            np.ones(dim, np.int64),
         )
 
     def __call__(self, states: ArrayLike) -> Floats:
         """The values at these states."""
         rows = np.require(states, np.int64, ["C", "W"])
-        if rows.ndim != 2 or rows.shape[1] != self.model.box.dim or (rows < self.model.box.lower).any():
-            raise InputError(f"states of {self.model.name!r} are rows of {self.model.box.dim} integers in its box.")
+        if (
+            rows.ndim != 2
+            or rows.shape[1] != self.model.box.dim
+            or (rows < self.model.box.lower).any()
+        ):
+            raise InputError(
+                f"states of {self.model.name!r} are rows of {self.model.box.dim} integers in its "
+                "box."
+            )
         out = np.empty(len(rows))
         kernels.values_at(self.lattice.ints, self.floats, rows, out)
         return out

@@ -1,11 +1,13 @@
-"""Partitions of the states into cells, as data: where a portfolio switches, and where a test function is constant.
+"""Partitions of the states into cells, as data: where a portfolio switches, and where a test
+function is constant.
 
-Chosen coordinates are cut at given numbers: cuts 1, 3 make the cells v < 1, 1 <= v < 3 and v >= 3, the last without an
-end. A function of the user may cut further, at given levels of its values (bands). Cells are all combinations, numbered
-with the last part fastest. Outside `where`, intervals of coordinates, a state lies in no cell (−1).
+Chosen coordinates are cut at given numbers: cuts 1, 3 make the cells v < 1, 1 <= v < 3 and v >= 3,
+the last without an end. A function of the user may cut further, at given levels of its values
+(bands). Cells are all combinations, numbered with the last part fastest. Outside `where`, intervals
+of coordinates, a state lies in no cell (−1).
 
-The compiled look-up reads a flat array: the number of parts, then for each its coordinate, the interval, the number of
-cuts and the cuts.
+The compiled look-up reads a flat array: the number of parts, then for each its coordinate, the
+interval, the number of cuts and the cuts.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Cells of the states of a model; call it with states, one a row, for the numbers of their cells."""
+    """Cells of the states of a model.
+
+    Call it with states, one a row, for the numbers of their cells.
+    """
 
     model: Model
     parts: tuple[Part, ...]
@@ -55,11 +60,14 @@ class Partition:
 
     def __call__(self, states: Ints) -> Ints:
         """The cell of each state, −1 for none."""
-        cells, inside = np.zeros(len(states), np.int64), np.ones(len(states), bool)
+        cells = np.zeros(len(states), np.int64)
+        inside = np.ones(len(states), bool)
         for part in self.parts:
             v = states[:, part.coordinate]
             inside &= (part.low <= v) & (v <= part.high)
-            cells = cells * (len(part.cuts) + 1) + np.searchsorted(np.array(part.cuts, np.int64), v, side="right")
+            cells = cells * (len(part.cuts) + 1) + np.searchsorted(
+                np.array(part.cuts, np.int64), v, side="right"
+            )
         if self.function is not None:
             level = np.searchsorted(np.array(self.levels), self._values(states), side="right")
             cells = cells * (len(self.levels) + 1) + level
@@ -74,7 +82,9 @@ class Partition:
             self._compiled_values(np.require(states, np.int64, ["C", "W"]), values)
         wrong = np.flatnonzero(np.isnan(values))
         if wrong.size:
-            raise InputError(f"the function of a partition is not a number at state {vector(states[wrong[0]])}.")
+            raise InputError(
+                f"the function of a partition is not a number at state {vector(states[wrong[0]])}."
+            )
         return values
 
     def _compiled_values(self, states: Ints, values: Floats) -> None:
@@ -86,11 +96,17 @@ class Partition:
 
     def _value(self, x: Ints) -> float:
         try:
-            value = None if self.function is None else self.function(read_only(x))
+            if self.function is None:
+                value = None
+            else:
+                value = self.function(read_only(x))
         except RAISED as error:
             raise _failed(x, error) from error
         if not is_number(value):
-            raise InputError(f"the function of a partition must give a number, got {value!r} at state {vector(x)}.")
+            raise InputError(
+                f"the function of a partition must give a number, got {value!r} at state "
+                f"{vector(x)}."
+            )
         return float(value)  # type: ignore[arg-type]
 
     @cached_property
@@ -114,7 +130,10 @@ class Partition:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What the cells are called."""
-        choices = [_part_names(self.model.coordinates[p.coordinate], p.low, p.high, p.cuts) for p in self.parts]
+        choices = [
+            _part_names(self.model.coordinates[p.coordinate], p.low, p.high, p.cuts)
+            for p in self.parts
+        ]
         if self.function is not None:
             label = str(getattr(self.function, "__name__", "level"))
             choices.append(_part_names(label, -math.inf, math.inf, self.levels))
@@ -125,13 +144,22 @@ class Partition:
 
 
 def _failed(x: Ints, error: Exception) -> InputError:
-    return InputError(f"the function of a partition fails at state {vector(x)}: {str(error).rstrip('.')}.")
+    return InputError(
+        f"the function of a partition fails at state {vector(x)}: {str(error).rstrip('.')}."
+    )
 
 
 def _part_names(label: str, low: float, high: float, cuts: Sequence[float]) -> list[str]:
     ends = [None if low in (LOWEST, -math.inf) else low, *cuts, None]
-    names = [f"{label} < {b:g}" if a is None else f"{label} >= {a:g}" if b is None else f"{a:g} <= {label} < {b:g}"
-             for a, b in itertools.pairwise(ends) if not (a is None and b is None)]  # fmt: skip
+    names = [
+        f"{label} < {b:g}"
+        if a is None
+        else f"{label} >= {a:g}"
+        if b is None
+        else f"{a:g} <= {label} < {b:g}"
+        for a, b in itertools.pairwise(ends)
+        if not (a is None and b is None)
+    ]
     if not names:
         return [label]
     if low == high and not cuts:
@@ -147,7 +175,8 @@ def _all_values(function, states, values):  # type: ignore[no-untyped-def]
 
 def partition_of(model: Model, ints: Ints) -> Partition:
     """The partition whose flat array this is."""
-    flat, parts = [int(v) for v in ints], []
+    flat = [int(v) for v in ints]
+    parts = []
     at = 1
     for _ in range(flat[0]):
         coordinate, low, high, count = flat[at : at + 4]
@@ -174,11 +203,16 @@ def cells(
     *,
     where: Mapping[str | int, tuple[int, int | None]] | None = None,
 ) -> Partition:
-    """Coordinates, by name or number, cut at the given numbers; `where` keeps to intervals of coordinates."""
+    """Coordinates, by name or number, cut at the given numbers.
+
+    `where` keeps to intervals of coordinates.
+    """
     kept = {} if where is None else where
     for word, given in (("cuts", cuts), ("where", kept)):
         if not isinstance(given, Mapping):
-            raise InputError(f"{word} is a mapping of coordinates, {word}={{coordinate: ...}}, got {given!r}.")
+            raise InputError(
+                f"{word} is a mapping of coordinates, {word}={{coordinate: ...}}, got {given!r}."
+            )
     limits = {_coordinate(model, key): _interval(key, ends) for key, ends in kept.items()}
     parts = []
     for key, numbers in cuts.items():
@@ -188,20 +222,33 @@ def cells(
             or not all(map(is_whole, numbers))
             or any(b <= a for a, b in itertools.pairwise(numbers))
         ):
-            raise InputError(f"the cuts of coordinate {key!r} are integers in rising order, got {numbers!r}.")
+            raise InputError(
+                f"the cuts of coordinate {key!r} are integers in rising order, got {numbers!r}."
+            )
         parts.append(Part(c, *limits.pop(c, (LOWEST, UNBOUNDED)), tuple(int(v) for v in numbers)))
     return Partition(model, (*parts, *(Part(c, *ends, ()) for c, ends in limits.items())))
 
 
 def levels(
-    model: Model, function: Callable[[Ints], float], edges: Sequence[float], within: Partition | None = None
+    model: Model,
+    function: Callable[[Ints], float],
+    edges: Sequence[float],
+    within: Partition | None = None,
 ) -> Partition:
-    """Bands of a function of the state, cut at `edges`; `within` a partition, each of its cells is cut so."""
+    """Bands of a function of the state, cut at `edges`.
+
+    `within` a partition, each of its cells is cut so.
+    """
     if not all(map(is_number, edges)) or any(b <= a for a, b in itertools.pairwise(edges)):
         raise InputError(f"the edges of bands are numbers in rising order, got {edges!r}.")
-    base = whole(model) if within is None else within
+    if within is None:
+        base = whole(model)
+    else:
+        base = within
     if base.function is not None:
-        raise InputError("a partition is cut by one function; let it give a number for each combination.")
+        raise InputError(
+            "a partition is cut by one function; let it give a number for each combination."
+        )
     made = replace(base, function=function, levels=tuple(float(v) for v in edges))
     made._value(model.start)  # raises, if it gives no number
     return made
@@ -210,16 +257,23 @@ def levels(
 def _coordinate(model: Model, key: str | int) -> int:
     if isinstance(key, str):
         if key not in model.coordinates:
-            raise InputError(f"{model.name!r} has no coordinate {key!r}; it has {', '.join(model.coordinates)}.")
+            raise InputError(
+                f"{model.name!r} has no coordinate {key!r}; it has {', '.join(model.coordinates)}."
+            )
         return model.coordinates.index(key)
     if not is_whole(key) or not 0 <= key < model.box.dim:
-        raise InputError(f"states of {model.name!r} have coordinates 0 to {model.box.dim - 1}, not {key!r}.")
+        raise InputError(
+            f"states of {model.name!r} have coordinates 0 to {model.box.dim - 1}, not {key!r}."
+        )
     return int(key)
 
 
 def _interval(key: str | int, ends: Any) -> tuple[int, int]:
     low, high = ends if isinstance(ends, SEQUENCES) and len(ends) == 2 else (None, ends)
-    high = UNBOUNDED if high is None else high
+    if high is None:
+        high = UNBOUNDED
     if not (is_whole(low) and is_whole(high) and low <= high):
-        raise InputError(f"the interval of coordinate {key!r} needs integers low <= high, got {ends!r}.")
+        raise InputError(
+            f"the interval of coordinate {key!r} needs integers low <= high, got {ends!r}."
+        )
     return int(low), int(high)

@@ -1,4 +1,7 @@
-"""Values in files: Ψw and values on a lattice as plain numbers and arrays; see `policies/saved.py`."""
+"""Values in files: Ψw and values on a lattice as plain numbers and arrays.
+
+See `policies/saved.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def value_parts(values: Any) -> tuple[Json, dict[str, Any]]:
         arrays = {"knots": np.concatenate(knots), "ends": ends, "values": values.values}
         return {"values": "lattice", "curved": values.curved}, arrays
     if not isinstance(values, LinearValues) or not values.basis.compiled:
-        raise MissingError("values that are functions of yours cannot be saved; save the weights, and make them again.")
+        raise MissingError(
+            "values that are functions of yours cannot be saved; save the weights, and make them "
+            "again."
+        )
     basis = values.basis
     pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for product in basis.products for q in product]
     arrays = {
@@ -39,7 +45,10 @@ def values_of(model: Model, header: Json, arrays: dict[str, Any]) -> LinearValue
         if header["values"] == "lattice":
             knots = tuple(np.split(arrays["knots"], ends[:-1]))
             return LatticeValues(Lattice(model, knots), arrays["values"], bool(header["curved"]))
-        pieces = [Piece(int(i), int(kind), *map(float, rest)) for i, kind, *rest in arrays["pieces"].tolist()]
+        pieces = [
+            Piece(int(i), int(kind), *map(float, rest))
+            for i, kind, *rest in arrays["pieces"].tolist()
+        ]
         products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
         return LinearValues(Basis(model, products, tuple(header["functions"])), arrays["weights"])
     except InputError as error:  # the file is at fault, not what the user gave

@@ -1,14 +1,17 @@
 """Test functions y of states, |y| <= 1, that witness violations of the flow.
 
-For a residual f of the flow, V_flow = ‖f‖₁ is the maximum of fᵀy over all |y| <= 1. Over a family of such functions the
-maximum is a lower bound of it:
+For a residual f of the flow, V_flow = ‖f‖₁ is the maximum of fᵀy over all |y| <= 1. Over a family
+of such functions the maximum is a lower bound of it:
 
-cells       constant on the cells of a partition: the maximum is Σ_cells |f(cell)|; single states give V_flow itself
-functions   finitely many functions y_k and their mixtures Σ η_k y_k with Σ|η_k| <= 1: the maximum is max_k |fᵀy_k|
+cells       constant on the cells of a partition: the maximum is Σ_cells |f(cell)|; single states
+            give V_flow itself
+functions   finitely many functions y_k and their mixtures Σ η_k y_k with Σ|η_k| <= 1: the maximum
+            is max_k |fᵀy_k|
 concat      families side by side: the largest of their maxima
 
-Functions that are not bounded, such as polynomials, are scaled to [−1, 1] by their range on a sample of states and cut
-off beyond it, so that |y| <= 1 holds everywhere and the bound is one whatever the sample.
+Functions that are not bounded, such as polynomials, are scaled to [−1, 1] by their range on a
+sample of states and cut off beyond it, so that |y| <= 1 holds everywhere and the bound is one
+whatever the sample.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ class Cells:
         cells = self.partition(states)
         inside = np.flatnonzero(cells >= 0)
         ends = np.concatenate([[0], np.cumsum(cells >= 0)])
-        return sp.csr_array((np.ones(inside.size), cells[inside], ends), shape=(len(states), len(self.partition)))
+        return sp.csr_array(
+            (np.ones(inside.size), cells[inside], ends), shape=(len(states), len(self.partition))
+        )
 
     def scaled(self, states: Ints) -> Cells:  # noqa: ARG002 - indicators are bounded as they are
         """Themselves."""
@@ -80,7 +85,9 @@ class Functions:
     def __call__(self, states: Ints) -> sp.csr_array:
         """Their values at states, one a row."""
         if self.low is None or self.high is None:
-            raise InputError("these test functions have no scale yet; `scaled(states)` gives them one.")
+            raise InputError(
+                "these test functions have no scale yet; `scaled(states)` gives them one."
+            )
         width = np.where(self.high > self.low, self.high - self.low, 1.0)
         return sp.csr_array(np.clip(2 * (self.basis(states) - self.low) / width - 1, -1.0, 1.0))
 
@@ -138,7 +145,8 @@ class Witnesses:
 
     def maximiser(self, residuals: Floats) -> Floats:
         """The weights η of the mixture Σ η_k y_k that has the largest fᵀy, given all fᵀy_k."""
-        eta, best = np.zeros(len(self)), -1.0
+        eta = np.zeros(len(self))
+        best = -1.0
         for group, low, high in zip(self.groups, self.ends[:-1], self.ends[1:], strict=True):
             part = residuals[low:high]
             own = np.sign(part)
@@ -158,25 +166,41 @@ class Witnesses:
 def cells(partition: Partition) -> Witnesses:
     """Functions that are constant on the cells of a partition."""
     if not isinstance(partition, Partition):
-        raise InputError(f"cells are those of a partition (features.cells, features.levels), got {partition!r}.")
+        raise InputError(
+            f"cells are those of a partition (features.cells, features.levels), got {partition!r}."
+        )
     return Witnesses((Cells(partition),))
 
 
-def polynomials(model: Model, degree: int, *, coordinates: Sequence[int] | None = None) -> Witnesses:
-    """Monomials up to a degree, without the constant, for which fᵀy is 0 or the violation of the mass."""
-    if coordinates is not None and not all(is_whole(c) and 0 <= c < model.box.dim for c in coordinates):
-        raise InputError(f"coordinates of {model.name!r} are 0 to {model.box.dim - 1}, got {coordinates!r}.")
+def polynomials(
+    model: Model, degree: int, *, coordinates: Sequence[int] | None = None
+) -> Witnesses:
+    """Monomials up to a degree, without the constant, for which fᵀy is 0 or the violation of the
+    mass.
+    """
+    if coordinates is not None and not all(
+        is_whole(c) and 0 <= c < model.box.dim for c in coordinates
+    ):
+        raise InputError(
+            f"coordinates of {model.name!r} are 0 to {model.box.dim - 1}, got {coordinates!r}."
+        )
     basis = monomials(model, degree, coordinates=coordinates)
     if len(basis) < 2:
         raise InputError(f"polynomials need a degree of at least 1, got {degree!r}.")
-    return Witnesses((Functions(replace(basis, products=basis.products[1:], labels=basis.labels[1:])),))
+    return Witnesses(
+        (Functions(replace(basis, products=basis.products[1:], labels=basis.labels[1:])),)
+    )
 
 
 def functions(
     model: Model, given: Basis | Callable[[Ints], Any], names: str | Sequence[str] | None = None
 ) -> Witnesses:
-    """A basis (`dualplan.primal`), or a function of states, one a row, that gives one or more numbers for each."""
-    return Witnesses((Functions(given if isinstance(given, Basis) else user_functions(model, given, names)),))
+    """A basis (`dualplan.primal`), or a function of states, one a row, that gives one or more
+    numbers for each.
+    """
+    return Witnesses(
+        (Functions(given if isinstance(given, Basis) else user_functions(model, given, names)),)
+    )
 
 
 def concat(*families: Witnesses) -> Witnesses:

@@ -1,4 +1,6 @@
-"""The experiments by name, the options that each of them takes, and the folder that results are saved in."""
+"""The experiments by name, the options that each of them takes, and the folder that results are
+saved in.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "lost-sales": lost_sales,
 }
 FOLDER = "runs/reproduce"
-FIGURE, RESULT = "figure.png", "result.json"
+FIGURE = "figure.png"
+RESULT = "result.json"
 _FLAGS = {"parameters": "--set"}  # where the option is not called like the argument
 
 
@@ -43,12 +46,17 @@ def options_of(name: str) -> list[str]:
 def run_again(
     name: str, given: Json, *, out: str | Path | None = None, progress: Progress | None = None
 ) -> tuple[Outcome, Path]:
-    """Run an experiment with the options `given`; its figure and its result are saved in the folder."""
+    """Run an experiment with the options `given`.
+
+    Its figure and its result are saved in the folder.
+    """
     accepted = options_of(name)
     for option in given:
         if option not in accepted:
             flags = ", ".join(_flag(key) for key in accepted)
-            raise InputError(f"{_flag(option)} is not for {name}, which takes {flags}, --out and --json.")
+            raise InputError(
+                f"{_flag(option)} is not for {name}, which takes {flags}, --out and --json."
+            )
     folder = _folder(Path(FOLDER) / name if out is None else Path(out))
     outcome = EXPERIMENTS[name](**given, progress=progress)
     (draw_curves if outcome.curves else draw_rows)(outcome, folder / FIGURE)
@@ -65,5 +73,7 @@ def _folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"folder {str(path)!r} cannot be made for the results: {error.strerror}.") from error
+        raise RunError(
+            f"folder {str(path)!r} cannot be made for the results: {error.strerror}."
+        ) from error
     return path

@@ -1,8 +1,9 @@
-"""Banijamali, Abbasi-Yadkori, Ghavamzadeh & Vlassis (2019), *Optimizing over a restricted policy class in MDPs*.
+"""Banijamali, Abbasi-Yadkori, Ghavamzadeh & Vlassis (2019), *Optimizing over a restricted policy
+class in MDPs*.
 
-Five randomised policies on the four-queue network with 10⁴ states, and signed mixtures of their occupancies: the one
-that their dual policy gradient ends at, and one found by stochastic subgradients. H is the one of a list whose policy
-costs least.
+Five randomised policies on the four-queue network with 10⁴ states, and signed mixtures of their
+occupancies: the one that their dual policy gradient ends at, and one found by stochastic
+subgradients. H is the one of a list whose policy costs least.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MIXED = {
     (0.7, 0.7): Figure(14.3266, 4, deterministic=True),
 }
 THETA = (-0.32, -0.68, -0.40, 2.16, 0.24)  # where their gradient ends, as printed
-GRADIENT, SUBGRADIENT = Figure(12.84, 2), Figure(13.00, 2)
+GRADIENT = Figure(12.84, 2)
+SUBGRADIENT = Figure(13.00, 2)
 OPTIMUM = Figure(8.1053, 4, deterministic=True, source="computed elsewhere")
 PENALTIES = (5.0, 7.0, 10.0, 14.0, 20.0, 40.0)
 SAMPLES = 400_000
@@ -40,26 +42,55 @@ def dual_mixing(*, seed: int = 0, progress: Progress | None = None) -> Outcome:
     model = zoo.four_queue(buffers=9)
     best = solve_exact(model, tol=1e-6)
     optimum = best.value
-    rows = [Row("optimum", optimum, OPTIMUM, best.lower, best.upper, True, optimum=optimum, seconds=best.seconds)]
+    rows = [
+        Row(
+            "optimum",
+            optimum,
+            OPTIMUM,
+            best.lower,
+            best.upper,
+            True,
+            optimum=optimum,
+            seconds=best.seconds,
+        )
+    ]
     policies = [soft_longer(model, p) for p in MIXED]
-    rows += [exactly(f"soft longer {p}", model, policy, published=figure, optimum=optimum)
-             for (p, figure), policy in zip(MIXED.items(), policies, strict=True)]  # fmt: skip
+    rows += [
+        exactly(f"soft longer {p}", model, policy, published=figure, optimum=optimum)
+        for (p, figure), policy in zip(MIXED.items(), policies, strict=True)
+    ]
     features = families.occupancies(model, policies)
-    rows.append(exactly("dual mixture, their θ", model, MixturePolicy(features, THETA), published=GRADIENT,
-                        note="θ as printed, two decimals", optimum=optimum))  # fmt: skip
+    rows.append(
+        exactly(
+            "dual mixture, their θ",
+            model,
+            MixturePolicy(features, THETA),
+            published=GRADIENT,
+            note="θ as printed, two decimals",
+            optimum=optimum,
+        )
+    )
     rows.append(_subgradient(features, optimum, seed, progress))
     stands = below(rows[-1], SUBGRADIENT)
     words = (
         agreeing(rows[:-1]),
-        f"The mixture by our subgradients is {stands} theirs ({SUBGRADIENT}): the step sizes, H and number of steps "
-        "behind it are not published, and our H is chosen by exact evaluation.",
+        f"The mixture by our subgradients is {stands} theirs ({SUBGRADIENT}): the step sizes, H "
+        "and number of steps behind it are not published, and our H is chosen by exact evaluation.",
     )
     settings = {"seed": seed, "penalties": PENALTIES, "samples": SAMPLES, "model": model.describe()}
-    return Outcome("dual-mixing", "four queues, 10⁴ states: mixtures of occupancies", tuple(rows), words, settings)
+    return Outcome(
+        "dual-mixing",
+        "four queues, 10⁴ states: mixtures of occupancies",
+        tuple(rows),
+        words,
+        settings,
+    )
 
 
 def _subgradient(features: Features, optimum: float, seed: int, progress: Progress | None) -> Row:
-    started, problem, found = timer.monotonic(), DualALP(features.model, features), []
+    started = timer.monotonic()
+    problem = DualALP(features.model, features)
+    found = []
     for k, penalty in enumerate(PENALTIES):
         if progress is not None:
             progress(k, len(PENALTIES), f"H = {penalty:g}")
@@ -67,5 +98,14 @@ def _subgradient(features: Features, optimum: float, seed: int, progress: Progre
         found.append((evaluate_exact(features.model, solution.policy()), penalty, solution.theta))
     best, penalty, theta = min(found, key=lambda one: one[0].cost)
     note = f"H = {penalty:g}, θ = ({', '.join(f'{w:.2f}' for w in theta)})"
-    return Row("dual mixture, subgradient", best.cost, SUBGRADIENT, best.lower, best.upper, True, note, optimum,
-               seconds=timer.monotonic() - started)  # fmt: skip
+    return Row(
+        "dual mixture, subgradient",
+        best.cost,
+        SUBGRADIENT,
+        best.lower,
+        best.upper,
+        True,
+        note,
+        optimum,
+        seconds=timer.monotonic() - started,
+    )

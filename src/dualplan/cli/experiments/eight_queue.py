@@ -1,16 +1,18 @@
-"""Eight queues and three servers: Banijamali, Abbasi-Yadkori, Ghavamzadeh & Vlassis (2019), *Optimizing over a
-restricted policy class in MDPs*. Their figures are not reproduced.
+"""Eight queues and three servers: Banijamali, Abbasi-Yadkori, Ghavamzadeh & Vlassis (2019),
+*Optimizing over a restricted policy class in MDPs*. Their figures are not reproduced.
 
-The text gives arrivals of .1 at queues 1 and 4 and services μ = (4, 2, 3, 3.1, 3, 2.2, 3, 2.5)/7.5, one event a step.
-As probabilities these sum to 1.44, so a reading is needed:
+The text gives arrivals of .1 at queues 1 and 4 and services μ = (4, 2, 3, 3.1, 3, 2.2, 3, 2.5)/7.5,
+one event a step. As probabilities these sum to 1.44, so a reading is needed:
 
 by rates        one event a step, in proportion to the rates: the library's `eight-queue`;
-in turn         an arrival at 4 with probability .1, or else one at 1 with .1, or else all three servers at once, each
+in turn         an arrival at 4 with probability .1, or else one at 1 with .1, or else all three
+                servers at once, each
                 of them done with its own μ.
 
-The rule has readings too. In the text, server i serves the longest of its n > 1 waiting queues with probability p_i and
-each other with (1 − p_i)/(n − 1), and a queue that waits alone with probability p_i. The reading that comes nearest to
-the figures prefers the *shortest* queue and always serves one that waits alone, against the text in both.
+The rule has readings too. In the text, server i serves the longest of its n > 1 waiting queues with
+probability p_i and each other with (1 − p_i)/(n − 1), and a queue that waits alone with probability
+p_i. The reading that comes nearest to the figures prefers the *shortest* queue and always serves
+one that waits alone, against the text in both.
 """
 
 from __future__ import annotations
@@ -33,15 +35,22 @@ BASE = {
     (0.5, 0.8, 0.5): Figure(22.47, 2, 0.08, reproducible=False),
     (0.5, 0.5, 0.8): Figure(22.98, 2, 0.12, reproducible=False),
 }
-MIXTURES = {"dual mixture of the three": Figure(20.59, 2), "primal mixture of the three": Figure(19.14, 2)}
-ARRIVAL, ENTRIES = 0.1, (3, 0)  # in this order
+MIXTURES = {
+    "dual mixture of the three": Figure(20.59, 2),
+    "primal mixture of the three": Figure(19.14, 2),
+}
+# in this order
+ARRIVAL = 0.1
+ENTRIES = (3, 0)
 STEPS = 20_000_000  # of each simulation, twice as many as published
 TIME = "60s"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of the text: how events come about, and the two ways in which the rule may depart from it."""
+    """A reading of the text: how events come about, and the two ways in which the rule may depart
+    from it.
+    """
 
     name: str
     in_turn: bool
@@ -64,7 +73,9 @@ READINGS = (
 )
 
 
-def eight_queue(*, time: str = TIME, steps: int = STEPS, seed: int = 0, progress: Progress | None = None) -> Outcome:
+def eight_queue(
+    *, time: str = TIME, steps: int = STEPS, seed: int = 0, progress: Progress | None = None
+) -> Outcome:
     """The three base policies in three readings, and what a search finds in the first."""
     tell = progress or (lambda *_: None)
     rows: list[Row] = []
@@ -72,28 +83,50 @@ def eight_queue(*, time: str = TIME, steps: int = STEPS, seed: int = 0, progress
         model, policies = reading.made()
         for (p, figure), policy in zip(BASE.items(), policies, strict=True):
             tell(k, len(READINGS) + 1, f"{reading.name}, {p}")
-            rows.append(simulated(f"{p}, reading {k + 1}", model, policy, steps=steps, seed=seed,
-                                  published=figure))  # fmt: skip
+            rows.append(
+                simulated(
+                    f"{p}, reading {k + 1}", model, policy, steps=steps, seed=seed, published=figure
+                )
+            )
     rows += [Row(name, published=figure) for name, figure in MIXTURES.items()]
     tell(len(READINGS), len(READINGS) + 1, FOUND)
     rows.append(searched(zoo.eight_queue(), time=time, seed=seed))
-    settings = {"time": time, "steps": steps, "seed": seed, "readings": [reading.name for reading in READINGS]}
-    return Outcome("eight-queue", "eight queues, number in system", tuple(rows), words_of(rows), settings)
+    settings = {
+        "time": time,
+        "steps": steps,
+        "seed": seed,
+        "readings": [reading.name for reading in READINGS],
+    }
+    return Outcome(
+        "eight-queue", "eight queues, number in system", tuple(rows), words_of(rows), settings
+    )
 
 
 def words_of(rows: list[Row]) -> tuple[str, ...]:
-    """What the rows say of the readings, a row for each base policy, and of the search in the last row."""
+    """What the rows say of the readings, a row for each base policy, and of the search in the last
+    row.
+    """
     size = len(BASE)
     groups = [rows[size * k : size * (k + 1)] for k in range(len(READINGS))]
     told = [[verdict(row) for row in group] for group in groups]
     agree = [k for k, words in enumerate(told, 1) if all(word == AGREES for word in words)]
     refuted = all(any(word.startswith("not reproduced") for word in words) for words in told)
-    off = [max(abs((row.ours or np.inf) - figure.value) for row, figure in zip(group, BASE.values(), strict=True))
-           for group in groups]  # fmt: skip
-    readings = "; ".join(f"{k + 1}: {r.name} (off by up to {o:.2f})" for k, (r, o) in
-                         enumerate(zip(READINGS, off, strict=True)))  # fmt: skip
+    off = [
+        max(
+            abs((row.ours or np.inf) - figure.value)
+            for row, figure in zip(group, BASE.values(), strict=True)
+        )
+        for group in groups
+    ]
+    readings = "; ".join(
+        f"{k + 1}: {r.name} (off by up to {o:.2f})"
+        for k, (r, o) in enumerate(zip(READINGS, off, strict=True))
+    )
     nearest = int(np.argmin(off))
-    against = " and contradicts the text twice" if READINGS[nearest].shortest else ""
+    if READINGS[nearest].shortest:
+        against = " and contradicts the text twice"
+    else:
+        against = ""
     said = "The runs are too short to tell whether a reading gives the published costs"
     if agree:
         said = f"The published costs follow from reading {agree[0]}"
@@ -101,12 +134,12 @@ def words_of(rows: list[Row]) -> tuple[str, ...]:
         said = "The published costs cannot be reproduced under any reading tried"
     return (
         f"Readings: {readings}. {said}; reading {nearest + 1} comes nearest{against}.",
-        f"The search works in reading 1, where it finds {rows[-1].shown}, so the published mixtures are nothing that "
-        "it can be compared with.",
+        f"The search works in reading 1, where it finds {rows[-1].shown}, so the published "
+        "mixtures are nothing that it can be compared with.",
     )
 
 
-# -- events in turn ---------------------------------------------------------------------------------------------------
+# -- events in turn --------------------------------------------------------------------------------
 
 _MU = np.array([4, 2, 3, 3.1, 3, 2.2, 3, 2.5]) / 7.5
 _NEXT = np.array([1, 2, -1, 4, 5, 6, 7, -1])
@@ -116,11 +149,16 @@ _SERVERS = 3
 
 
 def in_turn() -> EventModel:
-    """An arrival at 4, or else one at 1, or else all servers: events 0, 1, or 2 + a bit for each server that is done.
+    """An arrival at 4, or else one at 1, or else all servers: events 0, 1, or 2 + a bit for each
+    server that is done.
 
-    Action a holds the choice of server s as its digit s to base 4: 0 for none, k for its k-th queue.
+    Action a holds the choice of server s as its digit s to base 4: 0 for none, k for its k-th
+    queue.
     """
-    mu, following, queues, entries = _MU, _NEXT, _QUEUES, np.array(ENTRIES)
+    mu = _MU
+    following = _NEXT
+    queues = _QUEUES
+    entries = np.array(ENTRIES)
 
     def probability(x, a, e):  # type: ignore[no-untyped-def]
         if e < 2:
@@ -128,8 +166,14 @@ def in_turn() -> EventModel:
         p = (1 - ARRIVAL) ** 2
         for s in range(_SERVERS):
             k = a // _CHOICES**s % _CHOICES
-            q = queues[s, k - 1] if k > 0 else -1
-            rate = mu[q] if q >= 0 and x[q] > 0 else 0.0
+            if k > 0:
+                q = queues[s, k - 1]
+            else:
+                q = -1
+            if q >= 0 and x[q] > 0:
+                rate = mu[q]
+            else:
+                rate = 0.0
             p *= rate if (e - 2) >> s & 1 else 1 - rate
         return p
 
@@ -140,7 +184,10 @@ def in_turn() -> EventModel:
             return y
         for s in range(_SERVERS):
             k = a // _CHOICES**s % _CHOICES
-            q = queues[s, k - 1] if k > 0 else -1
+            if k > 0:
+                q = queues[s, k - 1]
+            else:
+                q = -1
             if (e - 2) >> s & 1 and q >= 0 and x[q] > 0:
                 y[q] -= 1
                 if following[q] >= 0:
@@ -151,32 +198,54 @@ def in_turn() -> EventModel:
         return float(x.sum())
 
     return EventModel(
-        lower=[0] * 8, upper=[None] * 8, actions=_CHOICES**_SERVERS, events=2 + 2**_SERVERS, probability=probability,
-        move=move, loss=loss, coordinates=[f"queue {k}" for k in range(1, 9)], name="eight-queue, events in turn",
-    )  # fmt: skip
+        lower=[0] * 8,
+        upper=[None] * 8,
+        actions=_CHOICES**_SERVERS,
+        events=2 + 2**_SERVERS,
+        probability=probability,
+        move=move,
+        loss=loss,
+        coordinates=[f"queue {k}" for k in range(1, 9)],
+        name="eight-queue, events in turn",
+    )
 
 
 def soft_rule(model: Model, p: tuple[float, ...], shortest: bool, alone: bool) -> Policy:
     """The base policy of p, each server on its own; ties to the queue named first."""
-    queues, prefer, sign = _QUEUES, np.array(p), -1 if shortest else 1
+    queues = _QUEUES
+    prefer = np.array(p)
+    if shortest:
+        sign = -1
+    else:
+        sign = 1
 
     def rule(x):  # type: ignore[no-untyped-def]
         shares = np.zeros((_SERVERS, _CHOICES))
         for s in range(_SERVERS):
-            best, waiting = -1, 0
+            best = -1
+            waiting = 0
             for k in range(3):
                 q = queues[s, k]
                 if q >= 0 and x[q] > 0:
                     waiting += 1
                     if best < 0 or sign * x[q] > sign * x[queues[s, best]]:
                         best = k
-            first = 1.0 if waiting == 1 and alone else prefer[s]
+            if waiting == 1 and alone:
+                first = 1.0
+            else:
+                first = prefer[s]
             if waiting <= 1:
-                shares[s, 0] = 1.0 - first if waiting == 1 else 1.0
+                if waiting == 1:
+                    shares[s, 0] = 1.0 - first
+                else:
+                    shares[s, 0] = 1.0
             for k in range(3):
                 q = queues[s, k]
                 if q >= 0 and x[q] > 0:
-                    shares[s, k + 1] = first if k == best else (1 - first) / (waiting - 1)
+                    if k == best:
+                        shares[s, k + 1] = first
+                    else:
+                        shares[s, k + 1] = (1 - first) / (waiting - 1)
         out = np.empty(_CHOICES**_SERVERS)
         for a in range(out.size):
             out[a] = 1.0

@@ -1,9 +1,9 @@
-"""The experiment of Abbasi-Yadkori, Bartlett, Chen & Malek, *Large-Scale Markov Decision Problems via the Linear
-Programming Dual*, figure 3.
+"""The experiment of Abbasi-Yadkori, Bartlett, Chen & Malek, *Large-Scale Markov Decision Problems
+via the Linear Programming Dual*, figure 3.
 
-Their features, 1,000 drawn constraints a step, a step size of 10⁻⁴ halved every 2,000 steps, H = 2 as printed and an H
-at which the method works; objective, violation and the cost of the policy of the averaged iterate, beside LONGER, LBFS
-and the optimum.
+Their features, 1,000 drawn constraints a step, a step size of 10⁻⁴ halved every 2,000 steps, H = 2
+as printed and an H at which the method works; objective, violation and the cost of the policy of
+the averaged iterate, beside LONGER, LBFS and the optimum.
 """
 
 from __future__ import annotations
@@ -31,14 +31,23 @@ from dualplan.models.contract import Model
 from dualplan.models.load import build
 from dualplan.report.figures import blank, save
 
-BATCH, FIRST_STEP, HALVED = 1_000, 1e-4, 2_000
-ITERATIONS = 5_000  # the paper does not say how many; from here on steps are a quarter of the first and less
-PRINTED, WORKABLE = 2.0, 300.0
+BATCH = 1_000
+FIRST_STEP = 1e-4
+HALVED = 2_000
+# the paper does not say how many; from here on steps are a quarter of the first and less
+ITERATIONS = 5_000
+PRINTED = 2.0
+WORKABLE = 300.0
 LOOKS = 10  # along the iterations, and one at the start
 STEPS = 2_000_000  # of each simulation
 TOLERANCE = 0.02  # of the optimum
 HEURISTICS = ("longer", "lbfs")
-PAPER: Json = {"buffers": (38, 25, 25, 38), "dynamics": "bernoulli", "phantom": True, "full": "lose"}
+PAPER: Json = {
+    "buffers": (38, 25, 25, 38),
+    "dynamics": "bernoulli",
+    "phantom": True,
+    "full": "lose",
+}
 PLOT = {
     name: Figure(value, 2, source=DIGITISED, reproducible=False)
     for name, value in (("longer", 40.11), ("lbfs", 50.93), ("policy", 37.94))
@@ -72,16 +81,28 @@ def figure_3(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Run the experiment on the paper's network, in the dynamics of its text unless `parameters` say otherwise."""
+    """Run the experiment on the paper's network, in the dynamics of its text unless `parameters`
+    say otherwise.
+    """
     given = {**PAPER, **(parameters or {})}
     model = build("four-queue", zoo.four_queue, given)
     if progress is not None:
         progress(0, 4, "features")
-    plot = PLOT if given["buffers"] == PAPER["buffers"] else {}
+    if given["buffers"] == PAPER["buffers"]:
+        plot = PLOT
+    else:
+        plot = {}
     return three_panels(
-        model, families.paper(model, features), plot, iterations=iterations, radius=radius, steps=steps, seed=seed,
-        progress=progress, parameters=given,
-    )  # fmt: skip
+        model,
+        families.paper(model, features),
+        plot,
+        iterations=iterations,
+        radius=radius,
+        steps=steps,
+        seed=seed,
+        progress=progress,
+        parameters=given,
+    )
 
 
 def three_panels(
@@ -96,7 +117,9 @@ def three_panels(
     progress: Progress | None = None,
     parameters: Json | None = None,
 ) -> Outcome:
-    """The subgradient method watched along its iterations for both penalties, beside heuristics and the optimum."""
+    """The subgradient method watched along its iterations for both penalties, beside heuristics and
+    the optimum.
+    """
     tell = progress or (lambda *_: None)
     problem = DualALP(model, features, radius=radius)
     curves = []
@@ -106,38 +129,77 @@ def three_panels(
     tell(3, 4, "heuristics and optimum")
     started = time.monotonic()
     optimum = solve_exact(model, tol=TOLERANCE)
-    best = Row("optimum", optimum.value, None, optimum.lower, optimum.upper, True, f"within {TOLERANCE:g}",
-               optimum.value, seconds=time.monotonic() - started)  # fmt: skip
-    rows = [exactly(name, model, model.policy(name), published=plot.get(name), optimum=optimum.value)
-            for name in HEURISTICS]  # fmt: skip
+    best = Row(
+        "optimum",
+        optimum.value,
+        None,
+        optimum.lower,
+        optimum.upper,
+        True,
+        f"within {TOLERANCE:g}",
+        optimum.value,
+        seconds=time.monotonic() - started,
+    )
+    rows = [
+        exactly(name, model, model.policy(name), published=plot.get(name), optimum=optimum.value)
+        for name in HEURISTICS
+    ]
     rows += [best, *(_last(curve, plot.get("policy"), optimum.value) for curve in curves)]
-    settings = {"parameters": parameters or {}, "model": model.describe(), "features": len(features), "batch": BATCH,
-                "radius": problem.radius, "iterations": iterations, "steps": steps, "seed": seed}  # fmt: skip
+    settings = {
+        "parameters": parameters or {},
+        "model": model.describe(),
+        "features": len(features),
+        "batch": BATCH,
+        "radius": problem.radius,
+        "iterations": iterations,
+        "steps": steps,
+        "seed": seed,
+    }
     title = f"{model.name}, {len(features)} features, {model.describe()['states']:,} states"
-    return Outcome("figure-3", title, tuple(rows), _words(rows, curves, bool(plot)), settings, tuple(curves))
+    return Outcome(
+        "figure-3", title, tuple(rows), _words(rows, curves, bool(plot)), settings, tuple(curves)
+    )
 
 
 def _last(curve: Curve, figure: Figure | None, optimum: float) -> Row:
     """The policy of the last look."""
-    cost, half = curve.cost[-1], curve.half_width[-1]
+    cost = curve.cost[-1]
+    half = curve.half_width[-1]
     note = f"objective {curve.objective[-1]:.4g}, violation {curve.violation[-1]:.3g}"
-    return Row(f"H = {curve.penalty:g}, {curve.steps[-1]:,} iterations", cost, figure, cost - half, cost + half,
-               note=note, optimum=optimum, seconds=curve.seconds, trusted=curve.trusted[-1])  # fmt: skip
+    return Row(
+        f"H = {curve.penalty:g}, {curve.steps[-1]:,} iterations",
+        cost,
+        figure,
+        cost - half,
+        cost + half,
+        note=note,
+        optimum=optimum,
+        seconds=curve.seconds,
+        trusted=curve.trusted[-1],
+    )
 
 
 def _words(rows: list[Row], curves: list[Curve], plotted: bool) -> tuple[str, ...]:
     printed, workable = curves
     words = (
         f"At H = {PRINTED:g}, as printed, the objective goes from {printed.objective[0]:.4g} to "
-        f"{printed.objective[-1]:.4g} and the violation from {printed.violation[0]:.3g} to {printed.violation[-1]:.3g};"
-        f" at H = {WORKABLE:g} they end at {workable.objective[-1]:.4g} and {workable.violation[-1]:.3g}.",
+        f"{printed.objective[-1]:.4g} and the violation from {printed.violation[0]:.3g} to "
+        f"{printed.violation[-1]:.3g}; at H = {WORKABLE:g} they end at "
+        f"{workable.objective[-1]:.4g} and {workable.violation[-1]:.3g}.",
     )
     if not plotted:
         return words
     both = all(verdict(row) == AGREES for row in rows[:2])
-    told = "agree with" if both else "are not both"
-    return (f"LONGER ({rows[0].shown}) and LBFS ({rows[1].shown}) {told} the two lines of the paper's plot, which has "
-            "no labels and does not name its first point, S or the number of iterations.", *words)  # fmt: skip
+    if both:
+        told = "agree with"
+    else:
+        told = "are not both"
+    return (
+        f"LONGER ({rows[0].shown}) and LBFS ({rows[1].shown}) {told} the two lines of the paper's "
+        "plot, which has no labels and does not name its first point, S or the number of "
+        "iterations.",
+        *words,
+    )
 
 
 def _tell_steps(tell: Progress, part: int, penalty: float, steps: int, done: int) -> None:
@@ -152,8 +214,10 @@ def _curve(
     seed: int,
     show: Callable[[int], None],
 ) -> Curve:
-    model, fresh = problem.model, problem.draw(50_000, seed=seed + 1)
-    curve, wanted = Curve(penalty, [], [], [], [], [], []), np.linspace(0, steps, LOOKS + 1)
+    model = problem.model
+    fresh = problem.draw(50_000, seed=seed + 1)
+    curve = Curve(penalty, [], [], [], [], [], [])
+    wanted = np.linspace(0, steps, LOOKS + 1)
     started = time.monotonic()
 
     def watch(done: int, theta: Floats) -> None:
@@ -161,7 +225,9 @@ def _curve(
         if done < wanted[len(curve.steps)]:
             return
         parts = problem.value(theta, penalty, fresh)
-        found = evaluate(model, MixturePolicy(problem.features, theta), steps=evaluation_steps, seed=seed)
+        found = evaluate(
+            model, MixturePolicy(problem.features, theta), steps=evaluation_steps, seed=seed
+        )
         unless_interrupted(found.status)
         curve.steps.append(done)
         curve.objective.append(parts.objective)
@@ -172,28 +238,44 @@ def _curve(
 
     watch(0, problem.project(np.zeros(len(problem.features))))
     solve_subgradient(
-        problem, penalty, steps=steps, step_size=halving(FIRST_STEP, HALVED), batch=BATCH, seed=seed,
+        problem,
+        penalty,
+        steps=steps,
+        step_size=halving(FIRST_STEP, HALVED),
+        batch=BATCH,
+        seed=seed,
         watch=watch,
-    )  # fmt: skip
+    )
     return replace(curve, seconds=time.monotonic() - started)
 
 
 def draw_curves(outcome: Outcome, path: Path) -> None:
-    """Objective, violation and cost along the iterations, each penalty a line; heuristics and optimum across costs."""
+    """Objective, violation and cost along the iterations, each penalty a line.
+
+    Heuristics and optimum across costs.
+    """
     figure, panels = blank(3)
     titles = ("LP objective", "total violation", "average loss of the policy")
     for panel, title, what in zip(panels, titles, ("objective", "violation", "cost"), strict=True):
         for curve in outcome.curves:
             values = getattr(curve, what)
             if what == "cost":
-                panel.errorbar(curve.steps, values, curve.half_width, capsize=2, label=f"H = {curve.penalty:g}")
+                panel.errorbar(
+                    curve.steps, values, curve.half_width, capsize=2, label=f"H = {curve.penalty:g}"
+                )
             else:
                 panel.plot(curve.steps, values, marker=".", label=f"H = {curve.penalty:g}")
         panel.set(title=title, xlabel="iterations")
     panels[0].set_yscale("symlog")
     panels[1].set_yscale("log")
     for style, row in zip(("--", ":", "-."), outcome.rows, strict=False):
-        panels[2].axhline(row.ours, linestyle=style, color="black", linewidth=1, label=f"{row.name} {row.ours:.2f}")
+        panels[2].axhline(
+            row.ours,
+            linestyle=style,
+            color="black",
+            linewidth=1,
+            label=f"{row.name} {row.ours:.2f}",
+        )
     panels[2].legend(fontsize="small")
     panels[0].legend(fontsize="small")
     figure.suptitle(outcome.title)

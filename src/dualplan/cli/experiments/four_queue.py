@@ -1,13 +1,13 @@
 """Programs on values, on the four-queue network: one line for each method.
 
-Schweitzer & Seidmann (1985), de Farias & Van Roy (2003) and those after them: approximate linear programs, beside the
-heuristics, the dual program and the optimum. Where states are few, all constraints count and costs are exact. Beyond,
-constraints are drawn, those of 40,000 states (5,000 where violations are priced) from the law that also weighs them
-(c), and costs are simulated; bounds are proved all the same: by sweeps over a million states, by cells where there is
-no end of states.
+Schweitzer & Seidmann (1985), de Farias & Van Roy (2003) and those after them: approximate linear
+programs, beside the heuristics, the dual program and the optimum. Where states are few, all
+constraints count and costs are exact. Beyond, constraints are drawn, those of 40,000 states (5,000
+where violations are priced) from the law that also weighs them (c), and costs are simulated; bounds
+are proved all the same: by sweeps over a million states, by cells where there is no end of states.
 
-The published costs of the network without bounds are de Farias & Van Roy's, simulated. Those of the one with buffers of
-9 were computed elsewhere by an independent program, exactly.
+The published costs of the network without bounds are de Farias & Van Roy's, simulated. Those of the
+one with buffers of 9 were computed elsewhere by an independent program, exactly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from dualplan.policies.contract import Policy
 from dualplan.search.plans import Plan, run_plan
 
 GAMMA = 0.99
-RATIO, RATIO_FAR = 0.9, 0.98  # c ∝ ratio^‖x‖₁, where queues are short and where they are long
+# c ∝ ratio^‖x‖₁, where queues are short and where they are long
+RATIO = 0.9
+RATIO_FAR = 0.98
 DRAWN = 40_000  # states whose constraints are taken where not all can be
 SOFT = 5_000  # the same where each constraint has a violation of its own, an unknown
 STEPS = 5_000_000  # of each simulation
@@ -48,11 +50,16 @@ NINE = {"buffers": 9}
 KNOWN = {  # by buffers
     9: {
         name: Figure(value, 4, deterministic=True, source=ELSEWHERE)
-        for name, value in (("optimum", 8.1053), ("longer", 15.5370), ("lbfs", 10.3586), ("ALP, quadratic", 8.7995),
-                            ("ALP, cubic", 8.2087))
+        for name, value in (
+            ("optimum", 8.1053),
+            ("longer", 15.5370),
+            ("lbfs", 10.3586),
+            ("ALP, quadratic", 8.7995),
+            ("ALP, cubic", 8.2087),
+        )
     },
     None: {"longer": Figure(45.04, 2), "lbfs": Figure(144.1, 1), "ALP, cubic": Figure(33.37, 2)},
-}  # fmt: skip
+}
 Work = list[tuple[str, Callable[[], Any]]]
 
 
@@ -78,19 +85,38 @@ class _Setting:
 
     @property
     def gamma(self) -> Discounted:
-        """The criterion of the discounted programs, whose policies are also judged by their average cost."""
-        return self.criterion if isinstance(self.criterion, Discounted) else Discounted(GAMMA)
+        """The criterion of the discounted programs, whose policies are also judged by their average
+        cost.
+        """
+        if isinstance(self.criterion, Discounted):
+            return self.criterion
+        return Discounted(GAMMA)
 
     def optimum(self) -> list[Row]:
         """The optimal cost, where states can be listed."""
         if self.endless:
             return []
         found = solve_exact(self.model, self.criterion, tol=1e-6 if self.few else TOLERANCE)
-        return [Row("optimum", found.value, self.known.get("optimum"), found.lower, found.upper, exact=True,
-                    note=str(found.status), optimum=found.value, seconds=found.seconds)]  # fmt: skip
+        return [
+            Row(
+                "optimum",
+                found.value,
+                self.known.get("optimum"),
+                found.lower,
+                found.upper,
+                exact=True,
+                note=str(found.status),
+                optimum=found.value,
+                seconds=found.seconds,
+            )
+        ]
 
-    def cost(self, policy: Policy) -> tuple[float | None, float | None, float | None, bool, str, bool]:
-        """The cost of a policy, its bounds or interval, whether it is exact, how it was found, and whether it holds."""
+    def cost(
+        self, policy: Policy
+    ) -> tuple[float | None, float | None, float | None, bool, str, bool]:
+        """The cost of a policy, its bounds or interval, whether it is exact, how it was found, and
+        whether it holds.
+        """
         if self.few:
             exact = evaluate_exact(self.model, policy, self.criterion)
             return exact.cost, exact.lower, exact.upper, True, "exact", True
@@ -110,13 +136,23 @@ def four_queue(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Outcome:
-    """A row for each method, on the network with `parameters` (buffers of 9 unless they say otherwise)."""
-    given, wanted = {**NINE, **(parameters or {})}, make_criterion(criterion, gamma)
+    """A row for each method, on the network with `parameters` (buffers of 9 unless they say
+    otherwise).
+    """
+    given = {**NINE, **(parameters or {})}
+    wanted = make_criterion(criterion, gamma)
     plainly = isinstance(wanted, Average) and set(given) == {"buffers"}
-    known = KNOWN.get(given["buffers"], {}) if plainly else {}
+    if plainly:
+        known = KNOWN.get(given["buffers"], {})
+    else:
+        known = {}
     setting = _Setting(build("four-queue", zoo.four_queue, given), wanted, steps, seed, known)
-    rows, work = setting.optimum(), _work(setting, given)
-    optimum = rows[0].ours if rows else None
+    rows = setting.optimum()
+    work = _work(setting, given)
+    if rows:
+        optimum = rows[0].ours
+    else:
+        optimum = None
     for k, (name, make) in enumerate(work):
         if progress is not None:
             progress(k, len(work), name)
@@ -134,17 +170,23 @@ def _words(setting: _Setting, rows: list[Row]) -> tuple[str, ...]:
     if setting.known:
         words.insert(0, agreeing(rows))
     if not setting.endless:
-        words.append("Customers who find a full queue are turned away at no cost, which a bounded network rewards.")
+        words.append(
+            "Customers who find a full queue are turned away at no cost, which a bounded network "
+            "rewards."
+        )
     return tuple(words)
 
 
-# -- the methods ------------------------------------------------------------------------------------------------------
+# -- the methods -----------------------------------------------------------------------------------
 
 
 def _work(setting: _Setting, given: Json) -> Work:
     model = setting.model
     law = primal.geometric(model, RATIO if setting.few else RATIO_FAR)
-    drawn = {} if setting.few else {"sample": law, "samples": DRAWN, "seed": setting.seed}
+    if setting.few:
+        drawn = {}
+    else:
+        drawn = {"sample": law, "samples": DRAWN, "seed": setting.seed}
     work: Work = [(name, partial(model.policy, name)) for name in HEURISTICS]
     if setting.few:
         work.append(("dual program, standard plan", partial(_dual, given, setting.criterion)))
@@ -155,44 +197,81 @@ def _work(setting: _Setting, given: Json) -> Work:
 
 
 def _dual(given: Json, criterion: Criterion) -> Policy:
-    gamma = criterion.gamma if isinstance(criterion, Discounted) else None
-    name = "average" if gamma is None else "discounted"
+    if isinstance(criterion, Discounted):
+        gamma = criterion.gamma
+    else:
+        gamma = None
+    if gamma is None:
+        name = "average"
+    else:
+        name = "discounted"
     return run_plan(Plan("four-queue", given, criterion=name, gamma=gamma)).best.policy
 
 
 def _bases(model: Model) -> dict[str, primal.Basis]:
-    return {name: primal.monomials(model, k) for k, name in enumerate(("quadratic", "cubic", "quartic"), 2)}
+    return {
+        name: primal.monomials(model, k)
+        for k, name in enumerate(("quadratic", "cubic", "quartic"), 2)
+    }
 
 
 def _discounted(model: Model, gamma: Discounted, law: Any, drawn: Json) -> Work:
     """Programs of the discounted criterion."""
     bases = _bases(model)
-    cubic, common = bases["cubic"], {"relevance": law, **drawn}
-    soft = {**common, "samples": SOFT} if drawn else common
+    cubic = bases["cubic"]
+    common = {"relevance": law, **drawn}
+    if drawn:
+        soft = {**common, "samples": SOFT}
+    else:
+        soft = common
     relaxed = partial(primal.relaxed_alp, model, cubic, gamma, **soft)
     if not drawn:  # with c and penalties over all states it costs 10.07, and takes a while
         there = primal.occupancy(model, model.policy("lbfs"))
         relaxed = partial(primal.relaxed_alp, model, cubic, gamma, relevance=there, weights=there)
-    several: Work = [("ALP over 3 steps, cubic", partial(primal.expanded_alp, model, cubic, gamma, steps=3))]
+    several: Work = [
+        ("ALP over 3 steps, cubic", partial(primal.expanded_alp, model, cubic, gamma, steps=3))
+    ]
     return [
-        *((f"ALP, {name}", partial(primal.alp, model, basis, gamma, **common)) for name, basis in bases.items()),
+        *(
+            (f"ALP, {name}", partial(primal.alp, model, basis, gamma, **common))
+            for name, basis in bases.items()
+        ),
         *([] if drawn else several),
-        ("smoothed ALP, cubic, budget .001", partial(primal.smoothed_alp, model, cubic, gamma, budget=1e-3, **soft)),
+        (
+            "smoothed ALP, cubic, budget .001",
+            partial(primal.smoothed_alp, model, cubic, gamma, budget=1e-3, **soft),
+        ),
         ("relaxed ALP, cubic" + ("" if drawn else ", where LBFS goes"), relaxed),
-        ("linearly relaxed ALP, cubic, 20,000 mixtures of 2",
-         partial(primal.aggregated_alp, model, cubic, gamma, weights=primal.Mixtures(20_000, 2), **common)),
-    ]  # fmt: skip
+        (
+            "linearly relaxed ALP, cubic, 20,000 mixtures of 2",
+            partial(
+                primal.aggregated_alp,
+                model,
+                cubic,
+                gamma,
+                weights=primal.Mixtures(20_000, 2),
+                **common,
+            ),
+        ),
+    ]
 
 
 def _average(model: Model, law: Any, drawn: Json) -> Work:
     """Programs of the average criterion."""
     bases = _bases(model)
-    restarts = partial(primal.perturbed_alp, model, bases["cubic"], gamma=0.98, restarts=law, **drawn)
+    restarts = partial(
+        primal.perturbed_alp, model, bases["cubic"], gamma=0.98, restarts=law, **drawn
+    )
     return [
         ("ALP with restarts, γ = .98, cubic", restarts),
-        *((f"average ALP, {name}", partial(primal.average_alp, model, basis, relevance=law, **drawn))
-          for name, basis in bases.items()),
-    ]  # fmt: skip
+        *(
+            (
+                f"average ALP, {name}",
+                partial(primal.average_alp, model, basis, relevance=law, **drawn),
+            )
+            for name, basis in bases.items()
+        ),
+    ]
 
 
 def _bounds(setting: _Setting) -> Work:
@@ -200,19 +279,36 @@ def _bounds(setting: _Setting) -> Work:
     model = setting.model
     if setting.endless:
         near = primal.concat(primal.monomials(model, 2), primal.capped_monomials(model, 4, 20))
-        cells = {"squares": primal.monomials(model, 2), f"squares and min(x, 20), {len(near)} functions": near}
-        return [(f"bound, {name}", partial(primal.orthant_bound, model, b, tol=1e-4)) for name, b in cells.items()]
+        cells = {
+            "squares": primal.monomials(model, 2),
+            f"squares and min(x, 20), {len(near)} functions": near,
+        }
+        return [
+            (f"bound, {name}", partial(primal.orthant_bound, model, b, tol=1e-4))
+            for name, b in cells.items()
+        ]
     wider = primal.concat(primal.monomials(model, 5), primal.boundaries(model, 2))
-    bases = {f"degree 5 and boundaries, {len(wider)} functions": wider} if setting.few else _bases(model)
-    return [(f"bound, {name}", partial(primal.average_bound, model, basis)) for name, basis in bases.items()]
+    if setting.few:
+        bases = {f"degree 5 and boundaries, {len(wider)} functions": wider}
+    else:
+        bases = _bases(model)
+    return [
+        (f"bound, {name}", partial(primal.average_bound, model, basis))
+        for name, basis in bases.items()
+    ]
 
 
-# -- a row ------------------------------------------------------------------------------------------------------------
+# -- a row -----------------------------------------------------------------------------------------
 
 
 def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float | None) -> Row:
-    """Solve, then evaluate the policy; the seconds are those of the solver. What a program misses is its note."""
-    started, bound, status = time.monotonic(), None, ""
+    """Solve, then evaluate the policy; the seconds are those of the solver.
+
+    What a program misses is its note.
+    """
+    started = time.monotonic()
+    bound = None
+    status = ""
     try:
         found = make()
     except InputError as error:
@@ -223,10 +319,27 @@ def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float |
         looked = found.status is not Status.SAMPLED  # values of drawn constraints prove little
         if looked and type(found.criterion) is type(setting.criterion):
             proved = found.lower_bound.kind == PROVED and not found.lower_bound.assumed
-            bound = found.lower_bound.value if proved else None
+            if proved:
+                bound = found.lower_bound.value
+            else:
+                bound = None
         if name.startswith("bound"):
-            return Row(name, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds)
+            return Row(
+                name, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds
+            )
         found = found.policy()
     cost, lower, upper, exact, how, trusted = setting.cost(found)
     known = setting.known.get(name)
-    return Row(name, cost, known, lower, upper, exact, status + how, optimum, bound, seconds, trusted=trusted)
+    return Row(
+        name,
+        cost,
+        known,
+        lower,
+        upper,
+        exact,
+        status + how,
+        optimum,
+        bound,
+        seconds,
+        trusted=trusted,
+    )

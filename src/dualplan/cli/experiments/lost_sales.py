@@ -1,12 +1,14 @@
-"""Inventory with lost sales: Zipkin (2008), *Old and new methods for lost-sales inventory systems*; by default Poisson
-demand of mean 5, holding 1, penalty 4, lead time 4.
+"""Inventory with lost sales: Zipkin (2008), *Old and new methods for lost-sales inventory systems*;
+by default Poisson demand of mean 5, holding 1, penalty 4, lead time 4.
 
-The optimum and the rules are computed over all states of truncations: stock and pipeline together, and a single order,
-are limited to shares (`SHARES`) of the model's own limits. Whatever a truncated model allows the full one allows, so
-its optimum is an upper bound; that it no longer moves from one truncation to the next is measured.
+The optimum and the rules are computed over all states of truncations: stock and pipeline together,
+and a single order, are limited to shares (`SHARES`) of the model's own limits. Whatever a truncated
+model allows the full one allows, so its optimum is an upper bound; that it no longer moves from one
+truncation to the next is measured.
 
-Myopic orders what minimises the expected cost f(x, z) of the period in which the order arrives. Myopic-2 looks one
-period further: it minimises f(x, z) + E min_z' f(x', z'). With arrivals a₁, …, a_k to come,
+Myopic orders what minimises the expected cost f(x, z) of the period in which the order arrives.
+Myopic-2 looks one period further: it minimises f(x, z) + E min_z' f(x', z'). With arrivals a₁, …,
+a_k to come,
 
     f₀(i) = c(i),    f_k(i; a₁, …, a_k) = E f_(k−1)((i − D)⁺ + a₁; a₂, …, a_k),    f = f_L.
 
@@ -36,10 +38,17 @@ TIME = "60s"
 
 
 def lost_sales(
-    *, time: str = TIME, parameters: Json | None = None, seed: int = 0, progress: Progress | None = None
+    *,
+    time: str = TIME,
+    parameters: Json | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Outcome:
-    """The optimum on two truncations, rules on the larger one, and what a search finds on the full model."""
-    given, tell = parameters or {}, progress or (lambda *_: None)
+    """The optimum on two truncations, rules on the larger one, and what a search finds on the full
+    model.
+    """
+    given = parameters or {}
+    tell = progress or (lambda *_: None)
     for key in ("capacity", "max_order"):
         if key in given:
             raise InputError(f"lost-sales is solved on truncations of its own; leave {key!r} out.")
@@ -49,29 +58,66 @@ def lost_sales(
     for k, model in enumerate(cut):
         tell(k, 4, f"optimum, {model.box.count:,} states")
         found = solve_exact(model, tol=TOLERANCE, method=METHOD)
-        rows.append(Row(f"optimum, {_named(model)}", found.value, OPTIMUM if k and not given else None, found.lower,
-                        found.upper, True, f"{found.values.size:,} states", seconds=found.seconds))  # fmt: skip
-    optimum, larger = rows[-1].ours, cut[-1]
+        rows.append(
+            Row(
+                f"optimum, {_named(model)}",
+                found.value,
+                OPTIMUM if k and not given else None,
+                found.lower,
+                found.upper,
+                True,
+                f"{found.values.size:,} states",
+                seconds=found.seconds,
+            )
+        )
+    optimum = rows[-1].ours
+    larger = cut[-1]
     tell(2, 4, "rules")
     note = "on the larger truncation"
-    for name, policy, figure in (("Myopic", larger.policy("myopic"), MYOPIC), ("Myopic-2", myopic_2(larger), MYOPIC_2)):
-        rows.append(exactly(name, larger, policy, published=None if given else figure, note=note, optimum=optimum))
+    for name, policy, figure in (
+        ("Myopic", larger.policy("myopic"), MYOPIC),
+        ("Myopic-2", myopic_2(larger), MYOPIC_2),
+    ):
+        rows.append(
+            exactly(
+                name,
+                larger,
+                policy,
+                published=None if given else figure,
+                note=note,
+                optimum=optimum,
+            )
+        )
     if not given:
         rows.append(Row("better vector base-stock", published=VECTOR, optimum=optimum))
     tell(3, 4, FOUND)
     rows.append(searched(full, time=time, seed=seed, optimum=optimum))
-    settings = {"time": time, "seed": seed, "parameters": given, "model": full.describe(), "tolerance": TOLERANCE}
-    return Outcome("lost-sales", "lost sales: cost of a period", tuple(rows), _words(rows, not given), settings)
+    settings = {
+        "time": time,
+        "seed": seed,
+        "parameters": given,
+        "model": full.describe(),
+        "tolerance": TOLERANCE,
+    }
+    return Outcome(
+        "lost-sales", "lost sales: cost of a period", tuple(rows), _words(rows, not given), settings
+    )
 
 
 def _words(rows: list[Row], published: bool) -> tuple[str, ...]:
     near, far = (row.ours or np.nan for row in rows[:2])
-    words = (f"{agreeing(rows)} From the first truncation to the second the optimum moves by {abs(far - near):.1e}.",)
+    words = (
+        f"{agreeing(rows)} From the first truncation to the second the optimum moves by "
+        f"{abs(far - near):.1e}.",
+    )
     if not published:
         return words
     stands = below(rows[-1], VECTOR)
-    return (*words, f"What {rows[-1].name} found, {rows[-1].shown}, is {stands} the published better vector base-stock "
-            f"policy ({VECTOR}), which is not in the library.")  # fmt: skip
+    return (
+        *words,
+        f"What {rows[-1].name} found, {rows[-1].shown}, is {stands} the published better vector "
+        f"base-stock policy ({VECTOR}), which is not in the library.",
+    )
 
 
 def _make(parameters: Json) -> LostSales:
@@ -82,7 +128,10 @@ def _make(parameters: Json) -> LostSales:
 
 
 def _limits(full: LostSales, of_capacity: float, of_order: float) -> Json:
-    return {"capacity": int(of_capacity * full.capacity), "max_order": max(1, int(of_order * full.max_order))}
+    return {
+        "capacity": int(of_capacity * full.capacity),
+        "max_order": max(1, int(of_order * full.max_order)),
+    }
 
 
 def _named(model: LostSales) -> str:
@@ -90,8 +139,11 @@ def _named(model: LostSales) -> str:
 
 
 def myopic_2(model: LostSales) -> Policy:
-    """Order what minimises the expected cost of the two periods from the arrival of the order on, over all states."""
-    orders, lead = model.max_order + 1, model.lead_time
+    """Order what minimises the expected cost of the two periods from the arrival of the order on,
+    over all states.
+    """
+    orders = model.max_order + 1
+    lead = model.lead_time
     arrival = model.cost
     for _ in range(lead):
         arrival = _step_back(model, arrival)
@@ -105,7 +157,8 @@ def myopic_2(model: LostSales) -> Policy:
 
 def _step_back(model: LostSales, values: Floats) -> Floats:
     """E values((i − D)⁺ + a, …) as a table over (i, a, …), stock clipped at the capacity."""
-    stocks, orders = model.capacity + 1, model.max_order + 1
+    stocks = model.capacity + 1
+    orders = model.max_order + 1
     left = np.zeros((stocks, stocks))
     for i in range(stocks):
         np.add.at(left[i], np.maximum(i - np.arange(model.pmf.size), 0), model.pmf)

@@ -1,4 +1,6 @@
-"""Rows as a figure: a line for each, our cost as a dot with its interval beside the one from elsewhere."""
+"""Rows as a figure: a line for each, our cost as a dot with its interval beside the one from
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ import numpy as np
 from dualplan.cli.experiments.rows import PUBLISHED, Outcome, Row
 from dualplan.report.figures import blank, save
 
-HEIGHT, LEAST = 0.32, 3.5  # inches of a line, and of a figure
+# inches of a line, and of a figure
+HEIGHT = 0.32
+LEAST = 3.5
 FAR = 5.0  # ratio of the largest to the smallest cost from which on the axis is logarithmic
-OURS, THEIRS = "tab:blue", "tab:orange"
+OURS = "tab:blue"
+THEIRS = "tab:orange"
 
 
 def draw_rows(outcome: Outcome, path: Path) -> None:
@@ -22,7 +27,9 @@ def draw_rows(outcome: Outcome, path: Path) -> None:
     figure, panels = blank(len(networks))
     lines = 0
     for panel, network in zip(np.atleast_1d(panels), networks, strict=True):
-        rows = [row for row in outcome.rows if row.network == network and (row.ours or row.published)]
+        rows = [
+            row for row in outcome.rows if row.network == network and (row.ours or row.published)
+        ]
         _panel(panel, rows, network)
         lines = max(lines, len(rows))
     figure.set_size_inches(13, max(LEAST, 1.2 + HEIGHT * lines))
@@ -32,18 +39,45 @@ def draw_rows(outcome: Outcome, path: Path) -> None:
 
 def _panel(panel: Any, rows: Sequence[Row], title: str) -> None:
     places = np.arange(len(rows))[::-1]
-    ours = [(row.ours, *row.interval, y) for row, y in zip(rows, places, strict=True) if row.ours is not None]
-    theirs = [(row.published, y) for row, y in zip(rows, places, strict=True) if row.published is not None]
+    ours = [
+        (row.ours, *row.interval, y)
+        for row, y in zip(rows, places, strict=True)
+        if row.ours is not None
+    ]
+    theirs = [
+        (row.published, y) for row, y in zip(rows, places, strict=True) if row.published is not None
+    ]
     if ours:
         cost, lower, upper, y = (np.array(column) for column in zip(*ours, strict=True))
-        panel.errorbar(cost, y + 0.1, xerr=[cost - lower, upper - cost], fmt="o", color=OURS, capsize=2, label="ours")
+        panel.errorbar(
+            cost,
+            y + 0.1,
+            xerr=[cost - lower, upper - cost],
+            fmt="o",
+            color=OURS,
+            capsize=2,
+            label="ours",
+        )
     if theirs:
-        cost, error = (np.array([getattr(known, key) or 0.0 for known, _ in theirs]) for key in ("value", "error"))
+        cost, error = (
+            np.array([getattr(known, key) or 0.0 for known, _ in theirs])
+            for key in ("value", "error")
+        )
         sources = ", ".join(dict.fromkeys(known.source for known, _ in theirs)) or PUBLISHED
-        panel.errorbar(cost, np.array([y for _, y in theirs]) - 0.1, xerr=error, fmt="D", color=THEIRS, mfc="none",
-                       capsize=2, label=sources)  # fmt: skip
+        panel.errorbar(
+            cost,
+            np.array([y for _, y in theirs]) - 0.1,
+            xerr=error,
+            fmt="D",
+            color=THEIRS,
+            mfc="none",
+            capsize=2,
+            label=sources,
+        )
     for value in dict.fromkeys(row.optimum for row in rows if row.optimum is not None):
-        panel.axvline(value, color="black", linewidth=1, linestyle="--", label=f"optimum {value:.4g}")
+        panel.axvline(
+            value, color="black", linewidth=1, linestyle="--", label=f"optimum {value:.4g}"
+        )
     panel.set(title=title, xlabel="cost", ylim=(-0.7, len(rows) - 0.3))
     panel.set_yticks(places, [row.name for row in rows], fontsize="small")
     costs = [c for c, *_ in ours] + [known.value for known, _ in theirs]

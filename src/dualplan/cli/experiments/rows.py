@@ -1,10 +1,11 @@
 """Figures of ours beside those from elsewhere, and the rule by which an experiment fails.
 
-A figure from elsewhere is printed to so many decimals. Where it is exact, ours must be the same to these decimals: it
-is *missed* if our whole interval lies more than half a unit of the last one away. Where it was simulated or read off a
-plot it has an error of its own, or none that is known, and the two are compared by their intervals: they agree, or they
-differ by so much, and nothing fails. An interval of ours that is too wide agrees with nothing, and of a run that is too
-short to be trusted nothing is said.
+A figure from elsewhere is printed to so many decimals. Where it is exact, ours must be the same to
+these decimals: it is *missed* if our whole interval lies more than half a unit of the last one
+away. Where it was simulated or read off a plot it has an error of its own, or none that is known,
+and the two are compared by their intervals: they agree, or they differ by so much, and nothing
+fails. An interval of ours that is too wide agrees with nothing, and of a run that is too short to
+be trusted nothing is said.
 """
 
 from __future__ import annotations
@@ -17,19 +18,25 @@ from dualplan.core.intervals import finite
 from dualplan.core.types import Json
 
 Progress = Callable[[int, int, str], None]
-PUBLISHED, ELSEWHERE, DIGITISED = "published", "computed elsewhere", "read off a plot"
-AGREES, UNTOLD, SHORT = "agrees", "our interval is too wide to tell", "our run is too short to tell"
+PUBLISHED = "published"
+ELSEWHERE = "computed elsewhere"
+DIGITISED = "read off a plot"
+AGREES = "agrees"
+UNTOLD = "our interval is too wide to tell"
+SHORT = "our run is too short to tell"
 ROUNDING = 1e-9  # of decimals in floating point
-WIDE = 0.03  # half of an interval of ours, as a part of a simulated figure, from which on it tells nothing
+# half of an interval of ours, as a part of a simulated figure, from which on it tells nothing
+WIDE = 0.03
 NARROW = 2e-4  # between exact bounds that go as one figure
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure from elsewhere: its printed decimals, its error if one is printed, and where it comes from.
+    """A figure from elsewhere: its printed decimals, its error if one is printed, and where it
+    comes from.
 
-    `deterministic` is for figures that follow from the model, without simulation or random search; `reproducible` is
-    False for those that no reading of their source is known to give.
+    `deterministic` is for figures that follow from the model, without simulation or random search;
+    `reproducible` is False for those that no reading of their source is known to give.
     """
 
     value: float
@@ -41,21 +48,30 @@ class Figure:
 
     @property
     def slack(self) -> float:
-        """How far it may be from what it stands for: its error, at least half a unit of its last decimal."""
+        """How far it may be from what it stands for: its error, at least half a unit of its last
+        decimal.
+        """
         return max(self.error or 0.0, 0.5 * 10.0**-self.digits) + ROUNDING
 
     def __str__(self) -> str:
-        error = "" if self.error is None else f" ± {self.error:.{self.digits}f}"
-        return f"{self.value:.{self.digits}f}{error}" + ("" if self.source == PUBLISHED else f" ({self.source})")
+        if self.error is None:
+            error = ""
+        else:
+            error = f" ± {self.error:.{self.digits}f}"
+        return f"{self.value:.{self.digits}f}{error}" + (
+            "" if self.source == PUBLISHED else f" ({self.source})"
+        )
 
 
 @dataclass(frozen=True)
 class Row:
-    """A cost of ours with its bounds or interval, one from elsewhere and the optimum; None is what is not known.
+    """A cost of ours with its bounds or interval, one from elsewhere and the optimum; None is what
+    is not known.
 
-    `exact` says that the bounds are proved; otherwise they are a 95% interval. `seconds` are those of the method, or of
-    the evaluation of a policy that needs no other work; `lower_bound` is what the method proves of the optimum.
-    `trusted` says that the status of the evaluation is good, so that the interval is one.
+    `exact` says that the bounds are proved; otherwise they are a 95% interval. `seconds` are those
+    of the method, or of the evaluation of a policy that needs no other work; `lower_bound` is what
+    the method proves of the optimum. `trusted` says that the status of the evaluation is good, so
+    that the interval is one.
     """
 
     name: str
@@ -74,8 +90,14 @@ class Row:
     @property
     def interval(self) -> tuple[float, float]:
         """The ends of our interval; a figure without one is its own."""
-        ours = float("nan") if self.ours is None else self.ours
-        return (ours if self.lower is None else self.lower, ours if self.upper is None else self.upper)
+        if self.ours is None:
+            ours = float("nan")
+        else:
+            ours = self.ours
+        return (
+            ours if self.lower is None else self.lower,
+            ours if self.upper is None else self.upper,
+        )
 
     @property
     def shown(self) -> str:
@@ -85,13 +107,24 @@ class Row:
         lower, upper = self.interval
         if self.exact and upper - lower < NARROW:
             return f"{self.ours:.4f} exact"
-        digits = 4 if upper - lower < 0.02 else 3 if upper - lower < 0.2 else 2
+        if upper - lower < 0.02:
+            digits = 4
+        elif upper - lower < 0.2:
+            digits = 3
+        else:
+            digits = 2
         return f"{self.ours:.{digits}f} [{lower:.{digits}f}, {upper:.{digits}f}]"
 
     def to_json(self) -> Json:
         """As plain values."""
-        known = None if self.published is None else vars(self.published)
-        numbers = {key: finite(value) if isinstance(value, float) else value for key, value in vars(self).items()}
+        if self.published is None:
+            known = None
+        else:
+            known = vars(self.published)
+        numbers = {
+            key: finite(value) if isinstance(value, float) else value
+            for key, value in vars(self).items()
+        }
         return {**numbers, "published": known, "verdict": verdict(self)}
 
 
@@ -101,7 +134,9 @@ def _apart(row: Row, known: Figure) -> bool:
 
 
 def missed(row: Row) -> bool:
-    """Whether a figure that is exact elsewhere lies outside of our interval, to its printed decimals."""
+    """Whether a figure that is exact elsewhere lies outside of our interval, to its printed
+    decimals.
+    """
     known = row.published
     if known is None or row.ours is None or not row.trusted:
         return False
@@ -109,36 +144,58 @@ def missed(row: Row) -> bool:
 
 
 def verdict(row: Row) -> str:
-    """How ours compares with the figure from elsewhere, in a word or two; nothing where one of them is not there."""
+    """How ours compares with the figure from elsewhere, in a word or two.
+
+    Nothing where one of them is not there.
+    """
     known = row.published
     if known is None or row.ours is None:
         return ""
     if not row.trusted:
         return SHORT
     if _apart(row, known):
-        how = "missed" if known.deterministic else "differs" if known.reproducible else "not reproduced, differs"
+        if known.deterministic:
+            how = "missed"
+        elif known.reproducible:
+            how = "differs"
+        else:
+            how = "not reproduced, differs"
         return f"{how} by {row.ours - known.value:+.{known.digits}f}"
     lower, upper = row.interval
     inside = known.value - known.slack <= lower and upper <= known.value + known.slack
-    told = inside if known.deterministic else inside or upper - lower <= 2 * WIDE * abs(known.value)
-    return AGREES if told else UNTOLD
+    if known.deterministic:
+        told = inside
+    else:
+        told = inside or upper - lower <= 2 * WIDE * abs(known.value)
+    if told:
+        return AGREES
+    return UNTOLD
 
 
 def failure(rows: Iterable[Row]) -> str | None:
-    """One sentence about the exact figures that were missed, or None: what decides the exit status."""
+    """One sentence about the exact figures that were missed, or None: what decides the exit
+    status.
+    """
     which = [f"{row.name} is {row.shown}, elsewhere {row.published}" for row in rows if missed(row)]
     if not which:
         return None
-    figures = "a figure that is exact elsewhere was" if len(which) == 1 else f"{len(which)} exact figures were"
+    if len(which) == 1:
+        figures = "a figure that is exact elsewhere was"
+    else:
+        figures = f"{len(which)} exact figures were"
     return f"{figures} missed: {'; '.join(which)}."
 
 
 def below(row: Row, known: Figure) -> str:
-    """How our cost stands to that of another method: below it, above it, or not to be told from it."""
+    """How our cost stands to that of another method: below it, above it, or not to be told
+    from it.
+    """
     lower, upper = row.interval
     if row.trusted and upper < known.value - known.slack:
         return "below"
-    return "above" if row.trusted and lower > known.value + known.slack else "not to be told from"
+    if row.trusted and lower > known.value + known.slack:
+        return "above"
+    return "not to be told from"
 
 
 def agreeing(rows: Iterable[Row]) -> str:
@@ -147,13 +204,22 @@ def agreeing(rows: Iterable[Row]) -> str:
     if not told:
         return "There is no figure from elsewhere for these settings."
     reasons = {UNTOLD: "at the width of our intervals", SHORT: "since our run is too short"}
-    open_ones = [f", and {told.count(word)} cannot be told {why}" for word, why in reasons.items() if word in told]
-    return f"{told.count(AGREES)} of {len(told)} figures that can be compared agree{''.join(open_ones)}."
+    open_ones = [
+        f", and {told.count(word)} cannot be told {why}"
+        for word, why in reasons.items()
+        if word in told
+    ]
+    return (
+        f"{told.count(AGREES)} of {len(told)} figures that can be compared "
+        f"agree{''.join(open_ones)}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """An experiment that was run again: its rows, what they say in words, its settings, and curves where it has any."""
+    """An experiment that was run again: its rows, what they say in words, its settings, and curves
+    where it has any.
+    """
 
     experiment: str
     title: str
@@ -165,7 +231,10 @@ class Outcome:
 
     def to_json(self) -> Json:
         """Everything as plain values."""
-        curves = {"curves": [vars(curve) for curve in self.curves]} if self.curves else {}
+        if self.curves:
+            curves = {"curves": [vars(curve) for curve in self.curves]}
+        else:
+            curves = {}
         return {
             "experiment": self.experiment,
             "title": self.title,

@@ -1,12 +1,13 @@
-"""The re-entrant family with two stations (six classes) or more: Bertsimas, Nasrabadi & Paschalidis (2015), *Robust
-fluid processing networks*, and Dai & Gluzman (2022), *Queueing network controls via deep reinforcement learning*.
+"""The re-entrant family with two stations (six classes) or more: Bertsimas, Nasrabadi & Paschalidis
+(2015), *Robust fluid processing networks*, and Dai & Gluzman (2022), *Queueing network controls via
+deep reinforcement learning*.
 
-The second paper takes over LBFS, FCFS and the fluid policies from the first. These fit service that is not interrupted
-(non-preemptive); the second paper's own model, on which PPO was run, is preemptive. So there are two networks here, and
-a figure stands beside ours of the same discipline.
+The second paper takes over LBFS, FCFS and the fluid policies from the first. These fit service that
+is not interrupted (non-preemptive); the second paper's own model, on which PPO was run, is
+preemptive. So there are two networks here, and a figure stands beside ours of the same discipline.
 
-FCFS needs the order of arrivals, which queue lengths do not have; the fluid policies come from programs that are not in
-the library. Their published figures stand alone.
+FCFS needs the order of arrivals, which queue lengths do not have; the fluid policies come from
+programs that are not in the library. Their published figures stand alone.
 """
 
 from __future__ import annotations
@@ -61,39 +62,72 @@ def six_class(
     known = known_for(given)
     rows: list[Row] = []
     for k, discipline in enumerate(DISCIPLINES):
-        model, figures = _make(given, discipline), known.get(discipline, {})
+        model = _make(given, discipline)
+        figures = known.get(discipline, {})
         for name in HEURISTICS:
             tell(k, 3, f"{discipline}, {name}")
-            rows.append(simulated(name, model, model.policy(name), steps=steps, seed=seed, network=discipline,
-                                  published=figures.get(name)))  # fmt: skip
-        rows += [Row(name, published=f, network=discipline) for name, f in figures.items() if name not in HEURISTICS]
+            rows.append(
+                simulated(
+                    name,
+                    model,
+                    model.policy(name),
+                    steps=steps,
+                    seed=seed,
+                    network=discipline,
+                    published=figures.get(name),
+                )
+            )
+        rows += [
+            Row(name, published=f, network=discipline)
+            for name, f in figures.items()
+            if name not in HEURISTICS
+        ]
     tell(2, 3, FOUND)
     rows.append(searched(model, time=time, seed=seed, network=discipline))
-    settings = {"time": time, "steps": steps, "seed": seed, "parameters": given, "model": model.describe()}
+    settings = {
+        "time": time,
+        "steps": steps,
+        "seed": seed,
+        "parameters": given,
+        "model": model.describe(),
+    }
     classes = model.box.dim
     return Outcome(
-        "six-class", f"{classes} classes, number in system", tuple(rows), _words(rows, known.get("preemptive", {})),
+        "six-class",
+        f"{classes} classes, number in system",
+        tuple(rows),
+        _words(rows, known.get("preemptive", {})),
         settings,
-    )  # fmt: skip
+    )
 
 
 def known_for(given: Json) -> dict[str, dict[str, Figure]]:
     """The figures from elsewhere for these parameters, by discipline and policy."""
-    return KNOWN.get(given.get("stations", 2), {}) if set(given) <= {"stations"} else {}
+    if set(given) <= {"stations"}:
+        return KNOWN.get(given.get("stations", 2), {})
+    return {}
 
 
 def _make(given: Json, discipline: str) -> Model:
-    many = {"decisions": "per-server"} if given.get("stations", 2) >= MANY else {}
+    if given.get("stations", 2) >= MANY:
+        many = {"decisions": "per-server"}
+    else:
+        many = {}
     return build("six-class", zoo.six_class, {**many, **given, "discipline": discipline})
 
 
 def _words(rows: list[Row], known: dict[str, Figure]) -> tuple[str, ...]:
-    plain, interrupted = (next(r for r in rows if r.name == "lbfs" and r.network == d) for d in DISCIPLINES)
+    plain, interrupted = (
+        next(r for r in rows if r.name == "lbfs" and r.network == d) for d in DISCIPLINES
+    )
     words = [
-        f"{agreeing(rows)} LBFS costs {plain.shown} without preemption and {interrupted.shown} with it: figures of one "
-        "discipline are not to be set beside the other's, and the published LBFS and fluid figures are nonpreemptive."
+        f"{agreeing(rows)} LBFS costs {plain.shown} without preemption and {interrupted.shown} "
+        "with it: figures of one discipline are not to be set beside the other's, and the "
+        "published LBFS and fluid figures are nonpreemptive."
     ]
     if "PPO" in known:
-        words.append(f"What {rows[-1].name} found, {rows[-1].shown}, is {below(rows[-1], known['PPO'])} PPO's "
-                     f"{known['PPO']}; both are preemptive.")  # fmt: skip
+        words.append(
+            f"What {rows[-1].name} found, {rows[-1].shown}, is {below(rows[-1], known['PPO'])} "
+            f"PPO's {known['PPO']}; both are preemptive."
+        )
     return tuple(words)

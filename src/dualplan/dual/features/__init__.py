@@ -1,4 +1,6 @@
-"""Candidate occupancies: distributions on pairs that can be evaluated, drawn from, and whose expected loss is known."""
+"""Candidate occupancies: distributions on pairs that can be evaluated, drawn from, and whose
+expected loss is known.
+"""
 
 from dualplan.dual.features.contract import Features, concat
 from dualplan.dual.features.families import (

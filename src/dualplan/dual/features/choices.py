@@ -1,7 +1,8 @@
-"""How a feature chooses the action: always the same one, or as a policy does, φ(x, a) = P(x)·π(a|x).
+"""How a feature chooses the action: always the same one, or as a policy does, φ(x, a)
+= P(x)·π(a|x).
 
-Policies may be heuristics, tables, or compiled functions; with decisions per server a policy is each server's own rule,
-so that the number of features does not grow with the number of servers.
+Policies may be heuristics, tables, or compiled functions; with decisions per server a policy is
+each server's own rule, so that the number of features does not grow with the number of servers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ RULES = {network_rule: kernels.NETWORK, table_rule: kernels.TABLED, action_rule:
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Ways to choose the action: their names, the policies (none: an action each), and functions of the user."""
+    """Ways to choose the action: their names, the policies (none: an action each), and functions of
+    the user.
+    """
 
     names: tuple[str, ...]
     policies: tuple[Policy, ...]
@@ -36,11 +39,16 @@ class Choices:
         if policies is None:
             return Choices(model.actions, (), ())
         if not policies:
-            raise PolicyError("choices need at least one policy; without choices there is a feature for each action.")
+            raise PolicyError(
+                "choices need at least one policy; without choices there is a feature for each "
+                "action."
+            )
         for policy in policies:
             require_policy_of(model, policy)
             if policy.code is None:
-                raise PolicyError(f"policy {policy.name!r} cannot be compiled, so it cannot be part of a feature.")
+                raise PolicyError(
+                    f"policy {policy.name!r} cannot be compiled, so it cannot be part of a feature."
+                )
         others = [p for p in policies if p.code is not None and p.code.act not in RULES]
         user = tuple(UserRule(p.code.act, p.digest) for p in others if p.code is not None)
         return Choices(tuple(p.name for p in policies), tuple(policies), user)
@@ -53,8 +61,12 @@ class Choices:
         if not self.policies:
             rows = [(kernels.FIXED, a, 0, 0, 0, 0) for a in range(len(self))]
             return np.array([len(self), *np.ravel(rows)], np.int64), np.zeros(0)
-        records, ints, floats, slot = list[tuple[int, ...]](), list[Ints](), list[Floats](), 0
-        at, to = ints_at + 1 + kernels.CHOICE * len(self), floats_at
+        records = list[tuple[int, ...]]()
+        ints = list[Ints]()
+        floats = list[Floats]()
+        slot = 0
+        at = ints_at + 1 + kernels.CHOICE * len(self)
+        to = floats_at
         for policy in self.policies:
             code = policy.code
             if code is None:  # `of` has refused it
@@ -62,7 +74,8 @@ class Choices:
             kind = RULES.get(code.act, kernels.OTHER)
             records.append((kind, slot, at, at + code.ints.size, to, to + code.floats.size))
             slot += kind == kernels.OTHER
-            at, to = at + code.ints.size, to + code.floats.size
+            at = at + code.ints.size
+            to = to + code.floats.size
             ints.append(code.ints)
             floats.append(code.floats)
         head = np.array([len(self), *np.ravel(records)], np.int64)

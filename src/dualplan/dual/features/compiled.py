@@ -1,9 +1,9 @@
 """The compiled functions of a feature set.
 
-Sets of built-in kinds share their functions, which are cached. A set with functions of the user, or with policies that
-are such functions, has functions that close over them; sets with the same functions share them. What the user's
-features give is checked at every call: a density that is negative or not a number, or a state outside the box, ends the
-call with an error.
+Sets of built-in kinds share their functions, which are cached. A set with functions of the user, or
+with policies that are such functions, has functions that close over them; sets with the same
+functions share them. What the user's features give is checked at every call: a density that is
+negative or not a number, or a state outside the box, ends the call with an error.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class UserFunctions:
 
 @dataclass(frozen=True, eq=False)
 class UserRule:
-    """The compiled rule of a policy that is a choice of the action, and the policy's fingerprint."""
+    """The compiled rule of a policy that is a choice of the action, and the policy's
+    fingerprint.
+    """
 
     act: Kernel
     digest: str
@@ -81,7 +83,8 @@ class UserRule:
 def compiled_set(
     user: tuple[UserFunctions | UserRule, ...], *, others: bool, mixed: bool
 ) -> tuple[Kernel, Kernel, Kernel]:
-    """Draw, anchor and near of all sets that have these functions of the user, with `others` of built-in kinds or not.
+    """Draw, anchor and near of all sets that have these functions of the user, with `others` of
+    built-in kinds or not.
 
     Functions of the user alone compile several times as fast; so do sets without mixtures.
     """
@@ -130,7 +133,8 @@ def chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
     """The row of the user's function of a number; -1 if there is none."""
     if not functions:
         return _last_row
-    first, others = functions[0], chosen_row(functions[1:], place + 1)
+    first = functions[0]
+    others = chosen_row(functions[1:], place + 1)
 
     @_inner
     def chosen(slot, x, a, indices, values):  # type: ignore[no-untyped-def]
@@ -144,7 +148,8 @@ def chosen_row(functions: Sequence[Any], place: int = 0) -> Any:
 def _chosen_draw(functions: Sequence[Any], place: int = 0) -> Any:
     if not functions:
         return _last_draw
-    first, others = functions[0], _chosen_draw(functions[1:], place + 1)
+    first = functions[0]
+    others = _chosen_draw(functions[1:], place + 1)
 
     @_inner
     def chosen(slot, j, u, x):  # type: ignore[no-untyped-def]
@@ -158,7 +163,8 @@ def _chosen_draw(functions: Sequence[Any], place: int = 0) -> Any:
 def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
     if not functions:
         return _last_act
-    first, others = getattr(functions[0], "compiled", functions[0]), _chosen_act(functions[1:], place + 1)
+    first = getattr(functions[0], "compiled", functions[0])
+    others = _chosen_act(functions[1:], place + 1)
 
     @_inner
     def chosen(slot, ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -174,28 +180,38 @@ def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
 def _checked_row(features, widest, first, indices, values, count, number):  # type: ignore[no-untyped-def]
     """Number the features in the whole set, and drop those that are 0."""
     if not 0 <= number <= widest:
-        raise InputError("`row` of user-defined features must return how many it names, at most `widest`.")
+        raise InputError(
+            "`row` of user-defined features must return how many it names, at most `widest`."
+        )
     end = count
     for k in range(count, count + number):
-        j, value = indices[k], values[k]
+        j = indices[k]
+        value = values[k]
         if not 0 <= j < features:
             raise InputError("`row` of user-defined features names a feature that is not there.")
         if not 0.0 <= value < np.inf:
-            raise InputError("`row` of user-defined features gives a density that is negative or not finite.")
+            raise InputError(
+                "`row` of user-defined features gives a density that is negative or not finite."
+            )
         if value > 0.0:
-            indices[end], values[end] = first + j, value
+            indices[end] = first + j
+            values[end] = value
             end += 1
     return end
 
 
 @_inner
 def _check_pair(ints, o, x, a):  # type: ignore[no-untyped-def]
-    dim, actions = ints[o + 3], ints[o + 4]
+    dim = ints[o + 3]
+    actions = ints[o + 4]
     inside = 0 <= a < actions
     for i in range(dim):
         inside = inside and ints[o + 5 + i] <= x[i] <= ints[o + 5 + dim + i]
     if not inside:
-        raise InputError("`draw` of user-defined features gives a state or an action that the model does not have.")
+        raise InputError(
+            "`draw` of user-defined features gives a state or an action that the model does not "
+            "have."
+        )
 
 
 def _any_choice(acts: Sequence[Any]) -> Any:
@@ -211,7 +227,9 @@ def _any_choice(acts: Sequence[Any]) -> Any:
             return
         i, j, p, q = choice_places(ints, c, k)
         if kind == OTHER:
-            chosen(slot + choice_value(ints, c, k), ints[o + i : o + j], floats[f + p : f + q], x, out)
+            chosen(
+                slot + choice_value(ints, c, k), ints[o + i : o + j], floats[f + p : f + q], x, out
+            )
         else:
             write_rule(kind, ints[o + i : o + j], floats[f + p : f + q], x, out)
 
@@ -224,7 +242,24 @@ def _user_near(rows: Sequence[Any]) -> Any:
 
     @_inner
     def user_near(  # type: ignore[no-untyped-def]
-        kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+        kind,
+        slot,
+        ints,
+        floats,
+        o,
+        f,
+        first,
+        y,
+        x,
+        coords,
+        changed,
+        m,
+        a,
+        indices,
+        values,
+        count,
+        work,
+        w,
     ):
         end = count + ints[o + 1]
         values[count:end] = np.nan  # what `row` counts but does not write must not pass
@@ -239,21 +274,76 @@ def _user_near(rows: Sequence[Any]) -> Any:
 
 def _any_near(rows: Sequence[Any], acts: Sequence[Any]) -> Any:
     """`choose_and_near` for every kind but mixtures."""
-    user_near, choice = _user_near(rows), _any_choice(acts)
+    user_near = _user_near(rows)
+    choice = _any_choice(acts)
 
     @_inner
     def any_near(  # type: ignore[no-untyped-def]
-        kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+        kind,
+        slot,
+        ints,
+        floats,
+        o,
+        f,
+        first,
+        y,
+        x,
+        coords,
+        changed,
+        m,
+        a,
+        indices,
+        values,
+        count,
+        work,
+        w,
     ):
         if kind == USER:
             return user_near(
-                kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+                kind,
+                slot,
+                ints,
+                floats,
+                o,
+                f,
+                first,
+                y,
+                x,
+                coords,
+                changed,
+                m,
+                a,
+                indices,
+                values,
+                count,
+                work,
+                w,
             )
         if has_choices(kind) and changed >= 0:
             (i, _), c, actions = chances_of(ints, kind, o, w), o + ints[o + 4], ints[o + 1]
             for k in range(choice_count(ints, c)):
-                choice(slot, ints, floats, o, f, c, k, x, work[i + k * actions : i + (k + 1) * actions])
-        return block_near(kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w)
+                choice(
+                    slot, ints, floats, o, f, c, k, x, work[i + k * actions : i + (k + 1) * actions]
+                )
+        return block_near(
+            kind,
+            ints,
+            floats,
+            o,
+            f,
+            first,
+            y,
+            x,
+            coords,
+            changed,
+            m,
+            a,
+            indices,
+            values,
+            count,
+            work,
+            w,
+        )
 
     return any_near
 
@@ -276,7 +366,8 @@ def _user_draw(draws: Sequence[Any]) -> Any:
 
 def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
     """`block_draw` for every kind but mixtures."""
-    user_draw, choice = _user_draw(draws), _any_choice(acts)
+    user_draw = _user_draw(draws)
+    choice = _any_choice(acts)
 
     @_inner
     def any_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w):  # type: ignore[no-untyped-def]
@@ -285,7 +376,8 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
         a = block_state(kind, ints, floats, o, f, j, rng, x)
         if a >= 0:
             return a
-        c, k = o + ints[o + 4], choice_of_feature(ints, kind, o, j)
+        c = o + ints[o + 4]
+        k = choice_of_feature(ints, kind, o, j)
         if choice_kind(ints, c, k) == FIXED:
             return choice_value(ints, c, k)
         i, _ = chances_of(ints, kind, o, w)
@@ -298,7 +390,10 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
 
 @made_once
 def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
-    any_near = _any_near(rows, acts) if others else _user_near(rows)
+    if others:
+        any_near = _any_near(rows, acts)
+    else:
+        any_near = _user_near(rows)
 
     @_inner
     def unmixed_near(  # type: ignore[no-untyped-def]
@@ -307,9 +402,27 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
         count = np.int64(0)
         for b in range(ints[0]):
             kind, first, o, f = record(ints, b)
-            slot, room = base + user_slot(ints, b), w + block_room(ints, b)
+            slot = base + user_slot(ints, b)
+            room = w + block_room(ints, b)
             count = any_near(
-                kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, room
+                kind,
+                slot,
+                ints,
+                floats,
+                o,
+                f,
+                first,
+                y,
+                x,
+                coords,
+                changed,
+                m,
+                a,
+                indices,
+                values,
+                count,
+                work,
+                room,
             )
         return count
 
@@ -322,33 +435,72 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
         count = np.int64(0)
         for b in range(ints[0]):
             kind, first, o, f = record(ints, b)
-            slot, w = user_slot(ints, b), block_room(ints, b)
+            slot = user_slot(ints, b)
+            w = block_room(ints, b)
             if kind == MIXTURES:
                 spare = count + ints[o + 3]
                 i, k = mixed_set(ints, o, f)
                 number = unmixed_near(
-                    ints[i:], floats[k:], slot, y, x, coords, changed, m, a, indices[spare:], values[spare:], work, w
+                    ints[i:],
+                    floats[k:],
+                    slot,
+                    y,
+                    x,
+                    coords,
+                    changed,
+                    m,
+                    a,
+                    indices[spare:],
+                    values[spare:],
+                    work,
+                    w,
                 )
-                count = mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number)
+                count = mixtures_row(
+                    ints, floats, o, f, first, indices, values, count, spare, number
+                )
             else:
                 count = any_near(
-                    kind, slot, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
+                    kind,
+                    slot,
+                    ints,
+                    floats,
+                    o,
+                    f,
+                    first,
+                    y,
+                    x,
+                    coords,
+                    changed,
+                    m,
+                    a,
+                    indices,
+                    values,
+                    count,
+                    work,
+                    w,
                 )
         return count
 
-    return near if mixed else without
+    if mixed:
+        return near
+    return without
 
 
 @made_once
 def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bool) -> Kernel:
-    any_draw = _any_draw(draws, acts) if others else _user_draw(draws)
+    if others:
+        any_draw = _any_draw(draws, acts)
+    else:
+        any_draw = _user_draw(draws)
 
     @_inner
     def unmixed_draw(ints, floats, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
         kind, first, o, f = record(ints, b)
         room = w + block_room(ints, b)
-        return any_draw(kind, base + user_slot(ints, b), ints, floats, o, f, j - first, rng, x, work, room)
+        return any_draw(
+            kind, base + user_slot(ints, b), ints, floats, o, f, j - first, rng, x, work, room
+        )
 
     @user_kernel(DRAW)
     def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
@@ -358,11 +510,14 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
         kind, first, o, f = record(ints, b)
-        slot, w = user_slot(ints, b), block_room(ints, b)
+        slot = user_slot(ints, b)
+        w = block_room(ints, b)
         if kind == MIXTURES:
             part = mixtures_part(ints, floats, o, f, j - first, rng)
             i, k = mixed_set(ints, o, f)
             return unmixed_draw(ints[i:], floats[k:], slot, part, rng, x, work, w)
         return any_draw(kind, slot, ints, floats, o, f, j - first, rng, x, work, w)
 
-    return draw if mixed else without
+    if mixed:
+        return draw
+    return without

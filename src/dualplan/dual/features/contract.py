@@ -1,6 +1,7 @@
 """What a set of features is.
 
-Each feature φ_j is a probability distribution on the pairs (x, a) of a model. A set answers, without listing states,
+Each feature φ_j is a probability distribution on the pairs (x, a) of a model. A set answers,
+without listing states,
 
     row(x, a)     the features that are positive at a pair and their values
     draw(j, ...)  pairs drawn from one feature
@@ -8,8 +9,8 @@ Each feature φ_j is a probability distribution on the pairs (x, a) of a model. 
 
 A feature without a draw cannot be in a set: constraints are drawn from the features themselves.
 
-Sets are made of blocks of one kind (`families.py`) and can be put together (`concat`). The compiled form (`Code`) is in
-`_kernels/features.py`.
+Sets are made of blocks of one kind (`families.py`) and can be put together (`concat`). The compiled
+form (`Code`) is in `_kernels/features.py`.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ PIECE = 2_000_000  # numbers that a piece of draws may hold
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the expected losses.
+    """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the
+    expected losses.
 
-    `errors` are the standard errors of the losses: 0 where they are exact. `widest` counts places that a row needs in
-    between, `room` those that its look-ups work in. Mixtures have the set that they mix, and their weights. `user` are
-    functions of the user that it needs.
+    `errors` are the standard errors of the losses: 0 where they are exact. `widest` counts places
+    that a row needs in between, `room` those that its look-ups work in. Mixtures have the set that
+    they mix, and their weights. `user` are functions of the user that it needs.
     """
 
     kind: int
@@ -75,7 +77,9 @@ class Features:
             raise InputError("a feature set needs at least one feature.")
         for block in blocks:
             if not len(block.names) == block.losses.size == block.errors.size:
-                raise InputError(f"{block.losses.size} features need as many names, got {len(block.names)}.")
+                raise InputError(
+                    f"{block.losses.size} features need as many names, got {len(block.names)}."
+                )
         self.model = model
         self.blocks = tuple(blocks)
         self.names = tuple(name for block in blocks for name in block.names)
@@ -84,7 +88,11 @@ class Features:
         self.errors = np.concatenate([block.errors for block in blocks])
         self.user = tuple(functions for block in blocks for functions in block.user)
         self.room = sum(block.room for block in blocks)
-        single = [part for block in blocks for part in ([block] if block.mixed is None else block.mixed.blocks)]
+        single = [
+            part
+            for block in blocks
+            for part in ([block] if block.mixed is None else block.mixed.blocks)
+        ]
         others = any(part.kind != USER for part in single)
         mixed = any(block.mixed is not None for block in blocks)
         self.code = Code(*_flat(self.blocks), *compiled_set(self.user, others=others, mixed=mixed))
@@ -95,8 +103,21 @@ class Features:
     def row(self, x: ArrayLike, a: int) -> tuple[Ints, Floats]:
         """The features that are positive at (x, a), and their values there."""
         (state, action), code = self.model.pair(x, a), self.code
-        indices, values, count = np.empty(self.widest, np.int64), np.empty(self.widest), np.zeros(1, np.int64)
-        row_of(code.anchor, code.near, code.ints, code.floats, state, action, indices, values, self.work(), count)
+        indices = np.empty(self.widest, np.int64)
+        values = np.empty(self.widest)
+        count = np.zeros(1, np.int64)
+        row_of(
+            code.anchor,
+            code.near,
+            code.ints,
+            code.floats,
+            state,
+            action,
+            indices,
+            values,
+            self.work(),
+            count,
+        )
         return indices[: count[0]], values[: count[0]]
 
     def work(self) -> Floats:
@@ -107,13 +128,19 @@ class Features:
         """States and actions drawn from feature j, the draws numbered from `first`."""
         if not 0 <= j < len(self):
             raise InputError(f"features are numbered 0 to {len(self) - 1}, got {j!r}.")
-        states, actions = np.empty((count, self.model.box.dim), np.int64), np.empty(count, np.int64)
-        code, rng = self.code, generator(seed, STREAM, j)
-        kernels.draw_feature(code.draw, code.ints, code.floats, j, rng, first, states, actions, self.work())
+        states = np.empty((count, self.model.box.dim), np.int64)
+        actions = np.empty(count, np.int64)
+        code = self.code
+        rng = generator(seed, STREAM, j)
+        kernels.draw_feature(
+            code.draw, code.ints, code.floats, j, rng, first, states, actions, self.work()
+        )
         return states, actions
 
     def pieces(self, j: int, count: int, width: int = 1) -> Iterator[tuple[Ints, Ints]]:
-        """The first draws of feature j, in pieces that fit into memory where each makes `width` states of work."""
+        """The first draws of feature j, in pieces that fit into memory where each makes `width`
+        states of work.
+        """
         size = max(1, PIECE // (self.model.box.dim * width))
         for first in range(0, count, size):
             yield self.draw(j, min(size, count - first), first=first)
@@ -129,15 +156,18 @@ def concat(*sets: Features) -> Features:
 def estimated_losses(model: Model, block: Block) -> Block:
     """The block with expected losses estimated by draws."""
     lone = Features(model, [block])
-    means, errors = np.empty(len(lone)), np.empty(len(lone))
+    means = np.empty(len(lone))
+    errors = np.empty(len(lone))
     for j in range(len(lone)):
         losses = np.concatenate([_losses(model, *piece) for piece in lone.pieces(j, DRAWS)])
-        means[j], errors[j] = losses.mean(), losses.std() / np.sqrt(DRAWS)
+        means[j] = losses.mean()
+        errors[j] = losses.std() / np.sqrt(DRAWS)
     return replace(block, losses=means, errors=errors)
 
 
 def _losses(model: Model, states: Ints, actions: Ints) -> Floats:
-    code, losses = model.code, np.empty(actions.size)
+    code = model.code
+    losses = np.empty(actions.size)
     kernels.losses_at(code.loss, code.ints, code.floats, states, actions, losses)
     return losses
 
@@ -145,10 +175,18 @@ def _losses(model: Model, states: Ints, actions: Ints) -> Floats:
 def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
     header = 4 + RECORD * len(blocks)
     ints_at = header + np.cumsum([0, *(b.ints.size for b in blocks)])
-    floats_at, rooms = (np.cumsum([0, *sizes]) for sizes in ([b.floats.size for b in blocks], [b.room for b in blocks]))
+    floats_at, rooms = (
+        np.cumsum([0, *sizes])
+        for sizes in ([b.floats.size for b in blocks], [b.room for b in blocks])
+    )
     first = np.cumsum([0, *(len(b.names) for b in blocks)])
     slots = np.cumsum([0, *(len(b.user) for b in blocks)])
-    records = [(b.kind, first[i], ints_at[i], floats_at[i], slots[i], rooms[i]) for i, b in enumerate(blocks)]
-    head = np.concatenate([[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks), rooms[-1]]])
+    records = [
+        (b.kind, first[i], ints_at[i], floats_at[i], slots[i], rooms[i])
+        for i, b in enumerate(blocks)
+    ]
+    head = np.concatenate(
+        [[len(blocks)], np.ravel(records), [first[-1], sum(b.widest for b in blocks), rooms[-1]]]
+    )
     ints = np.concatenate([head, *(b.ints for b in blocks)]).astype(np.int64)
     return ints, np.concatenate([b.floats for b in blocks]).astype(np.float64)

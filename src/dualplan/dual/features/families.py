@@ -2,16 +2,18 @@
 
 table        any distributions on the pairs of a model that can be enumerated
 occupancies  of policies, computed exactly; whole, or split by action
-tiles        a policy's occupancy cut into tiles of the states, times an action or the choice of other policies:
+tiles        a policy's occupancy cut into tiles of the states, times an action or the choice of
+             other policies:
              μ(x)·1{x in tile}·1{a = A} or μ(x)·1{x in tile}·π_k(a|x), each normalised
 boxes        uniform on products of intervals, times an action, or the choice of a policy
-bands        uniform on the states whose weighted sum of coordinates lies in an interval, times an action, or the choice
-             of a policy; such states are counted and drawn by dynamic programming over the coordinates:
-             N_i(v) = Σ_k N_{i+1}(v − w_i·k)
+bands        uniform on the states whose weighted sum of coordinates lies in an interval, times an
+             action, or the choice
+             of a policy; such states are counted and drawn by dynamic programming over the
+             coordinates: N_i(v) = Σ_k N_{i+1}(v − w_i·k)
 paper        the 366 or 372 features of the paper's experiment
 
-Products of laws are in `products.py`, laws that factor along trees, and their tiles at any scale, in `trees.py`,
-mixtures of features in `mixtures.py`, the user's own in `user.py`.
+Products of laws are in `products.py`, laws that factor along trees, and their tiles at any scale,
+in `trees.py`, mixtures of features in `mixtures.py`, the user's own in `user.py`.
 """
 
 from __future__ import annotations
@@ -48,16 +50,19 @@ PAPER_BANDS = tuple((low + 1, low + 5) for low in range(0, 50, 5))
 PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
 
-# -- tables of enumerable models --------------------------------------------------------------------------------------
+# -- tables of enumerable models -------------------------------------------------------------------
 
 
 def table(model: Model, matrix: Any, names: Sequence[str] | None = None) -> Features:
     """One column for each feature, one row for each pair x·A + a in the order of `Box.index`."""
     losses = Sweeper(model).losses.ravel()
     columns = sp.csc_array(matrix)
-    count, actions = int(model.box.count or 0), len(model.actions)
+    count = int(model.box.count or 0)
+    actions = len(model.actions)
     if columns.shape[0] != count * actions or columns.shape[1] == 0:
-        raise InputError(f"a table of features has {count * actions} rows, got the shape {columns.shape}.")
+        raise InputError(
+            f"a table of features has {count * actions} rows, got the shape {columns.shape}."
+        )
     _check_columns(model, columns, ~np.isnan(losses))
     columns.sort_indices()
     columns.eliminate_zeros()
@@ -65,14 +70,34 @@ def table(model: Model, matrix: Any, names: Sequence[str] | None = None) -> Feat
     cumulative = np.concatenate(
         [np.cumsum(columns.data[a:b]) for a, b in itertools.pairwise(columns.indptr)]
     )  # each column for itself
-    head = [model.box.dim, actions, count * actions, columns.shape[1], *model.box.lower, *model.box.strides]
-    ints = np.concatenate([head, rows.indptr, rows.indices, columns.indptr, columns.indices]).astype(np.int64)
-    labels = tuple(f"feature {j}" for j in range(columns.shape[1])) if names is None else tuple(names)
+    head = [
+        model.box.dim,
+        actions,
+        count * actions,
+        columns.shape[1],
+        *model.box.lower,
+        *model.box.strides,
+    ]
+    ints = np.concatenate(
+        [head, rows.indptr, rows.indices, columns.indptr, columns.indices]
+    ).astype(np.int64)
+    if names is None:
+        labels = tuple(f"feature {j}" for j in range(columns.shape[1]))
+    else:
+        labels = tuple(names)
     if len(labels) != columns.shape[1]:
         raise InputError(f"{columns.shape[1]} features need as many names, got {len(labels)}.")
     widest = int(np.diff(rows.indptr).max())
     expected = np.asarray(columns.T @ np.nan_to_num(losses))
-    block = Block(TABLE, ints, np.concatenate([rows.data, cumulative]), labels, widest, expected, np.zeros(len(labels)))
+    block = Block(
+        TABLE,
+        ints,
+        np.concatenate([rows.data, cumulative]),
+        labels,
+        widest,
+        expected,
+        np.zeros(len(labels)),
+    )
     return Features(model, [block])
 
 
@@ -80,7 +105,10 @@ def _check_columns(model: Model, columns: Any, allowed: Any) -> None:
     sums = np.asarray(columns.sum(axis=0)).ravel()
     bad = np.flatnonzero((np.abs(sums - 1) > 1e-9) | ~np.isfinite(sums))
     if bad.size:
-        raise InputError(f"feature {bad[0]} sums to {sums[bad[0]]:.9g}, not 1; features are distributions on pairs.")
+        raise InputError(
+            f"feature {bad[0]} sums to {sums[bad[0]]:.9g}, not 1; features are distributions on "
+            "pairs."
+        )
     if columns.nnz and columns.data.min() < 0:
         raise InputError("features are distributions on pairs; an entry is negative.")
     if not allowed[columns.indices[columns.data > 0]].all():
@@ -88,16 +116,27 @@ def _check_columns(model: Model, columns: Any, allowed: Any) -> None:
 
 
 def occupancies(
-    model: Model, policies: Sequence[Policy], criterion: Criterion | None = None, *, by_action: bool = False
+    model: Model,
+    policies: Sequence[Policy],
+    criterion: Criterion | None = None,
+    *,
+    by_action: bool = False,
 ) -> Features:
-    """The exact occupancies of policies, normalised to 1; with `by_action`, one feature for each action of each."""
-    columns, names = [], []
+    """The exact occupancies of policies, normalised to 1.
+
+    With `by_action`, one feature for each action of each.
+    """
+    columns = []
+    names = []
     if not policies:
         raise InputError("occupancies need at least one policy.")
     for policy in policies:
         occupancy = _occupancy(model, policy, criterion)
         for a in range(len(model.actions)) if by_action else [None]:
-            part = occupancy if a is None else np.where(np.arange(occupancy.shape[1]) == a, occupancy, 0.0)
+            if a is None:
+                part = occupancy
+            else:
+                part = np.where(np.arange(occupancy.shape[1]) == a, occupancy, 0.0)
             if part.sum() > 0:
                 columns.append(sp.csc_array((part / part.sum()).reshape(-1, 1)))
                 names.append(policy.name if a is None else f"{policy.name}, {model.actions[a]}")
@@ -112,20 +151,31 @@ def tiles(
     choices: Sequence[Policy] | None = None,
     criterion: Criterion | None = None,
 ) -> Features:
-    """A policy's stationary law cut into products of intervals, times each action, or each policy's own choice."""
+    """A policy's stationary law cut into products of intervals, times each action, or each policy's
+    own choice.
+    """
     if model.box.count is None or model.box.count >= MOST_STATES:
         raise MissingError(
-            f"tiles cut an exact stationary law, and {model.name!r} has too many states for one; use "
-            "trees(model, [fit_tree(model, policy)], cuts=...)."
+            f"tiles cut an exact stationary law, and {model.name!r} has too many states for one; "
+            "use trees(model, [fit_tree(model, policy)], cuts=...)."
         )
     if len(cuts) != model.box.dim:
-        raise InputError(f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
+        raise InputError(
+            f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}."
+        )
     mu = _occupancy(model, policy, criterion).sum(axis=1)
     every = model.box.states(np.arange(mu.size))
-    laws = _actions(model) if choices is None else [(p.name, _table_of(model, p)) for p in choices]
-    columns, names = [], []
+    if choices is None:
+        laws = _actions(model)
+    else:
+        laws = [(p.name, _table_of(model, p)) for p in choices]
+    columns = []
+    names = []
     for tile in itertools.product(*cuts):
-        inside = np.all([(low <= every[:, i]) & (every[:, i] <= high) for i, (low, high) in enumerate(tile)], axis=0)
+        inside = np.all(
+            [(low <= every[:, i]) & (every[:, i] <= high) for i, (low, high) in enumerate(tile)],
+            axis=0,
+        )
         for name, law in laws:
             part = np.where(inside[:, None], mu[:, None] * law, 0.0)
             if part.sum() > 0:
@@ -138,7 +188,9 @@ def tiles(
 
 def _actions(model: Model) -> list[tuple[str, Floats]]:
     allowed = ~np.isnan(Sweeper(model).losses)
-    return [(name, allowed * (np.arange(allowed.shape[1]) == a)) for a, name in enumerate(model.actions)]
+    return [
+        (name, allowed * (np.arange(allowed.shape[1]) == a)) for a, name in enumerate(model.actions)
+    ]
 
 
 def _table_of(model: Model, policy: Policy) -> Floats:
@@ -149,17 +201,25 @@ def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Flo
     """μ(x)·π(a|x) as a table of states and actions, which sums to 1."""
     result = evaluate_exact(model, policy, criterion or Average())
     full = np.zeros((int(model.box.count or 0), len(model.actions)))
-    full[result.reached] = result.occupancy[:, None] * Sweeper(model).probabilities(policy, result.reached)
+    full[result.reached] = result.occupancy[:, None] * Sweeper(model).probabilities(
+        policy, result.reached
+    )
     return np.asarray(full / full.sum())
 
 
-# -- closed forms at any scale ----------------------------------------------------------------------------------------
+# -- closed forms at any scale ---------------------------------------------------------------------
 
 
-def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None) -> Features:
-    """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each action or choice."""
+def boxes(
+    model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None
+) -> Features:
+    """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each
+    action or choice.
+    """
     if len(cuts) != model.box.dim:
-        raise InputError(f"boxes need intervals for each of {model.box.dim} coordinates, got {len(cuts)}.")
+        raise InputError(
+            f"boxes need intervals for each of {model.box.dim} coordinates, got {len(cuts)}."
+        )
     for i, intervals in enumerate(cuts):
         _check_intervals(model, i, intervals)
     products = list(itertools.product(*cuts))
@@ -169,11 +229,21 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence
     flat = [interval for intervals in cuts for interval in intervals]
     sizes = [len(c) for c in cuts]
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    head = [model.box.dim, len(model.actions), len(flat), *sizes, *np.cumsum([0, *sizes[:-1]]), *strides]
+    head = [
+        model.box.dim,
+        len(model.actions),
+        len(flat),
+        *sizes,
+        *np.cumsum([0, *sizes[:-1]]),
+        *strides,
+    ]
     ints = np.array([*head, *(low for low, _ in flat), *(high for _, high in flat)], np.int64)
     names = tuple(f"box {product}, {action}" for product in products for action in model.actions)
     spread = (
-        [(np.arange(low, high + 1), np.full(high - low + 1, 1 / (high - low + 1))) for low, high in product]
+        [
+            (np.arange(low, high + 1), np.full(high - low + 1, 1 / (high - low + 1)))
+            for low, high in product
+        ]
         for product in products
     )
     lengths = np.log([high - low + 1.0 for low, high in flat])
@@ -183,16 +253,28 @@ def boxes(model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence
 def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
     check_pairs(f"the intervals of coordinate {i}", intervals)
     if any(high is None for _, high in intervals):
-        raise InputError(f"a box needs an end in coordinate {i}; use products or trees, whose laws may have a tail.")
+        raise InputError(
+            f"a box needs an end in coordinate {i}; use products or trees, whose laws may have a "
+            "tail."
+        )
     ends = [int(model.box.lower[i]) - 1, *(v for interval in sorted(intervals) for v in interval)]
-    if not intervals or any(b < a + (k % 2 == 0) for k, (a, b) in enumerate(itertools.pairwise(ends))):
-        raise InputError(f"the intervals of coordinate {i} must not be empty, overlap, or start below the box.")
+    if not intervals or any(
+        b < a + (k % 2 == 0) for k, (a, b) in enumerate(itertools.pairwise(ends))
+    ):
+        raise InputError(
+            f"the intervals of coordinate {i} must not be empty, overlap, or start below the box."
+        )
     if ends[-1] > model.box.upper[i]:
-        raise InputError(f"an interval of coordinate {i} ends at {ends[-1]}, above its limit {model.box.upper[i]}.")
+        raise InputError(
+            f"an interval of coordinate {i} ends at {ends[-1]}, above its limit "
+            f"{model.box.upper[i]}."
+        )
 
 
 def _uniform_law(product: Sequence[Interval]) -> Tree:
-    nodes = tuple(Node(low, np.full((1, high - low + 1), 1 / (high - low + 1))) for low, high in product)
+    nodes = tuple(
+        Node(low, np.full((1, high - low + 1), 1 / (high - low + 1))) for low, high in product
+    )
     return Tree(nodes, (-1,) * len(nodes), f"box {tuple(product)}")
 
 
@@ -203,10 +285,11 @@ def bands(
     *,
     choices: Sequence[Policy] | None = None,
 ) -> Features:
-    """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action or choice.
+    """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action
+    or choice.
 
-    Weights are 1 by default, and 0 for what does not count customers in a network (services, the pending event). A
-    coordinate of weight 0 must have a limit.
+    Weights are 1 by default, and 0 for what does not count customers in a network (services, the
+    pending event). A coordinate of weight 0 must have a limit.
     """
     w = _band_weights(model, weights)
     check_pairs("the limits of bands", intervals)
@@ -242,25 +325,48 @@ def bands(
     ints = np.concatenate([np.array(fields, np.int64), choice_ints])
     names = tuple(f"band {interval}, {way}" for interval in intervals for way in given.names)
     laws = _band_marginals(w, top, most, limits)
-    widest = len(given) if given.policies else 1
+    if given.policies:
+        widest = len(given)
+    else:
+        widest = 1
     room = 2 + len(model.actions) * len(given)
-    return closed_form(model, BANDS, ints, np.concatenate([counts, choice_floats]), names, laws, given, widest, room)
+    return closed_form(
+        model,
+        BANDS,
+        ints,
+        np.concatenate([counts, choice_floats]),
+        names,
+        laws,
+        given,
+        widest,
+        room,
+    )
 
 
 def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
     dim = model.box.dim
-    counted = len(model.classes) if isinstance(model, QueueingNetwork) else dim
-    given = np.array([1] * counted + [0] * (dim - counted) if weights is None else weights, dtype=object)
+    if isinstance(model, QueueingNetwork):
+        counted = len(model.classes)
+    else:
+        counted = dim
+    given = np.array(
+        [1] * counted + [0] * (dim - counted) if weights is None else weights, dtype=object
+    )
     whole = given.shape == (dim,) and all(is_number(v) and v == int(v) for v in given)
-    w = given.astype(np.int64) if whole else np.zeros(dim, np.int64)
+    if whole:
+        w = given.astype(np.int64)
+    else:
+        w = np.zeros(dim, np.int64)
     if (w < 0).any() or not w.any() or (model.box.lower != 0).any():
         raise InputError(
-            "bands need an integer weight for each coordinate, none negative and not all 0, and coordinates that "
-            "start at 0."
+            "bands need an integer weight for each coordinate, none negative and not all 0, and "
+            "coordinates that start at 0."
         )
     endless = np.flatnonzero((w == 0) & (model.box.upper == UNBOUNDED))
     if endless.size:
-        raise InputError(f"coordinate {endless[0]} has no limit, so that a band needs a positive weight for it.")
+        raise InputError(
+            f"coordinate {endless[0]} has no limit, so that a band needs a positive weight for it."
+        )
     return w
 
 
@@ -284,8 +390,8 @@ def _ways(weights: Ints, top: Ints, most: int) -> Floats:
 def _joined_by(ways: Floats, kind: tuple[int, int]) -> Floats:
     """Σ_(k = 0..top) ways(v − w·k) for all v, given (w, top): one more coordinate.
 
-    A window over two blocks is the end of one and the beginning of the next: time in proportion to the sums, and
-    nothing is subtracted, so that small counts beside large ones are exact.
+    A window over two blocks is the end of one and the beginning of the next: time in proportion to
+    the sums, and nothing is subtracted, so that small counts beside large ones are exact.
     """
     weight, top = kind
     if weight == 0:
@@ -306,7 +412,8 @@ def _all_but_one(kinds: Sequence[tuple[int, int]], ways: Floats) -> Iterator[Flo
     if len(kinds) == 1:
         yield ways
         return
-    left, right = kinds[: len(kinds) // 2], kinds[len(kinds) // 2 :]
+    left = kinds[: len(kinds) // 2]
+    right = kinds[len(kinds) // 2 :]
     yield from _all_but_one(left, reduce(_joined_by, right, ways))
     yield from _all_but_one(right, reduce(_joined_by, left, ways))
 
@@ -314,8 +421,11 @@ def _all_but_one(kinds: Sequence[tuple[int, int]], ways: Floats) -> Iterator[Flo
 def _band_marginals(
     weights: Ints, top: Ints, most: int, intervals: Sequence[Interval]
 ) -> list[list[tuple[Ints, Floats]]]:
-    """The law of each coordinate under the uniform law of each band, from the ways of all other coordinates."""
-    kinds, none = list(zip(weights.tolist(), top.tolist(), strict=True)), np.zeros(most + 1)
+    """The law of each coordinate under the uniform law of each band, from the ways of all other
+    coordinates.
+    """
+    kinds = list(zip(weights.tolist(), top.tolist(), strict=True))
+    none = np.zeros(most + 1)
     none[0] = 1.0
     laws: list[list[tuple[Ints, Floats]]] = [[] for _ in intervals]
     for (weight, last), others in zip(kinds, _all_but_one(kinds, none), strict=True):
@@ -353,17 +463,21 @@ def closed_form(
 
 
 def paper(model: Model, count: int = 372, criterion: Criterion | None = None) -> Features:
-    """The features of the paper's experiment on the four-queue network: 366 by its text, 372 by its count.
+    """The features of the paper's experiment on the four-queue network: 366 by its text, 372 by its
+    count.
 
-    LONGER and LBFS (372: each split by action), ten bands of the loss and 3⁴ boxes, times the actions. A part that is
-    empty is left out: from an empty network without phantoms LBFS never has both last queues to serve, so there 372 is
-    371. Under the discounted criterion the heuristics' occupancies are the discounted ones.
+    LONGER and LBFS (372: each split by action), ten bands of the loss and 3⁴ boxes, times the
+    actions. A part that is empty is left out: from an empty network without phantoms LBFS never has
+    both last queues to serve, so there 372 is 371. Under the discounted criterion the heuristics'
+    occupancies are the discounted ones.
     """
     if count not in (366, 372):
         raise InputError(f"the paper's features are 366 or 372, got {count}.")
     top = int(min(model.box.upper.min(), UNBOUNDED))
     if model.box.dim != 4 or len(model.actions) != 4 or top < PAPER_INTERVALS[-1][1]:
-        raise InputError("the paper's features are for a network of four queues with buffers of at least 25.")
+        raise InputError(
+            "the paper's features are for a network of four queues with buffers of at least 25."
+        )
     heuristics = [model.policy("longer"), model.policy("lbfs")]
     return concat(
         occupancies(model, heuristics, criterion, by_action=count == 372),

@@ -2,7 +2,8 @@
 
     ℓᵀψ = W·(ℓᵀφ),        standard errors <= W·(those of ℓᵀφ)
 
-whatever the dependence of the estimates. Mixtures of mixtures are mixtures, with the product of the weights.
+whatever the dependence of the estimates. Mixtures of mixtures are mixtures, with the product of the
+weights.
 """
 
 from __future__ import annotations
@@ -23,21 +24,39 @@ from dualplan.dual.features.contract import Block, Features
 def mixtures(features: Features, weights: Any, names: Sequence[str] | None = None) -> Features:
     """One mixture for each row of the weights, which have a column for each feature."""
     given = _checked(features, weights)
-    labels = tuple(f"mixture {k}" for k in range(given.shape[0])) if names is None else tuple(names)
+    if names is None:
+        labels = tuple(f"mixture {k}" for k in range(given.shape[0]))
+    else:
+        labels = tuple(names)
     if len(labels) != given.shape[0]:
         raise InputError(f"{given.shape[0]} mixtures need as many names, got {len(labels)}.")
     mixed, matrix = _unmixed(features, given)
     ints, floats, most = _fields(mixed, matrix)
-    losses, errors = given @ features.losses, given @ features.errors
+    losses = given @ features.losses
+    errors = given @ features.errors
     widest = most + mixed.widest
-    block = Block(MIXTURES, ints, floats, labels, widest, losses, errors, mixed.room, mixed, matrix, mixed.user)
+    block = Block(
+        MIXTURES,
+        ints,
+        floats,
+        labels,
+        widest,
+        losses,
+        errors,
+        mixed.room,
+        mixed,
+        matrix,
+        mixed.user,
+    )
     return Features(features.model, [block])
 
 
 def _checked(features: Features, weights: Any) -> sp.csr_array:
     matrix = sp.csr_array(weights, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] == 0 or matrix.shape[1] != len(features):
-        raise InputError(f"the weights of mixtures need {len(features)} columns, got the shape {matrix.shape}.")
+        raise InputError(
+            f"the weights of mixtures need {len(features)} columns, got the shape {matrix.shape}."
+        )
     matrix.sum_duplicates()
     sums = np.asarray(matrix.sum(axis=1)).ravel()
     wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-9))
@@ -51,7 +70,8 @@ def _checked(features: Features, weights: Any) -> sp.csr_array:
 
 def _unmixed(features: Features, weights: sp.csr_array) -> tuple[Features, sp.csr_array]:
     """The same mixtures over a set that has none."""
-    blocks, columns = list[Block](), list[Any]()
+    blocks = list[Block]()
+    columns = list[Any]()
     ends = np.cumsum([0, *(len(block.names) for block in features.blocks)])
     for block, (first, last) in zip(features.blocks, itertools.pairwise(ends), strict=True):
         part = sp.csc_array(weights)[:, first:last]
@@ -62,12 +82,20 @@ def _unmixed(features: Features, weights: sp.csr_array) -> tuple[Features, sp.cs
 
 def _fields(mixed: Features, matrix: sp.csr_array) -> tuple[Ints, Floats, int]:
     """The compiled form, and how many mixtures can be positive at a pair."""
-    rows, columns = sp.csr_array(matrix), sp.csc_array(matrix)
+    rows = sp.csr_array(matrix)
+    columns = sp.csc_array(matrix)
     rows.sort_indices()
     columns.sort_indices()
     largest = np.sort(np.diff(columns.indptr))[-mixed.widest :]
     most = min(rows.shape[0], int(largest.sum()))
-    cumulative = np.concatenate([np.cumsum(rows.data[a:b]) for a, b in itertools.pairwise(rows.indptr)])
-    head, inner = np.array([*rows.shape, rows.nnz, most]), mixed.code
+    cumulative = np.concatenate(
+        [np.cumsum(rows.data[a:b]) for a, b in itertools.pairwise(rows.indptr)]
+    )
+    head = np.array([*rows.shape, rows.nnz, most])
+    inner = mixed.code
     parts = [head, columns.indptr, columns.indices, rows.indptr, rows.indices, inner.ints]
-    return np.concatenate(parts).astype(np.int64), np.concatenate([columns.data, cumulative, inner.floats]), most
+    return (
+        np.concatenate(parts).astype(np.int64),
+        np.concatenate([columns.data, cumulative, inner.floats]),
+        most,
+    )

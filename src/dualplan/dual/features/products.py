@@ -1,13 +1,16 @@
-"""Products of one law for each coordinate, times an action or a policy's choice: trees without edges (`trees.py`).
+"""Products of one law for each coordinate, times an action or a policy's choice: trees without
+edges (`trees.py`).
 
     φ(x, a) = 1{a = A}·Π_i P_i(x_i)    or    π(a|x)·Π_i P_i(x_i)
 
-Geometric    P(k) = (1 − r)·r^(k − low) from the coordinate's lower limit on; drawn by inversion, k = ⌊log(1 − u)/log r⌋
+Geometric    P(k) = (1 − r)·r^(k − low) from the coordinate's lower limit on; drawn by inversion, k
+             = ⌊log(1 − u)/log r⌋
 Truncated    P(k) ∝ r^k between two limits, by default those of the coordinate; r may exceed 1
 Empirical    any finite law on integers
 
-Where the loss is a sum over the coordinates, its expectation is a sum over each law's values; a geometric law is summed
-until r^n = e^(−60), where what is left of a quadratic loss is below 1e-22 of it.
+Where the loss is a sum over the coordinates, its expectation is a sum over each law's values; a
+geometric law is summed until r^n = e^(−60), where what is left of a quadratic loss is below 1e-22
+of it.
 """
 
 from __future__ import annotations
@@ -39,12 +42,17 @@ class Geometric:
 
     def __post_init__(self) -> None:
         if not is_number(self.ratio) or not 0 < self.ratio < 1:
-            raise InputError(f"the ratio of a geometric law must lie between 0 and 1, got {self.ratio!r}.")
+            raise InputError(
+                f"the ratio of a geometric law must lie between 0 and 1, got {self.ratio!r}."
+            )
 
 
 @dataclass(frozen=True)
 class Truncated:
-    """P(k) ∝ ratio^k for low <= k <= high; limits that are not given are those of the coordinate."""
+    """P(k) ∝ ratio^k for low <= k <= high.
+
+    Limits that are not given are those of the coordinate.
+    """
 
     ratio: float
     low: int | None = None
@@ -54,7 +62,9 @@ class Truncated:
         if not is_number(self.ratio) or self.ratio <= 0:
             raise InputError(f"the ratio of a truncated law must be positive, got {self.ratio!r}.")
         if any(v is not None and not is_whole(v) for v in (self.low, self.high)):
-            raise InputError(f"the limits of a truncated law are integers, got {self.low!r} and {self.high!r}.")
+            raise InputError(
+                f"the limits of a truncated law are integers, got {self.low!r} and {self.high!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -66,14 +76,25 @@ class Empirical:
 
     def __post_init__(self) -> None:
         try:
-            given, weights = (np.ravel(np.asarray(v, np.float64)) for v in (self.values, self.weights))
+            given, weights = (
+                np.ravel(np.asarray(v, np.float64)) for v in (self.values, self.weights)
+            )
         except (TypeError, ValueError) as error:
-            raise InputError("an empirical law needs integers and as many weights, at least one.") from error
-        if given.size != weights.size or given.size == 0 or not (np.abs(given) < 2**53).all() or (given % 1).any():
+            raise InputError(
+                "an empirical law needs integers and as many weights, at least one."
+            ) from error
+        if (
+            given.size != weights.size
+            or given.size == 0
+            or not (np.abs(given) < 2**53).all()
+            or (given % 1).any()
+        ):
             raise InputError("an empirical law needs integers and as many weights, at least one.")
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
             raise InputError("the weights of an empirical law must be nonnegative, and not all 0.")
-        object.__setattr__(self, "values", tuple(int(v) for v in given))  # so that laws can be compared
+        object.__setattr__(
+            self, "values", tuple(int(v) for v in given)
+        )  # so that laws can be compared
         object.__setattr__(self, "weights", tuple(weights.tolist()))
 
     @classmethod
@@ -89,12 +110,17 @@ class Empirical:
 Law = Geometric | Truncated | Empirical
 
 
-def products(model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[Policy] | None = None) -> Features:
-    """One law for each coordinate, for each product; times each action, or each policy's own choice.
+def products(
+    model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[Policy] | None = None
+) -> Features:
+    """One law for each coordinate, for each product; times each action, or each policy's own
+    choice.
 
-    With decisions per server and no choices, an action is taken at the events of those servers that have it.
+    With decisions per server and no choices, an action is taken at the events of those servers that
+    have it.
     """
-    dim, rows = model.box.dim, [tuple(row) if isinstance(row, Sequence) else () for row in laws]
+    dim = model.box.dim
+    rows = [tuple(row) if isinstance(row, Sequence) else () for row in laws]
     if not rows or any(len(row) != dim for row in rows):
         raise InputError(f"a product needs a law for each of {dim} coordinates.")
     for law in itertools.chain(*rows):
@@ -107,7 +133,11 @@ def products(model: Model, laws: Sequence[Sequence[Law]], *, choices: Sequence[P
             if (law, limits[i]) not in nodes:
                 nodes[law, limits[i]] = _node(model, law, i)
     made = [
-        Tree(tuple(nodes[law, limits[i]] for i, law in enumerate(row)), (-1,) * dim, f"product ({_words(row)})")
+        Tree(
+            tuple(nodes[law, limits[i]] for i, law in enumerate(row)),
+            (-1,) * dim,
+            f"product ({_words(row)})",
+        )
         for row in rows
     ]
     return trees(model, made, choices=choices)
@@ -121,22 +151,39 @@ def _words(row: Sequence[Law]) -> str:
 
 def _node(model: Model, law: Law, i: int) -> Node:
     """The law of coordinate i."""
-    low, high = int(model.box.lower[i]), int(model.box.upper[i])
+    low = int(model.box.lower[i])
+    high = int(model.box.upper[i])
     if isinstance(law, Geometric):
         if high < UNBOUNDED:
-            raise InputError(f"coordinate {i} ends at {high}, where a geometric law does not; use Truncated.")
+            raise InputError(
+                f"coordinate {i} ends at {high}, where a geometric law does not; use Truncated."
+            )
         return Node(low, np.ones((1, 1)), law.ratio)
     if isinstance(law, Truncated):
-        first, last = low if law.low is None else law.low, high if law.high is None else law.high
+        if law.low is None:
+            first = low
+        else:
+            first = law.low
+        if law.high is None:
+            last = high
+        else:
+            last = law.high
     else:
         used = [v for v, w in zip(law.values, law.weights, strict=True) if w > 0]
-        first, last = min(used), max(used)
+        first = min(used)
+        last = max(used)
     if last == UNBOUNDED:
-        raise InputError(f"coordinate {i} has no upper limit; give {law} one with high=..., or use Geometric.")
+        raise InputError(
+            f"coordinate {i} has no upper limit; give {law} one with high=..., or use Geometric."
+        )
     if not low <= first <= last <= high:
-        raise InputError(f"{law} reaches from {first} to {last}, which is no interval within coordinate {i}.")
+        raise InputError(
+            f"{law} reaches from {first} to {last}, which is no interval within coordinate {i}."
+        )
     if last - first >= MOST_VALUES:
-        raise InputError(f"{law} reaches from {first} to {last}, which are more than {MOST_VALUES:,} values.")
+        raise InputError(
+            f"{law} reaches from {first} to {last}, which are more than {MOST_VALUES:,} values."
+        )
     return Node(first, _probabilities(law, first, last)[None, :])
 
 

@@ -1,28 +1,31 @@
 """Features as ratios against the occupancy of a simulated reference policy.
 
-Let μ be the occupancy of a reference policy π_ref, which nobody knows, but from which pairs come by simulation. A
-candidate occupancy is
+Let μ be the occupancy of a reference policy π_ref, which nobody knows, but from which pairs come by
+simulation. A candidate occupancy is
 
     u(x,a) = M·μ(x,a)·g(x,a),        g = Σ_j θ_j r_j(x,a),
 
-with M its total mass. The ratios r_j are looked up, a few at a pair; they need no density, no normalisation and no
-predecessors. u stands for the policy
+with M its total mass. The ratios r_j are looked up, a few at a pair; they need no density, no
+normalisation and no predecessors. u stands for the policy
 
     π(a|x) ∝ π_ref(a|x)·[g(x,a)]₊,
 
 and where that is 0 everywhere for the reference. Families:
 
-portfolio    r_{t,k}(x,a) = π_k(a|x)/π_ref(a|x)·1{x in cell t} for policies π_k and cells of a partition: within cell t,
-             u has the states of the reference and the choices of π_k. π_k = π_ref gives the indicator of the cell.
+portfolio    r_{t,k}(x,a) = π_k(a|x)/π_ref(a|x)·1{x in cell t} for policies π_k and cells of a
+             partition: within cell t,
+             u has the states of the reference and the choices of π_k. π_k = π_ref gives the
+             indicator of the cell.
 user_ratios  functions of yours
 
-A ratio exists where π_ref(a|x) = 0 only if π_k(a|x) = 0 too: the reference must explore (`policies.exploring`). That is
-checked in every state at which a ratio is looked up.
+A ratio exists where π_ref(a|x) = 0 only if π_k(a|x) = 0 too: the reference must explore
+(`policies.exploring`). That is checked in every state at which a ratio is looked up.
 
-The compiled form is in two flat arrays. ints: blocks, ratios, places a row needs, actions, where the bank of policies
-begins; for each block its kind, first ratio, policies, the number of its function of the user and where its fields
-begin; the fields (portfolio: numbers of policies in the bank, the partition; user: places, ratios). floats: those of
-the bank. The bank (`policies/mixed.py`) begins with the reference.
+The compiled form is in two flat arrays. ints: blocks, ratios, places a row needs, actions, where
+the bank of policies begins; for each block its kind, first ratio, policies, the number of its
+function of the user and where its fields begin; the fields (portfolio: numbers of policies in the
+bank, the partition; user: places, ratios). floats: those of the bank. The bank
+(`policies/mixed.py`) begins with the reference.
 """
 
 from __future__ import annotations
@@ -61,14 +64,17 @@ from dualplan.policies.saved import Parts, inner, outer, saved_as
 from dualplan.values.partitions import RAISED, Partition, partition_of, whole
 
 PORTFOLIO, USER = range(2)
-HEAD, RECORD = 5, 5
-NOISE = 1e-12  # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+HEAD = 5
+RECORD = 5
+# of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+NOISE = 1e-12
 UNSUPPORTED = -1  # less the action: what a row returns where the reference lacks support
 UNDEFINED = -(2**62)  # what it returns where the function of a partition is not a number
 UNSET = 2**62  # a count that was not written, since a function of the user raised
 FAULT = (
-    "in a state that a policy of ratios came to, the reference never chooses an action that its portfolio does, or the "
-    "function of a partition is not a number; let the reference explore (policies.exploring)"
+    "in a state that a policy of ratios came to, the reference never chooses an action that its "
+    "portfolio does, or the function of a partition is not a number; let the reference explore "
+    "(policies.exploring)"
 )  # no full stop: simulation puts the state before it and one after it
 _inner = numba.njit(nogil=True, error_model="numpy")
 
@@ -121,12 +127,14 @@ class Ratios:
         if not blocks or not all(block.names for block in blocks):
             raise InputError("a set of ratios needs at least one.")
         self.model: Model = reference.model
-        self.reference, self.blocks = reference, tuple(blocks)
+        self.reference = reference
+        self.blocks = tuple(blocks)
         self.names = tuple(name for block in blocks for name in block.names)
         self.widest = sum(block.widest for block in blocks)
         self.first = np.cumsum([0, *(len(block.names) for block in blocks)])
         policies = [reference, *(p for b in blocks if isinstance(b, Portfolio) for p in b.policies)]
-        # by identity: fingerprints of policies that are objects of some library tell only their kind
+        # by identity: fingerprints of policies that are objects of some library tell only their
+        # kind
         self.policies = list({id(policy): policy for policy in policies}.values())
         self._numbers = {id(policy): k for k, policy in enumerate(self.policies)}
 
@@ -136,30 +144,47 @@ class Ratios:
     @cached_property
     def code(self) -> RatioCode | None:
         """The compiled form, or None where the model, a policy or a function is Python only."""
-        found = None if isinstance(self.model, SimulatorModel) else bank(self.policies)
-        lack = any((b.partition.function is not None and b.partition.compiled is None)
-                   if isinstance(b, Portfolio) else b.compiled is None for b in self.blocks)  # fmt: skip
+        if isinstance(self.model, SimulatorModel):
+            found = None
+        else:
+            found = bank(self.policies)
+        lack = any(
+            (b.partition.function is not None and b.partition.compiled is None)
+            if isinstance(b, Portfolio)
+            else b.compiled is None
+            for b in self.blocks
+        )
         if found is None or lack:
             return None
         portfolios = [b for b in self.blocks if isinstance(b, Portfolio)]
-        cutting = [_levels(p.partition.compiled, p.partition.levels) for p in portfolios if p.partition.levels]
+        cutting = [
+            _levels(p.partition.compiled, p.partition.levels)
+            for p in portfolios
+            if p.partition.levels
+        ]
         writing = [b.compiled for b in self.blocks if isinstance(b, UserRatios)]
         ints = self._ints(found.ints)
-        row, act = (
-            _row(found.fill, len(cutting), *cutting, *writing),
-            _act(found.fill, len(cutting), *cutting, *writing),
-        )
+        row = _row(found.fill, len(cutting), *cutting, *writing)
+        act = _act(found.fill, len(cutting), *cutting, *writing)
         return RatioCode(ints, found.floats, row, act)
 
     def _ints(self, bank_ints: Ints) -> Ints:
-        records, fields = [], []
-        at, cutting, writing = HEAD + RECORD * len(self.blocks), 0, 0
+        records = []
+        fields = []
+        at = HEAD + RECORD * len(self.blocks)
+        cutting = 0
+        writing = 0
         for block, first in zip(self.blocks, self.first, strict=False):
             if isinstance(block, Portfolio):
-                slot = cutting if block.partition.levels else -1
+                if block.partition.levels:
+                    slot = cutting
+                else:
+                    slot = -1
                 cutting += bool(block.partition.levels)
                 own = [self._numbers[id(p)] for p in block.policies]
-                field = np.concatenate([own, [len(block.partition.levels)], block.partition.ints]).astype(np.int64)
+                field = np.concatenate(
+                    [own, [len(block.partition.levels)], block.partition.ints]
+                ).astype(np.int64)
                 records.append((PORTFOLIO, first, len(own), slot, at))
             else:
                 field = np.array([block.widest, len(block.names)], np.int64)
@@ -170,53 +195,79 @@ class Ratios:
         head = [len(self.blocks), len(self), self.widest, len(self.model.actions), at]
         return np.concatenate([head, np.ravel(records), *fields, bank_ints]).astype(np.int64)
 
-    # -- look-ups -----------------------------------------------------------------------------------------------------
+    # -- look-ups ----------------------------------------------------------------------------------
 
     def row(self, x: ArrayLike, a: int) -> tuple[Ints, Floats]:
         """The ratios that are not 0 at (x, a), and their values there."""
         state = self.model.state(x)
-        if not is_whole(a) or not 0 <= a < len(self.model.actions) or not self.model.allowed(state)[a]:
-            raise InputError(f"action {a!r} is not allowed in state {vector(state)} of {self.model.name!r}.")
+        if (
+            not is_whole(a)
+            or not 0 <= a < len(self.model.actions)
+            or not self.model.allowed(state)[a]
+        ):
+            raise InputError(
+                f"action {a!r} is not allowed in state {vector(state)} of {self.model.name!r}."
+            )
         found = self.rows(state[None, :], np.array([a], np.int64))
         return found.indices.astype(np.int64), found.data
 
     def rows(self, states: Ints, actions: Ints) -> sp.csr_array:
         """The ratios at pairs that the reference visits, a row for each."""
-        count, code = len(states), self.code
-        indices, values = np.zeros((count, self.widest), np.int64), np.zeros((count, self.widest))
+        count = len(states)
+        code = self.code
+        indices = np.zeros((count, self.widest), np.int64)
+        values = np.zeros((count, self.widest))
         counts = np.full(count, UNSET, np.int64)
         if code is None:
             self._python_rows(states, actions, counts, indices, values)
         else:
-            self._compiled_rows(code, np.require(states, np.int64, ["C", "W"]), actions, counts, indices, values)
+            self._compiled_rows(
+                code, np.require(states, np.int64, ["C", "W"]), actions, counts, indices, values
+            )
         kept = np.arange(self.widest) < counts[:, None]
         ends = np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((values[kept], indices[kept], ends), shape=(count, len(self)))
 
     def _compiled_rows(
-        self, code: RatioCode, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats
+        self,
+        code: RatioCode,
+        states: Ints,
+        actions: Ints,
+        counts: Ints,
+        indices: Ints,
+        values: Floats,
     ) -> None:
         try:
-            fault = kernels.rows_at(code.row, code.ints, code.floats, states, actions, counts, indices, values)
+            fault = kernels.rows_at(
+                code.row, code.ints, code.floats, states, actions, counts, indices, values
+            )
         except RAISED as error:
             k = int(np.argmax(counts == UNSET))
             raise _failed(states[k], int(actions[k]), error) from error
         if fault >= 0 and counts[fault] == UNDEFINED:
-            raise InputError(f"the function of a partition is not a number at state {vector(states[fault])}.")
+            raise InputError(
+                f"the function of a partition is not a number at state {vector(states[fault])}."
+            )
         if fault >= 0:
             raise self._unsupported(states[fault], UNSUPPORTED - int(counts[fault]))
 
-    def _python_rows(self, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats) -> None:
+    def _python_rows(
+        self, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats
+    ) -> None:
         """One look-up for each different pair."""
         pairs, where = np.unique(np.column_stack([states, actions]), axis=0, return_inverse=True)
         own_counts = np.zeros(len(pairs), np.int64)
-        own_indices, own_values = np.zeros((len(pairs), self.widest), np.int64), np.zeros((len(pairs), self.widest))
+        own_indices = np.zeros((len(pairs), self.widest), np.int64)
+        own_values = np.zeros((len(pairs), self.widest))
         for k, pair in enumerate(pairs):
             found, numbers = self._python_row(pair[:-1], int(pair[-1]))
             own_counts[k] = found.size
-            own_indices[k, : found.size], own_values[k, : found.size] = found, numbers
+            own_indices[k, : found.size] = found
+            own_values[k, : found.size] = numbers
         places = where.ravel()
-        counts[:], indices[:], values[:] = own_counts[places], own_indices[places], own_values[places]
+        counts[:] = own_counts[places]
+        indices[:] = own_indices[places]
+        values[:] = own_values[places]
 
     def scores(self, x: Ints, theta: Floats) -> Floats:
         """π_ref(a|x)·Σ_j θ_j r_j(x,a) of every action, in Python; 0 where only rounding is left."""
@@ -225,13 +276,17 @@ class Ratios:
         for a in np.flatnonzero(table[0] > 0):
             indices, values = self._python_row(x, int(a), table)
             terms = values * theta[indices]
-            out[a] = table[0, a] * terms.sum() if abs(terms.sum()) > NOISE * np.abs(terms).sum() else 0.0
+            if abs(terms.sum()) > NOISE * np.abs(terms).sum():
+                out[a] = table[0, a] * terms.sum()
+            else:
+                out[a] = 0.0
         return out
 
     def _python_row(self, x: Ints, a: int, table: Floats | None = None) -> tuple[Ints, Floats]:
         if table is None:
             table = np.array([policy.probabilities(x) for policy in self.policies])
-        indices, values = [], []
+        indices = []
+        values = []
         for block, first in zip(self.blocks, self.first, strict=False):
             if isinstance(block, UserRatios):
                 own, given = _written(block, x, a)
@@ -251,14 +306,16 @@ class Ratios:
 
     def _unsupported(self, x: Ints, a: int) -> InputError:
         return InputError(
-            f"the reference {self.reference.name!r} never chooses action {a} ({self.model.actions[a]}) in state "
-            f"{vector(x)}, but a policy of the portfolio does, so their ratio is infinite; let the reference explore "
-            "(policies.exploring)."
+            f"the reference {self.reference.name!r} never chooses action {a} "
+            f"({self.model.actions[a]}) in state {vector(x)}, but a policy of the portfolio does, "
+            "so their ratio is infinite; let the reference explore (policies.exploring)."
         )
 
 
 def _failed(x: Ints, a: int, error: Exception) -> InputError:
-    return InputError(f"the ratios at x={vector(x)}, a={a} could not be looked up: {str(error).rstrip('.')}.")
+    return InputError(
+        f"the ratios at x={vector(x)}, a={a} could not be looked up: {str(error).rstrip('.')}."
+    )
 
 
 def finite_weights(theta: ArrayLike, count: int) -> Floats:
@@ -273,14 +330,17 @@ def finite_weights(theta: ArrayLike, count: int) -> Floats:
 
 
 def _written(block: UserRatios, x: Ints, a: int) -> tuple[Ints, Floats]:
-    indices, values = np.full(block.widest, -1, np.int64), np.full(block.widest, np.nan)
+    indices = np.full(block.widest, -1, np.int64)
+    values = np.full(block.widest, np.nan)
     try:
         count = block.function(read_only(x), a, indices, values)
     except RAISED as error:
         raise _failed(x, a, error) from error
     good = is_whole(count) and 0 <= count <= block.widest
     if not good or not ((indices[:count] >= 0) & (indices[:count] < len(block.names))).all():
-        raise InputError(f"the ratios at x={vector(x)}, a={a} name one that is not there, or too many.")
+        raise InputError(
+            f"the ratios at x={vector(x)}, a={a} name one that is not there, or too many."
+        )
     if not np.isfinite(values[:count]).all():
         raise InputError(f"a ratio at x={vector(x)}, a={a} is not a finite number.")
     return indices[:count], values[:count]
@@ -288,12 +348,19 @@ def _written(block: UserRatios, x: Ints, a: int) -> tuple[Ints, Floats]:
 
 @saved_as("ratios")
 class RatioPolicy(Policy):
-    """π(a|x) ∝ π_ref(a|x)·[Σ_j θ_j r_j(x,a)]₊, and the reference where that is 0 for every action."""
+    """π(a|x) ∝ π_ref(a|x)·[Σ_j θ_j r_j(x,a)]₊, and the reference where that is 0 for every
+    action.
+    """
 
     def __init__(self, ratios: Ratios, theta: ArrayLike, *, name: str = "ratios") -> None:
         weights = finite_weights(theta, len(ratios))
-        self.ratios, self.theta, made = ratios, weights, ratios.code
-        code = None if made is None else PolicyCode(made.ints, np.concatenate([weights, made.floats]), made.act)
+        self.ratios = ratios
+        self.theta = weights
+        made = ratios.code
+        if made is None:
+            code = None
+        else:
+            code = PolicyCode(made.ints, np.concatenate([weights, made.floats]), made.act)
         super().__init__(ratios.model, name, code)
 
     def probabilities(self, x: Ints) -> Floats:
@@ -305,14 +372,22 @@ class RatioPolicy(Policy):
                 self.ratios.scores(x, self.theta)  # raises too, and names the state
                 raise
         part = np.maximum(self.ratios.scores(x, self.theta), 0.0)
-        return part / part.sum() if part.sum() > 0 else self.ratios.reference.probabilities(x)
+        if part.sum() > 0:
+            return np.asarray(part / part.sum())
+        return self.ratios.reference.probabilities(x)
 
     def _defining_parts(self) -> tuple[Any, ...]:
         blocks = [
-            (b.function, b.widest) if isinstance(b, UserRatios)
-            else (b.partition.ints, b.partition.function, b.partition.levels, [p.digest for p in b.policies])
+            (b.function, b.widest)
+            if isinstance(b, UserRatios)
+            else (
+                b.partition.ints,
+                b.partition.function,
+                b.partition.levels,
+                [p.digest for p in b.policies],
+            )
             for b in self.ratios.blocks
-        ]  # fmt: skip
+        ]
         return (self.theta, self.ratios.reference.digest, *blocks)
 
     def to_parts(self) -> Parts:
@@ -323,16 +398,20 @@ class RatioPolicy(Policy):
         for k, block in enumerate(ratios.blocks):
             if not isinstance(block, Portfolio) or block.partition.function is not None:
                 raise MissingError(
-                    "ratios or bands that are functions of yours cannot be saved; save θ, and make them again."
+                    "ratios or bands that are functions of yours cannot be saved; save θ, and make "
+                    "them again."
                 )
             arrays[f"cells_{k}"] = block.partition.ints
             arrays[f"members_{k}"] = np.array([numbers[id(p)] for p in block.policies], np.int64)
-        return inner(ratios.policies) | Parts({"blocks": [list(block.names) for block in ratios.blocks]}, arrays)
+        return inner(ratios.policies) | Parts(
+            {"blocks": [list(block.names) for block in ratios.blocks]}, arrays
+        )
 
     @classmethod
     def from_parts(cls, model: Model, parts: Parts) -> RatioPolicy:
         """From the same."""
-        arrays, policies = parts.arrays, outer(model, parts)
+        arrays = parts.arrays
+        policies = outer(model, parts)
         blocks = [
             Portfolio(
                 tuple(policies[n] for n in arrays[f"members_{k}"].tolist()),
@@ -344,23 +423,34 @@ class RatioPolicy(Policy):
         return cls(Ratios(policies[0], blocks), arrays["theta"], name=parts.name)
 
 
-# -- families ---------------------------------------------------------------------------------------------------------
+# -- families --------------------------------------------------------------------------------------
 
 
 def _model_of(reference: Policy) -> Model:
     if not isinstance(reference, Policy):
-        raise InputError(f"the reference of ratios is a policy, got {reference!r}; heuristics are model.policy(name).")
+        raise InputError(
+            f"the reference of ratios is a policy, got {reference!r}; heuristics are "
+            "model.policy(name)."
+        )
     return reference.model
 
 
-def portfolio(reference: Policy, policies: Sequence[Policy], partition: Partition | None = None) -> Ratios:
+def portfolio(
+    reference: Policy, policies: Sequence[Policy], partition: Partition | None = None
+) -> Ratios:
     """π_k/π_ref for each policy on each cell of the partition, by default on all states."""
     model = _model_of(reference)
     if not isinstance(policies, (list, tuple)) or not policies:
-        raise InputError(f"a portfolio needs a list of at least one policy, such as the reference, got {policies!r}.")
+        raise InputError(
+            "a portfolio needs a list of at least one policy, such as the reference, got "
+            f"{policies!r}."
+        )
     for policy in policies:
         require_policy_of(model, policy)
-    given = whole(model) if partition is None else partition
+    if partition is None:
+        given = whole(model)
+    else:
+        given = partition
     if not isinstance(given, Partition):
         raise InputError(f"a partition is needed (features.cells, features.levels), got {given!r}.")
     if given.model is not model and given.model.digest != model.digest:
@@ -370,15 +460,27 @@ def portfolio(reference: Policy, policies: Sequence[Policy], partition: Partitio
 
 
 def user_ratios(
-    reference: Policy, row: Callable[..., int], count: int, *, widest: int, names: Sequence[str] | None = None
+    reference: Policy,
+    row: Callable[..., int],
+    count: int,
+    *,
+    widest: int,
+    names: Sequence[str] | None = None,
 ) -> Ratios:
-    """Ratios of yours: ``row(x, a, indices, values)`` writes those that are not 0 at a pair and returns how many.
+    """Ratios of yours: ``row(x, a, indices, values)`` writes those that are not 0 at a pair and
+    returns how many.
 
     Values may have any sign. The function is compiled if it can be, and called in Python otherwise.
     """
     if not is_whole(count) or not is_whole(widest) or not 0 < widest <= count:
-        raise InputError(f"ratios need 0 < widest <= count, whole numbers, got widest={widest!r}, count={count!r}.")
-    labels = tuple(f"ratio {j}" for j in range(count)) if names is None else tuple(names)
+        raise InputError(
+            f"ratios need 0 < widest <= count, whole numbers, got widest={widest!r}, "
+            f"count={count!r}."
+        )
+    if names is None:
+        labels = tuple(f"ratio {j}" for j in range(count))
+    else:
+        labels = tuple(names)
     if len(labels) != count:
         raise InputError(f"{count} ratios need as many names, got {len(labels)}.")
     if not callable(row):
@@ -387,7 +489,10 @@ def user_ratios(
     block = UserRatios(row, labels, int(widest), None)
     for a in np.flatnonzero(model.allowed(model.start)):
         _written(block, model.start, int(a))  # raises, if it is wrong
-    compiled = None if isinstance(model, SimulatorModel) else _compile(row)
+    if isinstance(model, SimulatorModel):
+        compiled = None
+    else:
+        compiled = _compile(row)
     return Ratios(reference, [UserRatios(row, labels, int(widest), compiled)])
 
 
@@ -407,11 +512,13 @@ def _compile(function: Callable[..., int]) -> Any:
     return compiled
 
 
-# -- compiled ---------------------------------------------------------------------------------------------------------
+# -- compiled --------------------------------------------------------------------------------------
 # One function calls the next, since their types differ.
 
 
-_LEVELS: dict[tuple[Any, tuple[float, ...]], Any] = {}  # so that what closes over one of them is compiled once
+_LEVELS: dict[
+    tuple[Any, tuple[float, ...]], Any
+] = {}  # so that what closes over one of them is compiled once
 
 
 def _levels(function: Any, edges: tuple[float, ...]) -> Any:
@@ -421,7 +528,8 @@ def _levels(function: Any, edges: tuple[float, ...]) -> Any:
 
         @_inner
         def level(x):  # type: ignore[no-untyped-def]
-            value, place = function(x), 0
+            value = function(x)
+            place = 0
             if np.isnan(value):
                 return -1
             while place < limits.size and limits[place] <= value:
@@ -440,37 +548,49 @@ def _chosen_level(functions: Sequence[Any], place: int = 0) -> Any:
             return 0
 
         return none
-    first, others = functions[0], _chosen_level(functions[1:], place + 1)
+    first = functions[0]
+    others = _chosen_level(functions[1:], place + 1)
 
     @_inner
     def chosen(slot, x):  # type: ignore[no-untyped-def]
-        return first(x) if slot == place else others(slot, x)
+        if slot == place:
+            return first(x)
+        return others(slot, x)
 
     return chosen
 
 
 def _entries(cutting: int, functions: Sequence[Any]) -> Any:
     """Writes the ratios at a pair from the table of all policies; their number, or a fault."""
-    level, written = _chosen_level(functions[:cutting]), chosen_row(functions[cutting:])
+    level = _chosen_level(functions[:cutting])
+    written = chosen_row(functions[cutting:])
 
     @_inner
     def entries(ints, table, x, a, indices, values):  # type: ignore[no-untyped-def]
         count = np.int64(0)
         for b in range(ints[0]):
             o = HEAD + RECORD * b
-            kind, first, size, slot, at = ints[o], ints[o + 1], ints[o + 2], ints[o + 3], ints[o + 4]
+            kind = ints[o]
+            first = ints[o + 1]
+            size = ints[o + 2]
+            slot = ints[o + 3]
+            at = ints[o + 4]
             if kind == USER:
                 end = count + ints[at]
                 indices[count:end] = -1
                 values[count:end] = np.nan  # what is counted but not written must not pass
                 number = written(slot, x, a, indices[count:end], values[count:end])
                 if not 0 <= number <= ints[at]:
-                    raise InputError("a function of ratios must return how many it names, at most `widest`.")
+                    raise InputError(
+                        "a function of ratios must return how many it names, at most `widest`."
+                    )
                 for k in range(count, count + number):
                     if not 0 <= indices[k] < ints[at + 1]:
                         raise InputError("a function of ratios names one that is not there.")
                     if not np.isfinite(values[k]):
-                        raise InputError("a function of ratios gives one that is not a finite number.")
+                        raise InputError(
+                            "a function of ratios gives one that is not a finite number."
+                        )
                     indices[k] += first
                 count += number
                 continue
@@ -490,7 +610,8 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
                     if table[0, other] == 0.0 and table[p, other] > 0.0:
                         return np.int64(UNSUPPORTED - other)
                 if table[p, a] > 0.0:
-                    indices[count], values[count] = first + cell * size + k, table[p, a] / table[0, a]
+                    indices[count] = first + cell * size + k
+                    values[count] = table[p, a] / table[0, a]
                     count += 1
         return count
 
@@ -499,7 +620,8 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
 
 @made_once
 def _row(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
-    table_of, entries = fill.compiled, _entries(cutting, functions)
+    table_of = fill.compiled
+    entries = _entries(cutting, functions)
 
     @user_kernel(ROW)
     def row(ints, floats, x, a, indices, values):  # type: ignore[no-untyped-def]
@@ -513,26 +635,39 @@ def _row(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
 
 @made_once
 def _act(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
-    table_of, entries = fill.compiled, _entries(cutting, functions)
+    table_of = fill.compiled
+    entries = _entries(cutting, functions)
 
     @user_kernel(ACT)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
-        bank_ints, d = ints[ints[4] :], ints[1]
+        bank_ints = ints[ints[4] :]
+        d = ints[1]
         table = np.empty((bank_ints[0], ints[3]), np.float64)
         table_of(bank_ints, floats[d:], x, table)
-        indices, values = np.empty(ints[2], np.int64), np.empty(ints[2], np.float64)
+        indices = np.empty(ints[2], np.int64)
+        values = np.empty(ints[2], np.float64)
         total = 0.0
         for a in range(out.size):
-            g, size = 0.0, 0.0
-            count = entries(ints, table, x, a, indices, values) if table[0, a] > 0.0 else 0
+            g = 0.0
+            size = 0.0
+            if table[0, a] > 0.0:
+                count = entries(ints, table, x, a, indices, values)
+            else:
+                count = 0
             if count < 0:
                 raise InputError(FAULT)
             for k in range(count):
                 g += values[k] * floats[indices[k]]
                 size += abs(values[k] * floats[indices[k]])
-            out[a] = table[0, a] * g if g > NOISE * size else 0.0
+            if g > NOISE * size:
+                out[a] = table[0, a] * g
+            else:
+                out[a] = 0.0
             total += out[a]
         for a in range(out.size):
-            out[a] = out[a] / total if total > 0.0 else table[0, a]
+            if total > 0.0:
+                out[a] = out[a] / total
+            else:
+                out[a] = table[0, a]
 
     return act

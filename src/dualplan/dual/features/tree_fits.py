@@ -1,13 +1,15 @@
 """Trees that are fitted to the states that a policy visits.
 
 *Chow–Liu* (1968): among all trees, the one whose edges have the largest sum of mutual information
-I(x_i; x_j) = Σ P(u, v)·log[P(u, v)/(P(u)·P(v))], with the conditional laws of the data, maximises the likelihood, that
-is, minimises the Kullback–Leibler distance from the empirical law. `fit_tree` takes the states that a policy visits,
-with values beyond the listed ones as one class, and finds the maximum spanning tree; edges of less than `least` nats
-are left out. Conditional laws are smoothed, (N(c,v) + s·P(v))/(N(c) + s) with P(v) = (N(v) + s/K)/(N + s), so that the
-density is positive in the whole box. `fit_product` has no edges. The pending event of decisions per server is
-independent of all else, with a known law: it is not fitted. The pairs of coordinates are the one thing here that grows
-with the square of their number; the time is that of `visits` look-ups for each.
+I(x_i; x_j) = Σ P(u, v)·log[P(u, v)/(P(u)·P(v))], with the conditional laws of the data, maximises
+the likelihood, that is, minimises the Kullback–Leibler distance from the empirical law. `fit_tree`
+takes the states that a policy visits, with values beyond the listed ones as one class, and finds
+the maximum spanning tree; edges of less than `least` nats are left out. Conditional laws are
+smoothed, (N(c,v) + s·P(v))/(N(c) + s) with P(v) = (N(v) + s/K)/(N + s), so that the density is
+positive in the whole box. `fit_product` has no edges. The pending event of decisions per server is
+independent of all else, with a known law: it is not fitted. The pairs of coordinates are the one
+thing here that grows with the square of their number; the time is that of `visits` look-ups for
+each.
 
 How close a fitted law is to stationary is not known; the surrogate's flow violation measures it.
 """
@@ -47,7 +49,10 @@ def fit_tree(
     seed: int = 0,
     name: str | None = None,
 ) -> Tree:
-    """The Chow–Liu tree of the states that a policy visits, `every` so many steps; a tenth more is warm-up."""
+    """The Chow–Liu tree of the states that a policy visits, `every` so many steps.
+
+    a tenth more is warm-up.
+    """
     seen = _visited(model, policy, visits, every, listed, seed)
     return _fitted(model, seen, smoothing, least, name or f"tree of {policy.name}")
 
@@ -69,12 +74,26 @@ def fit_product(
 
 
 def chow_liu(
-    states: Ints, box: Box, *, listed: int = LISTED, smoothing: float = 1.0, least: float = 0.0, name: str = "tree"
+    states: Ints,
+    box: Box,
+    *,
+    listed: int = LISTED,
+    smoothing: float = 1.0,
+    least: float = 0.0,
+    name: str = "tree",
 ) -> Tree:
     """The Chow–Liu tree of given states, one a row."""
     states = np.asarray(states)
-    if states.ndim != 2 or states.shape[1] != box.dim or not len(states) or states.dtype.kind not in "iu":
-        raise InputError(f"a tree is fitted to states with {box.dim} integer coordinates, one a row, at least one.")
+    if (
+        states.ndim != 2
+        or states.shape[1] != box.dim
+        or not len(states)
+        or states.dtype.kind not in "iu"
+    ):
+        raise InputError(
+            f"a tree is fitted to states with {box.dim} integer coordinates, one a row, at least "
+            "one."
+        )
     outside = np.flatnonzero(((states < box.lower) | (states > box.upper)).any(axis=1))
     if outside.size:
         raise InputError(f"state {outside[0]} that a tree is to be fitted to lies outside the box.")
@@ -85,7 +104,9 @@ def chow_liu(
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """States that were seen: for each coordinate their places among the listed values, and how far beyond they were."""
+    """States that were seen: for each coordinate their places among the listed values, and how far
+    beyond they were.
+    """
 
     box: Box
     tops: Ints
@@ -97,22 +118,36 @@ class Seen:
         """Room for `count` states."""
         if not is_whole(listed) or not 2 <= listed <= 256:
             raise InputError(f"listed must be a number of values from 2 to 256, got {listed!r}.")
-        tops = [min(int(high), int(low) + listed - 1) for low, high in zip(box.lower, box.upper, strict=True)]
-        return Seen(box, np.array(tops, np.int64), np.zeros((box.dim, count), np.uint8), np.zeros(box.dim))
+        tops = [
+            min(int(high), int(low) + listed - 1)
+            for low, high in zip(box.lower, box.upper, strict=True)
+        ]
+        return Seen(
+            box, np.array(tops, np.int64), np.zeros((box.dim, count), np.uint8), np.zeros(box.dim)
+        )
 
     def add(self, states: Ints, first: int) -> None:
         """Write states down from place `first` on."""
-        self.codes[:, first : first + len(states)] = (np.minimum(states, self.tops) - self.box.lower).T
+        self.codes[:, first : first + len(states)] = (
+            np.minimum(states, self.tops) - self.box.lower
+        ).T
         self.beyond[:] += np.maximum(states - self.tops, 0).sum(axis=0)
 
     def tree(self, smoothing: float, least: float, name: str) -> Tree:
         """The law fitted to them, with edges of at least so much mutual information."""
         if not is_positive(smoothing):
-            raise InputError(f"smoothing must be positive, so that the density is, got {smoothing!r}.")
+            raise InputError(
+                f"smoothing must be positive, so that the density is, got {smoothing!r}."
+            )
         if least != math.inf and not is_number(least):
-            raise InputError(f"least must be a number, the mutual information that an edge has, got {least!r}.")
+            raise InputError(
+                f"least must be a number, the mutual information that an edge has, got {least!r}."
+            )
         sizes = self._sizes()
-        parents = [-1] * len(sizes) if least == math.inf else _spanning_tree(self.information(sizes), least)
+        if least == math.inf:
+            parents = [-1] * len(sizes)
+        else:
+            parents = _spanning_tree(self.information(sizes), least)
         nodes = tuple(self._node(i, p, sizes, smoothing) for i, p in enumerate(parents))
         return Tree(nodes, tuple(parents), name)
 
@@ -122,44 +157,65 @@ class Seen:
         return Seen(box, self.tops[:-1], self.codes[:-1], self.beyond[:-1])
 
     def _sizes(self) -> Ints:
-        """How many values of each coordinate are listed: as many as were seen, all if there are few, at least two."""
+        """How many values of each coordinate are listed: as many as were seen, all if there are
+        few, at least two.
+        """
         room = self.tops - self.box.lower + 1
-        return np.asarray(np.where(self.tops == self.box.upper, room, np.clip(self.codes.max(axis=1) + 1, 2, room)))
+        return np.asarray(
+            np.where(
+                self.tops == self.box.upper, room, np.clip(self.codes.max(axis=1) + 1, 2, room)
+            )
+        )
 
     def information(self, sizes: Ints) -> Floats:
         """The mutual information of all pairs of coordinates, in nats."""
-        out, most = np.zeros((sizes.size, sizes.size)), int(sizes.max())
+        out = np.zeros((sizes.size, sizes.size))
+        most = int(sizes.max())
         mutual_information(self.codes, sizes.astype(np.int64), np.zeros(most * most), out)
         return out
 
     def _node(self, i: int, parent: int, sizes: Ints, smoothing: float) -> Node:
-        size, own = int(sizes[i]), self.codes[i].astype(np.int64)
+        size = int(sizes[i])
+        own = self.codes[i].astype(np.int64)
         plain = np.bincount(own, minlength=size)
         law = (plain + smoothing / size) / (own.size + smoothing)
         table = law[None, :]
         if parent >= 0:
             rows = int(sizes[parent])
-            joint = np.bincount(self.codes[parent] * np.int64(size) + own, minlength=rows * size).reshape(rows, size)
+            joint = np.bincount(
+                self.codes[parent] * np.int64(size) + own, minlength=rows * size
+            ).reshape(rows, size)
             table = (joint + smoothing * law) / (joint.sum(axis=1, keepdims=True) + smoothing)
-        low, limit = int(self.box.lower[i]), int(self.box.upper[i])
+        low = int(self.box.lower[i])
+        limit = int(self.box.upper[i])
         if low + size - 1 == limit:
             return Node(low, table)
-        ratio = (self.beyond[i] + 0.5) / (self.beyond[i] + plain[-1] + 1)  # of a geometric law, as seen
+        ratio = (self.beyond[i] + 0.5) / (
+            self.beyond[i] + plain[-1] + 1
+        )  # of a geometric law, as seen
         return Node(low, table, float(ratio), limit)
 
 
 def _spanning_tree(information: Floats, least: float) -> list[int]:
-    """Parents in the maximum spanning tree (Prim's), or forest of edges of at least `least`; root 0."""
+    """Parents in the maximum spanning tree (Prim's), or forest of edges of at least `least`.
+
+    Root 0.
+    """
     dim = len(information)
-    parents, best = np.full(dim, -1), np.full(dim, -np.inf)
+    parents = np.full(dim, -1)
+    best = np.full(dim, -np.inf)
     left = np.ones(dim, bool)
     for _ in range(dim):
-        i = int(np.argmax(np.where(left, best, -np.inf))) if not left.all() else 0
+        if not left.all():
+            i = int(np.argmax(np.where(left, best, -np.inf)))
+        else:
+            i = 0
         if not left[i]:
             i = int(np.argmax(left))
         left[i] = False
         closer = left & (information[i] > best)
-        best[closer], parents[closer] = information[i][closer], i
+        best[closer] = information[i][closer]
+        parents[closer] = i
     return [int(p) if p >= 0 and information[i, p] >= least else -1 for i, p in enumerate(parents)]
 
 
@@ -167,20 +223,27 @@ def _visited(model: Model, policy: Policy, visits: int, every: int, listed: int,
     """States of several trajectories, in pieces."""
     require_policy_of(model, policy)
     if not (is_whole(visits) and is_whole(every)) or visits < REPLICAS or every < 1:
-        raise InputError(f"a fit needs at least {REPLICAS} visits, and every >= 1, got {visits!r} and {every!r}.")
-    runner, each = engine(model, policy, seed), visits // REPLICAS
+        raise InputError(
+            f"a fit needs at least {REPLICAS} visits, and every >= 1, got {visits!r} and {every!r}."
+        )
+    runner = engine(model, policy, seed)
+    each = visits // REPLICAS
     seen = Seen.nothing(model.box, each * REPLICAS, listed)
     for number in range(REPLICAS):
         replica = runner.advance(runner.first(number), 1, max(1, each * every // 10)).replica
         for first in range(0, each, PIECE):
             states = runner.visits(replica, min(PIECE, each - first), every)
-            replica = replace(replica, x=states[-1].copy(), steps=replica.steps + len(states) * every)
+            replica = replace(
+                replica, x=states[-1].copy(), steps=replica.steps + len(states) * every
+            )
             seen.add(states, number * each + first)
     return seen
 
 
 def _fitted(model: Model, seen: Seen, smoothing: float, least: float, name: str) -> Tree:
-    """With decisions per server the pending event is as it is: independent of all else, with a known law."""
+    """With decisions per server the pending event is as it is: independent of all else, with a
+    known law.
+    """
     if not isinstance(model, QueueingNetwork) or not model.per_server:
         return seen.tree(smoothing, least, name)
     law = seen.without_last().tree(smoothing, least, name)

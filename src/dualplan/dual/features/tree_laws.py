@@ -2,15 +2,16 @@
 
     P(x) = Π_i P_i(x_i | x_p(i))
 
-A coordinate lists its first values; those from the last one on are one class for its children, and go on with
-P(last + k) in proportion to r^k, for ever or up to the coordinate's limit. Draws go from parents to children. The law
-of each coordinate follows from its parent's,
+A coordinate lists its first values; those from the last one on are one class for its children, and
+go on with P(last + k) in proportion to r^k, for ever or up to the coordinate's limit. Draws go from
+parents to children. The law of each coordinate follows from its parent's,
 
     P_i(v) = Σ_c P_i(v | c)·P_p(i)(c),
 
-so that the expectation of a loss that is a sum over the coordinates is exact. A tree cut to a product of intervals, and
-normalised, is a tree again: with β_i(v) = 1{v in I_i}·Π_children Σ_u P_c(u|v)·β_c(u), its conditional laws are in
-proportion to P_i(v|c)·β_i(v). These are *tiles* without enumeration.
+so that the expectation of a loss that is a sum over the coordinates is exact. A tree cut to a
+product of intervals, and normalised, is a tree again: with β_i(v) = 1{v in I_i}·Π_children Σ_u
+P_c(u|v)·β_c(u), its conditional laws are in proportion to P_i(v|c)·β_i(v). These are *tiles*
+without enumeration.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ MOST_TERMS = 1_000_000  # of a tail, for an exact mean
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """The law of a coordinate: values from `low` on, a row of probabilities for each class of its parent.
+    """The law of a coordinate: values from `low` on, a row of probabilities for each class of its
+    parent.
 
     With a `ratio`, the last value stands for itself and what lies beyond, up to `most`.
     """
@@ -46,12 +48,23 @@ class Node:
     def __post_init__(self) -> None:
         table = np.asarray(self.table)
         if table.ndim != 2 or not table.size or table.dtype.kind not in "iuf":
-            raise InputError(f"a node needs a table of probabilities, one row a class, got the shape {table.shape}.")
+            raise InputError(
+                "a node needs a table of probabilities, one row a class, got the shape "
+                f"{table.shape}."
+            )
         object.__setattr__(self, "table", table)
         if self.ratio is not None and not (is_number(self.ratio) and 0 < self.ratio < 1):
-            raise InputError(f"the ratio of a node's tail must lie between 0 and 1, got {self.ratio!r}.")
-        if not is_whole(self.low) or not is_whole(self.most) or (self.ratio is not None and self.most < self.high):
-            raise InputError(f"a node's limits are integers, the last one listed or later, got {self.most!r}.")
+            raise InputError(
+                f"the ratio of a node's tail must lie between 0 and 1, got {self.ratio!r}."
+            )
+        if (
+            not is_whole(self.low)
+            or not is_whole(self.most)
+            or (self.ratio is not None and self.most < self.high)
+        ):
+            raise InputError(
+                f"a node's limits are integers, the last one listed or later, got {self.most!r}."
+            )
 
     @property
     def size(self) -> int:
@@ -66,7 +79,9 @@ class Node:
     @property
     def last(self) -> int:
         """The largest value there is."""
-        return self.high if self.ratio is None else self.most
+        if self.ratio is None:
+            return self.high
+        return self.most
 
     @property
     def tail(self) -> tuple[float, float]:
@@ -78,7 +93,9 @@ class Node:
 
     @property
     def _length(self) -> float:
-        return math.inf if self.most == UNBOUNDED else float(self.most - self.high + 1)
+        if self.most == UNBOUNDED:
+            return math.inf
+        return float(self.most - self.high + 1)
 
     def classes(self, values: Ints) -> Ints:
         """The places of values among those listed."""
@@ -95,8 +112,12 @@ class Node:
 
     @property
     def terms(self) -> float:
-        """How many values of the tail matter: what is left of a quadratic loss is below 1e-22 of it."""
-        return 0.0 if self.ratio is None else min(math.ceil(60 / -math.log(self.ratio)) + 2, self._length)
+        """How many values of the tail matter: what is left of a quadratic loss is below 1e-22 of
+        it.
+        """
+        if self.ratio is None:
+            return 0.0
+        return min(math.ceil(60 / -math.log(self.ratio)) + 2, self._length)
 
     def spread(self, probabilities: Floats) -> tuple[Ints, Floats]:
         """Values and their probabilities, given those of the listed ones."""
@@ -122,7 +143,9 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A law of the states: a node for each coordinate, and the coordinate it depends on (−1: none)."""
+    """A law of the states: a node for each coordinate, and the coordinate it depends on (−1:
+    none).
+    """
 
     nodes: tuple[Node, ...]
     parents: tuple[int, ...]
@@ -132,12 +155,24 @@ class Tree:
         if len(self.parents) != len(self.nodes) or not self.nodes:
             raise InputError("a tree needs a parent, or -1, for each of its coordinates.")
         if any(not is_whole(p) or not -1 <= p < len(self.nodes) for p in self.parents):
-            raise InputError(f"the parents of a tree are coordinates 0 to {len(self.nodes) - 1}, or -1 for none.")
+            raise InputError(
+                f"the parents of a tree are coordinates 0 to {len(self.nodes) - 1}, or -1 for none."
+            )
         for i, (node, p) in enumerate(zip(self.nodes, self.parents, strict=True)):
-            rows = 1 if p < 0 else self.nodes[p].size
+            if p < 0:
+                rows = 1
+            else:
+                rows = self.nodes[p].size
             sums = node.table.sum(axis=1)
-            if node.table.shape[0] != rows or (node.table < 0).any() or not np.allclose(sums, 1, atol=1e-9):
-                raise InputError(f"coordinate {i} of a tree needs {rows} rows of probabilities, one for each class.")
+            if (
+                node.table.shape[0] != rows
+                or (node.table < 0).any()
+                or not np.allclose(sums, 1, atol=1e-9)
+            ):
+                raise InputError(
+                    f"coordinate {i} of a tree needs {rows} rows of probabilities, one for each "
+                    "class."
+                )
         self.order  # noqa: B018 - raises on a cycle
 
     @cached_property
@@ -165,7 +200,9 @@ class Tree:
         total = np.zeros(len(states))
         for i, (node, p) in enumerate(zip(self.nodes, self.parents, strict=True)):
             none = np.zeros(len(states), np.int64)
-            total += node.log_terms(states[:, i], none if p < 0 else self.nodes[p].classes(states[:, p]))
+            total += node.log_terms(
+                states[:, i], none if p < 0 else self.nodes[p].classes(states[:, p])
+            )
         return total
 
     @cached_property
@@ -174,7 +211,10 @@ class Tree:
         laws: dict[int, Floats] = {}
         for i in self.order:
             p = self.parents[i]
-            laws[i] = self.nodes[i].table[0] if p < 0 else laws[p] @ self.nodes[i].table
+            if p < 0:
+                laws[i] = self.nodes[i].table[0]
+            else:
+                laws[i] = laws[p] @ self.nodes[i].table
         return tuple(laws[i] for i in range(len(self.nodes)))
 
     @property
@@ -185,10 +225,17 @@ class Tree:
         return [node.spread(law) for node, law in zip(self.nodes, self.class_laws, strict=True)]
 
     def within(self, cuts: Mapping[int, Interval], name: str | None = None) -> Tree | None:
-        """The law given that some coordinates lie in intervals (no upper end: None); None if that has no chance."""
-        nodes, masks = list(self.nodes), [np.ones(node.size) for node in self.nodes]
+        """The law given that some coordinates lie in intervals (no upper end: None).
+
+        None if that has no chance.
+        """
+        nodes = list(self.nodes)
+        masks = [np.ones(node.size) for node in self.nodes]
         for i, (low, high) in cuts.items():
-            top = nodes[i].last if high is None else high
+            if high is None:
+                top = nodes[i].last
+            else:
+                top = high
             if nodes[i].ratio is not None and nodes[i].high < low <= min(top, nodes[i].most):
                 nodes[i] = _from(nodes[i], low, top)
                 masks[i] = np.ones(1)
@@ -202,7 +249,10 @@ class Tree:
         return self._masked(nodes, masks, name or f"{self.name} in {dict(cuts)}")
 
     def among(self, i: int, allowed: Bools, name: str | None = None) -> Tree | None:
-        """The law given that coordinate i is one of its listed values that are allowed; None if that has no chance."""
+        """The law given that coordinate i is one of its listed values that are allowed.
+
+        None if that has no chance.
+        """
         if allowed.all():
             return self
         masks = [np.ones(node.size) for node in self.nodes]
@@ -217,7 +267,9 @@ class Tree:
                 continue
             sums = nodes[i].table @ weights[i]
             if self.parents[i] >= 0:
-                weights[self.parents[i]] *= sums / (sums.max() or 1.0)  # in proportion, so that many do not underflow
+                weights[self.parents[i]] *= sums / (
+                    sums.max() or 1.0
+                )  # in proportion, so that many do not underflow
             elif not sums[0] > 0:
                 return None
             table = nodes[i].table * weights[i] / np.where(sums > 0, sums, 1.0)[:, None]
@@ -227,9 +279,11 @@ class Tree:
 
 
 def _from(node: Node, low: int, top: int) -> Node:
-    """A law that begins at `low` within the tail: r^(low − high) of the tail is left, and it goes on as before.
+    """A law that begins at `low` within the tail: r^(low − high) of the tail is left, and it goes
+    on as before.
 
-    That share is the same for all classes of the parent, so that the probabilities of the tail stand for what is left.
+    That share is the same for all classes of the parent, so that the probabilities of the tail
+    stand for what is left.
     """
     most = min(top, node.most)
     return Node(low, node.table[:, -1:], node.ratio if most > low else None, most)

@@ -1,8 +1,8 @@
 """Potentials from simulated transitions.
 
-h = Ψw solves E[ψ(x)(ℓ − λ + γ h(x') − h(x))] = 0 for every ψ
-of a basis (least-squares temporal differences; λ the mean loss, 0 for the discounted criterion). It is not the bias,
-only a projection of it, and no bound rests on it.
+h = Ψw solves E[ψ(x)(ℓ − λ + γ h(x') − h(x))] = 0 for every ψ of a basis (least-squares temporal
+differences; λ the mean loss, 0 for the discounted criterion). It is not the bias, only a projection
+of it, and no bound rests on it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,20 @@ def fitted_potential(
     seed: int = 0,
     threads: int | None = None,
 ) -> LinearValues:
-    """Ψw by least-squares temporal differences from simulated transitions of a policy; an estimate without a bound."""
+    """Ψw by least-squares temporal differences from simulated transitions of a policy.
+
+    An estimate without a bound.
+    """
     problem = visits(
-        reference, criterion, samples=samples, every=every, warm_up=warm_up, expected=expected, seed=seed,
+        reference,
+        criterion,
+        samples=samples,
+        every=every,
+        warm_up=warm_up,
+        expected=expected,
+        seed=seed,
         threads=threads,
-    )  # fmt: skip
+    )
     return temporal_differences(problem, basis).fitted(range(REPLICAS))
 
 
@@ -52,7 +61,8 @@ def visits(policy: Policy, criterion: Criterion | None = None, **options: Any) -
 
 @dataclass(frozen=True, eq=False)
 class TemporalDifferences:
-    """Sums over the transitions of each trajectory, along the first axis: all that least squares need.
+    """Sums over the transitions of each trajectory, along the first axis: all that least squares
+    need.
 
     `matrix` of ψ(x)(ψ(x) − γψ(x'))ᵀ, `right` of ψ(x)ℓ, `sums` of ψ(x), `losses` of ℓ, and `counts`.
     """
@@ -68,13 +78,18 @@ class TemporalDifferences:
     def level(self, chosen: Sequence[int]) -> float:
         """λ: the mean loss of the chosen trajectories, 0 for the discounted criterion."""
         own = list(chosen)
-        return 0.0 if self.discounted else float(self.losses[own].sum() / self.counts[own].sum())
+        if self.discounted:
+            return 0.0
+        return float(self.losses[own].sum() / self.counts[own].sum())
 
     def fitted(self, chosen: Sequence[int]) -> LinearValues:
         """Ψw from the chosen trajectories; the constant is left free: least norm sets it."""
-        own, count = list(chosen), float(self.counts[list(chosen)].sum())
+        own = list(chosen)
+        count = float(self.counts[list(chosen)].sum())
         right = self.right[own].sum(axis=0) - self.level(own) * self.sums[own].sum(axis=0)
-        weights = np.linalg.lstsq(self.matrix[own].sum(axis=0) / count, right / count, rcond=None)[0]
+        weights = np.linalg.lstsq(self.matrix[own].sum(axis=0) / count, right / count, rcond=None)[
+            0
+        ]
         return LinearValues(self.basis, np.asarray(weights, np.float64))
 
 
@@ -83,8 +98,11 @@ def temporal_differences(
 ) -> TemporalDifferences:
     """The sums of a basis over the problem's transitions, which may have been recorded already."""
     size = len(basis)
-    matrix, right, sums = (np.zeros((REPLICAS, *shape)) for shape in ((size, size), (size,), (size,)))
-    losses, counts = np.zeros(REPLICAS), np.zeros(REPLICAS)
+    matrix, right, sums = (
+        np.zeros((REPLICAS, *shape)) for shape in ((size, size), (size,), (size,))
+    )
+    losses = np.zeros(REPLICAS)
+    counts = np.zeros(REPLICAS)
     for chunk in problem.transitions() if recorded is None else recorded:
         for r, o in enumerate(map(problem.outcomes, chunk)):
             here = basis(o.states)
@@ -96,4 +114,4 @@ def temporal_differences(
             counts[r] += float(o.weights.sum())
     return TemporalDifferences(
         basis, isinstance(problem.criterion, Discounted), matrix, right, sums, losses, counts
-    )  # fmt: skip
+    )

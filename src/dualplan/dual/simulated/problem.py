@@ -1,36 +1,42 @@
-"""The dual program from simulated transitions alone: no density, no predecessors, no list of states.
+"""The dual program from simulated transitions alone: no density, no predecessors, no list of
+states.
 
-A reference policy with the occupancy M·μ is simulated (μ a probability on pairs; M = 1, or 1/(1−γ) for the discounted
-criterion, where the trajectory begins anew after each step with probability 1 − γ). Candidates are u = M·μ·g with
-g = Σ_j θ_j r_j (`features/ratios.py`). With a transition (x, a, ℓ, x') of the reference and E its mean over time,
+A reference policy with the occupancy M·μ is simulated (μ a probability on pairs; M = 1, or 1/(1−γ)
+for the discounted criterion, where the trajectory begins anew after each step with probability 1
+− γ). Candidates are u = M·μ·g with g = Σ_j θ_j r_j (`features/ratios.py`). With a transition (x, a,
+ℓ, x') of the reference and E its mean over time,
 
     ℓᵀu = M·E[g ℓ],    V_neg = M·E[max(−g, 0)],    residual(y) = M·E[g (γ y(x') − y(x))] + αᵀy,
 
-γ = 1 and α = 0 for the average criterion: residual(y) is fᵀy (average) or −fᵀy (discounted). One simulated next state
-serves all test functions y, and the maximum of |residual(y)| over a family (`test_functions.py`) is a lower bound of
-V_flow. The mass is right where E[g] = 1. The surrogate
+γ = 1 and α = 0 for the average criterion: residual(y) is fᵀy (average) or −fᵀy (discounted). One
+simulated next state serves all test functions y, and the maximum of |residual(y)| over a family
+(`test_functions.py`) is a lower bound of V_flow. The mass is right where E[g] = 1. The surrogate
 
     c(θ) = ℓᵀu + residual(h) + H_neg·V_neg + H_flow·max_y residual(y)
 
-is a lower bound of the one in `surrogate.py`, whose maximum is over all |y| <= 1. A potential h shapes the loss to
-ℓ + γ h(x') − h(x); for u >= 0 and h the bias of u's own policy, ℓᵀu + residual(h) is that policy's exact cost.
+is a lower bound of the one in `surrogate.py`, whose maximum is over all |y| <= 1. A potential h
+shapes the loss to ℓ + γ h(x') − h(x); for u >= 0 and h the bias of u's own policy, ℓᵀu
++ residual(h) is that policy's exact cost.
 
-Where episodes of a simulator end under the discounted criterion, nothing follows: γ is 0 at that transition, M is
-1/E[1 − γ], and the mass is right where M·E[g (1 − γ)] = 1, the residual of y = 1.
+Where episodes of a simulator end under the discounted criterion, nothing follows: γ is 0 at that
+transition, M is 1/E[1 − γ], and the mass is right where M·E[g (1 − γ)] = 1, the residual of y = 1.
 
-The sum |residual(y)| over cells is too large on a sample, since noise has a sign too. So signs are chosen on one half
-of the trajectories and the residual taken from the other, and vice versa: its mean is that of a lower bound.
+The sum |residual(y)| over cells is too large on a sample, since noise has a sign too. So signs are
+chosen on one half of the trajectories and the residual taken from the other, and vice versa: its
+mean is that of a lower bound.
 
-*An anchor* is a partition on each of whose cells u must have the mass that the reference has there, E[g 1{x in cell}]
-= P(cell): the candidates are then changes of what is done in the cells, near where the reference goes. With ratios of a
-portfolio on the same cells, h the bias of the reference and small H that is a step of policy improvement, cell by cell.
+*An anchor* is a partition on each of whose cells u must have the mass that the reference has there,
+E[g 1{x in cell}] = P(cell): the candidates are then changes of what is done in the cells, near
+where the reference goes. With ratios of a portfolio on the same cells, h the bias of the reference
+and small H that is a step of policy improvement, cell by cell.
 
-*Where next states can be listed* (`expected`), every state that was visited counts with all its actions, weighed by the
-reference's probabilities, and with means over next states instead of the one that was drawn. Only the noise of where
-the reference goes is left, which for potentials that vary much from step to step is a small part.
+*Where next states can be listed* (`expected`), every state that was visited counts with all its
+actions, weighed by the reference's probabilities, and with means over next states instead of the
+one that was drawn. Only the noise of where the reference goes is left, which for potentials that
+vary much from step to step is a small part.
 
-*How much is known of g*: the effective sample size is (E|g|)²/E[g²] of the sample. Where it is small, a few transitions
-decide.
+*How much is known of g*: the effective sample size is (E|g|)²/E[g²] of the sample. Where it is
+small, a few transitions decide.
 """
 
 from __future__ import annotations
@@ -49,7 +55,15 @@ from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.ratios import Ratios, finite_weights
 from dualplan.dual.problem import Penalty, penalties
-from dualplan.dual.simulated.moments import CHUNK, PIECES, Estimates, Moments, Sample, Sums, residuals
+from dualplan.dual.simulated.moments import (
+    CHUNK,
+    PIECES,
+    Estimates,
+    Moments,
+    Sample,
+    Sums,
+    residuals,
+)
 from dualplan.evaluation.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Criterion, Discounted
@@ -59,12 +73,17 @@ from dualplan.values.functions import StateFunction, state_values
 from dualplan.values.partitions import Partition
 from dualplan.values.test_functions import Cells, Witnesses
 
-FIRST = 2**32  # the number of the first trajectory: evaluations of policies use lower ones, so they are independent
+FIRST = (
+    2**32
+    # the number of the first trajectory: evaluations of policies use lower ones, so they are
+    # independent
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Pairs with weights, and what follows them: pair i leads to state k of `following` with probability `mean[i, k]`.
+    """Pairs with weights, and what follows them: pair i leads to state k of `following` with
+    probability `mean[i, k]`.
 
     `owners` are the numbers of the visited states that the pairs belong to.
     """
@@ -98,21 +117,36 @@ class SimulatedALP:
         seed: int = 0,
         threads: int | None = None,
     ) -> None:
-        """`samples` transitions are recorded, every `every`-th step of 8 trajectories after `warm_up` steps of each.
+        """`samples` transitions are recorded, every `every`-th step of 8 trajectories after
+        `warm_up` steps of each.
 
-        By default a fifth of the steps is for warming up. `expected` takes means over actions and next states where the
-        model lists them. `radius` bounds each |θ_j|; the reference itself is θ = 1.
+        By default a fifth of the steps is for warming up. `expected` takes means over actions and
+        next states where the model lists them. `radius` bounds each |θ_j|; the reference itself is
+        θ = 1.
         """
-        criterion = Average() if criterion is None else criterion
+        if criterion is None:
+            criterion = Average()
         if not isinstance(criterion, (Average, Discounted)):
             raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
         if not isinstance(ratios, Ratios) or not isinstance(tests, Witnesses):
-            raise InputError("a simulated problem needs ratios (dualplan.dual.features) and test functions.")
+            raise InputError(
+                "a simulated problem needs ratios (dualplan.dual.features) and test functions."
+            )
         if tests.model is not ratios.model and tests.model.digest != ratios.model.digest:
-            raise InputError(f"the test functions belong to {tests.model.name!r}, not to {ratios.model.name!r}.")
-        for name, value in (("samples", samples), ("every", every), ("warm_up", warm_up or 0), ("seed", seed)):
+            raise InputError(
+                f"the test functions belong to {tests.model.name!r}, not to {ratios.model.name!r}."
+            )
+        for name, value in (
+            ("samples", samples),
+            ("every", every),
+            ("warm_up", warm_up or 0),
+            ("seed", seed),
+        ):
             if not is_whole(value) or value < (name in ("samples", "every")) or value >= 2**63:
-                raise InputError(f"{name} must be a whole number, at least 1 (warm_up and seed: 0), got {value!r}.")
+                raise InputError(
+                    f"{name} must be a whole number, at least 1 (warm_up and seed: 0), got "
+                    f"{value!r}."
+                )
         if samples < REPLICAS * PIECES:
             raise InputError(f"samples must be at least {REPLICAS * PIECES}, got {samples!r}.")
         if not is_positive(radius):
@@ -122,16 +156,38 @@ class SimulatedALP:
         if potential is not None and not callable(potential):
             raise InputError(f"a potential is a function of states, one a row, got {potential!r}.")
         if anchor is not None and not isinstance(anchor, Partition):
-            raise InputError(f"an anchor is a partition (features.cells, features.levels), got {anchor!r}.")
-        if anchor is not None and anchor.model is not ratios.model and anchor.model.digest != ratios.model.digest:
-            raise InputError(f"the anchor was made for another model than that of the ratios, {ratios.model.name!r}.")
-        if expected and not (not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward):
-            raise InputError(f"model {ratios.model.name!r} cannot list next states; leave `expected` out.")
+            raise InputError(
+                f"an anchor is a partition (features.cells, features.levels), got {anchor!r}."
+            )
+        if (
+            anchor is not None
+            and anchor.model is not ratios.model
+            and anchor.model.digest != ratios.model.digest
+        ):
+            raise InputError(
+                "the anchor was made for another model than that of the ratios, "
+                f"{ratios.model.name!r}."
+            )
+        if expected and not (
+            not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward
+        ):
+            raise InputError(
+                f"model {ratios.model.name!r} cannot list next states; leave `expected` out."
+            )
         self.expected = expected
         self.model: Model = ratios.model
-        self.ratios, self.criterion, self.potential, self.anchor = ratios, criterion, potential, anchor
-        self.each, self.every, self.seed, self.threads = -(-int(samples) // REPLICAS), int(every), int(seed), threads
-        self.warm_up = max(1_000, self.each * self.every // 5) if warm_up is None else int(warm_up)
+        self.ratios = ratios
+        self.criterion = criterion
+        self.potential = potential
+        self.anchor = anchor
+        self.each = -(-int(samples) // REPLICAS)
+        self.every = int(every)
+        self.seed = int(seed)
+        self.threads = threads
+        if warm_up is None:
+            self.warm_up = max(1_000, self.each * self.every // 5)
+        else:
+            self.warm_up = int(warm_up)
         self.radius = float(radius)
         self.hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
         self.restarts = self._restarts()
@@ -142,7 +198,10 @@ class SimulatedALP:
         if not isinstance(self.criterion, Discounted):
             return Restarts(1.0, self.model.start[None, :].copy(), np.ones(1))
         if self.hidden and self.criterion.start is not None:
-            raise InputError(f"model {self.model.name!r} keeps its state to itself, so it cannot be started elsewhere.")
+            raise InputError(
+                f"model {self.model.name!r} keeps its state to itself, so it cannot be started "
+                "elsewhere."
+            )
         return Restarts(self.criterion.gamma, *self.criterion.start_distribution(self.model))
 
     def _scaled(self, tests: Witnesses) -> Witnesses:
@@ -154,24 +213,38 @@ class SimulatedALP:
         before = run.record(run.first(FIRST + 2 * REPLICAS), 1, self.warm_up + 1, self.restarts)
         return tests.scaled(run.record(before.replica, count, self.every, self.restarts).states)
 
-    # -- simulation ---------------------------------------------------------------------------------------------------
+    # -- simulation --------------------------------------------------------------------------------
 
     def transitions(self, *, fresh: bool = False) -> Iterator[list[Recorded]]:
-        """Chunk after chunk, the transitions of each trajectory; `fresh` ones are independent of the others."""
+        """Chunk after chunk, the transitions of each trajectory.
+
+        `fresh` ones are independent of the others.
+        """
         run = engine(self.model, self.ratios.reference, self.seed)
-        threads = self.threads if run.fast else 1
+        if run.fast:
+            threads = self.threads
+        else:
+            threads = 1
         first = FIRST + (REPLICAS if fresh else 0)
-        replicas = in_parallel([partial(self._warm, run, first + r) for r in range(REPLICAS)], threads)
+        replicas = in_parallel(
+            [partial(self._warm, run, first + r) for r in range(REPLICAS)], threads
+        )
         for done in range(0, self.each, CHUNK):
             count = min(CHUNK, self.each - done)
-            tasks = [partial(run.record, replica, count, self.every, self.restarts) for replica in replicas]
+            tasks = [
+                partial(run.record, replica, count, self.every, self.restarts)
+                for replica in replicas
+            ]
             found = in_parallel(tasks, threads)
             replicas = [recorded.replica for recorded in found]
             yield found
 
     def samples(self, *, fresh: bool = False) -> Iterator[list[tuple[Recorded, Sample]]]:
         """The transitions, and what the surrogate needs of them."""
-        threads = self.threads if self.ratios.code is not None else 1
+        if self.ratios.code is not None:
+            threads = self.threads
+        else:
+            threads = 1
         for found in self.transitions(fresh=fresh):
             made = in_parallel([partial(self._sample, recorded) for recorded in found], threads)
             yield list(zip(found, made, strict=True))
@@ -183,22 +256,34 @@ class SimulatedALP:
         return run.record(replica, 1, self.warm_up, self.restarts).replica
 
     def outcomes(self, recorded: Recorded) -> Outcomes:
-        """What followed the pairs visited, or, if means are asked for, what may follow the states visited."""
+        """What followed the pairs visited, or, if means are asked for, what may follow the states
+        visited.
+        """
         if not self.expected:
-            count, gammas = recorded.losses.size, self.restarts.gamma * recorded.alive.astype(np.float64)
+            count = recorded.losses.size
+            gammas = self.restarts.gamma * recorded.alive.astype(np.float64)
             return Outcomes(
-                np.arange(count), np.ones(count), recorded.states, recorded.actions, recorded.losses, gammas,
-                recorded.following, sp.eye_array(count, format="csr"),
-            )  # fmt: skip
+                np.arange(count),
+                np.ones(count),
+                recorded.states,
+                recorded.actions,
+                recorded.losses,
+                gammas,
+                recorded.following,
+                sp.eye_array(count, format="csr"),
+            )
         owners, actions = allowed_rows(self.model, recorded.states)
         table = np.array([self.ratios.reference.probabilities(x) for x in recorded.states])
         kept = table[owners, actions] > 0
-        owners, actions = owners[kept], np.ascontiguousarray(actions[kept])
+        owners = owners[kept]
+        actions = np.ascontiguousarray(actions[kept])
         states = np.ascontiguousarray(recorded.states[owners])
         laws = transitions(self.model, states, actions)
         mean = sp.csr_array((laws.probabilities, (laws.pairs, np.arange(laws.pairs.size))))
         gammas = np.full(actions.size, self.restarts.gamma)
-        return Outcomes(owners, table[owners, actions], states, actions, laws.losses, gammas, laws.states, mean)
+        return Outcomes(
+            owners, table[owners, actions], states, actions, laws.losses, gammas, laws.states, mean
+        )
 
     def _sample(self, recorded: Recorded) -> Sample:
         o = self.outcomes(recorded)
@@ -208,13 +293,20 @@ class SimulatedALP:
             values = [state_values(self.potential, x, "potential") for x in (o.following, o.states)]
             change = o.gammas * (o.mean @ values[0]) - values[1]
         return Sample(
-            o.weights, self.ratios.rows(o.states, o.actions), sp.csr_array(after - self.tests(o.states)), o.losses,
-            o.losses + change, 1.0 - o.gammas, self._anchors(o.states),
-        )  # fmt: skip
+            o.weights,
+            self.ratios.rows(o.states, o.actions),
+            sp.csr_array(after - self.tests(o.states)),
+            o.losses,
+            o.losses + change,
+            1.0 - o.gammas,
+            self._anchors(o.states),
+        )
 
     def _anchors(self, states: Ints) -> sp.csr_array:
         """The indicators of the anchor's cells at states, one a row."""
-        return sp.csr_array((len(states), 0)) if self.anchor is None else Cells(self.anchor)(states)
+        if self.anchor is None:
+            return sp.csr_array((len(states), 0))
+        return Cells(self.anchor)(states)
 
     def moments(self, *, fresh: bool = False) -> Moments:
         """The sums that everything else is computed from, kept once they are there."""
@@ -225,45 +317,66 @@ class SimulatedALP:
             self._kept[fresh] = sums.moments()
         return self._kept[fresh]
 
-    # -- c(θ) ---------------------------------------------------------------------------------------------------------
+    # -- c(θ) --------------------------------------------------------------------------------------
 
     def checked(self, theta: Floats) -> Floats:
         """θ, if it has a finite weight for each ratio."""
         return finite_weights(theta, len(self.ratios))
 
     def value(self, theta: Floats, penalty: Penalty, moments: Moments) -> float:
-        """c(θ) over these transitions, with the maximum over test functions on them: what solvers minimise."""
+        """c(θ) over these transitions, with the maximum over test functions on them: what solvers
+        minimise.
+        """
         on_negative, on_flow = penalties(penalty)
-        theta, m = self.checked(theta), moments
+        theta = self.checked(theta)
+        m = moments
         negative = m.total * float(np.maximum(-(m.rows @ theta), 0.0) @ m.shares.mean(axis=0))
         linear = m.total * float(m.shaped.mean(axis=0) @ theta) + float(m.potential.mean())
         flow = self.tests.bound(residuals(m, theta).mean(axis=0))
         return linear + on_negative * negative + on_flow * flow
 
     def estimates(
-        self, theta: Floats, penalty: Penalty, moments: Moments | None = None, *, confidence: float = 0.95
+        self,
+        theta: Floats,
+        penalty: Penalty,
+        moments: Moments | None = None,
+        *,
+        confidence: float = 0.95,
     ) -> Estimates:
         """The parts at θ with intervals, by default from transitions that no solver has seen."""
         check_confidence(confidence)
         on_negative, on_flow = penalties(penalty)
         theta = self.checked(theta)
-        m = self.moments(fresh=True) if moments is None else moments
-        g, found = m.rows @ theta, residuals(m, theta)
-        objective, shaped = m.scaled(m.losses @ theta), m.scaled(m.shaped @ theta) + m.potential
-        negative, mass = m.scaled(m.shares @ np.maximum(-g, 0.0)), m.scaled(m.mass @ theta / m.total)
+        if moments is None:
+            m = self.moments(fresh=True)
+        else:
+            m = moments
+        g = m.rows @ theta
+        found = residuals(m, theta)
+        objective = m.scaled(m.losses @ theta)
+        shaped = m.scaled(m.shaped @ theta) + m.potential
+        negative = m.scaled(m.shares @ np.maximum(-g, 0.0))
+        mass = m.scaled(m.mass @ theta / m.total)
         flow = self._crossed(found)
         total = shaped + on_negative * negative + on_flow * flow
         share = m.shares.mean(axis=0)
         squares = float(share @ g**2)
         interval = partial(mean_interval, confidence=confidence)
         return Estimates(
-            interval(objective), interval(shaped), interval(mass), interval(negative), interval(flow),
-            interval(total), self.tests.bound(found.mean(axis=0)),
+            interval(objective),
+            interval(shaped),
+            interval(mass),
+            interval(negative),
+            interval(flow),
+            interval(total),
+            self.tests.bound(found.mean(axis=0)),
             float(share @ np.abs(g)) ** 2 / squares if squares > 0 else 0.0,
-        )  # fmt: skip
+        )
 
     def _crossed(self, found: Floats) -> Floats:
-        """For each trajectory, its residual of the function that is worst on the other half of the trajectories."""
+        """For each trajectory, its residual of the function that is worst on the other half of the
+        trajectories.
+        """
         half = len(found) // 2
         worst = [self.tests.maximiser(part.mean(axis=0)) for part in (found[half:], found[:half])]
         return np.concatenate([found[:half] @ worst[0], found[half:] @ worst[1]])

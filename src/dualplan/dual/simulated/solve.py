@@ -1,23 +1,29 @@
 """Solvers of the forward-only problem (`problem.py`), and what they return.
 
-lp       over the means of all transitions, with the different rows r_i of ratios, their shares p_i and the residuals
+lp       over the means of all transitions, with the different rows r_i of ratios, their shares p_i
+         and the residuals
          ρ_k(θ) = G_kθ + a_k of the test functions:
 
-             min  ℓ_hᵀθ + H_neg·M·Σ p_i s_i + H_flow·t      subject to  mᵀθ = 1,  |θ| <= S,  s_i >= −r_iθ,  s_i >= 0,
-                  t >= Σ_k v_k over each family of cells,  t >= v_k for each function,  v_k >= ±ρ_k(θ),
+             min  ℓ_hᵀθ + H_neg·M·Σ p_i s_i + H_flow·t      subject to  mᵀθ = 1,  |θ| <= S,  s_i >=
+                  −r_iθ,  s_i >= 0,
+                  t >= Σ_k v_k over each family of cells,  t >= v_k for each function,  v_k >=
+                                                           ±ρ_k(θ),
                   and with an anchor the reference's mass on each of its cells
 
-         With p_k, n_k >= 0 the multipliers of v_k >= ±ρ_k(θ), those of the families sum to H_flow, so that the
-         function y = Σ (p_k − n_k)·y_k of all states has |y| <= H_flow; by strong duality the minimum is that of the
-         program without t and with the potential h + y (`dual_potential`)
+         With p_k, n_k >= 0 the multipliers of v_k >= ±ρ_k(θ), those of the families sum to H_flow,
+         so that the function y = Σ (p_k − n_k)·y_k of all states has |y| <= H_flow; by strong
+         duality the minimum is that of the program without t and with the potential h + y
+         (`dual_potential`)
 
-saddle   stochastic steps of θ and of the mixture of test functions over batches of transitions (`_kernels/saddle.py`):
-         its memory is that of the transitions' sparse rows, and a step costs what a batch has entries. Walks with
-         several reaches go from the reference and from the middle; the means over all transitions choose among their
-         averages, and a second round sets out from the best.
+saddle   stochastic steps of θ and of the mixture of test functions over batches of transitions
+         (`_kernels/saddle.py`):
+         its memory is that of the transitions' sparse rows, and a step costs what a batch has
+         entries. Walks with several reaches go from the reference and from the middle; the means
+         over all transitions choose among their averages, and a second round sets out from the
+         best.
 
-Both minimise the same function of θ (`SimulatedALP.value`). Its minimum is too low on average, since θ was chosen on
-the transitions that it is judged by; `parts` are estimates on fresh ones.
+Both minimise the same function of θ (`SimulatedALP.value`). Its minimum is too low on average,
+since θ was chosen on the transitions that it is judged by; `parts` are estimates on fresh ones.
 """
 
 from __future__ import annotations
@@ -55,9 +61,9 @@ MOST_HELD = 2_000_000  # transitions that are held at once for a saddle point
 class SimulatedSolution:
     """Weights found for one penalty.
 
-    `value` is the surrogate that was minimised, on the solver's own transitions: too low on average. `parts` are
-    estimates on fresh transitions; `parts.flow` is a lower bound of V_flow, over the test functions only. `known` says
-    how each number is known.
+    `value` is the surrogate that was minimised, on the solver's own transitions: too low on
+    average. `parts` are estimates on fresh transitions; `parts.flow` is a lower bound of V_flow,
+    over the test functions only. `known` says how each number is known.
     """
 
     problem: SimulatedALP
@@ -73,11 +79,15 @@ class SimulatedSolution:
     multipliers: Floats | None = None
 
     def dual_potential(self) -> StateFunction:
-        """The multipliers of the flow times their test functions, on top of the problem's potential."""
+        """The multipliers of the flow times their test functions, on top of the problem's
+        potential.
+        """
         if self.multipliers is None:
             raise InputError(f"method {self.method!r} has no multipliers; use 'lp'.")
         own = Combination(self.problem.tests, self.multipliers)
-        return own if self.problem.potential is None else StateSum((self.problem.potential, own))
+        if self.problem.potential is None:
+            return own
+        return StateSum((self.problem.potential, own))
 
     @property
     def effective(self) -> float:
@@ -102,8 +112,10 @@ class SimulatedSolution:
     def to_json(self) -> Json:
         """Everything but θ, as plain values."""
         negative, flow = self.penalty
-        parts = {name: getattr(self.parts, name).to_json() for name in
-                 ("objective", "shaped", "mass", "negative", "flow", "total")}  # fmt: skip
+        parts = {
+            name: getattr(self.parts, name).to_json()
+            for name in ("objective", "shaped", "mass", "negative", "flow", "total")
+        }
         return {
             "method": self.method,
             "status": str(self.status),
@@ -130,13 +142,20 @@ def solve_simulated(
     batch: int = BATCH,
     confidence: float = 0.95,
 ) -> SimulatedSolution:
-    """Minimise the surrogate over simulated transitions; `passes` and `batch` are those of the saddle point."""
+    """Minimise the surrogate over simulated transitions.
+
+    `passes` and `batch` are those of the saddle point.
+    """
     if method not in METHODS:
         raise unknown("method", str(method), METHODS)
     if not is_whole(passes) or passes < 1 or not is_whole(batch) or batch < 1:
-        raise InputError(f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}.")
+        raise InputError(
+            f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}."
+        )
     check_confidence(confidence)
-    started, weights, multipliers = time.monotonic(), penalties(penalty), None
+    started = time.monotonic()
+    weights = penalties(penalty)
+    multipliers = None
     moments = problem.moments()
     if method == "saddle" and (problem.anchor is not None or problem.expected):
         raise InputError("an anchor, or means over next states, need method 'lp'.")
@@ -146,16 +165,26 @@ def solve_simulated(
         theta = _saddle_point(problem, weights, moments, passes=passes, batch=batch)
     parts = problem.estimates(theta, penalty, confidence=confidence)
     return SimulatedSolution(
-        problem, method, weights, theta, problem.value(theta, penalty, moments), parts,
-        _status(problem, method, theta, parts, moments), moments.samples, problem.seed, time.monotonic() - started,
+        problem,
+        method,
+        weights,
+        theta,
+        problem.value(theta, penalty, moments),
+        parts,
+        _status(problem, method, theta, parts, moments),
+        moments.samples,
+        problem.seed,
+        time.monotonic() - started,
         multipliers,
-    )  # fmt: skip
+    )
 
 
 METHODS = ("lp", "saddle")
 
 
-def _status(problem: SimulatedALP, method: str, theta: Floats, parts: Estimates, moments: Moments) -> Status:
+def _status(
+    problem: SimulatedALP, method: str, theta: Floats, parts: Estimates, moments: Moments
+) -> Status:
     """The worst that there is to say."""
     if moments.status is not Status.COMPLETED:
         return moments.status
@@ -163,31 +192,41 @@ def _status(problem: SimulatedALP, method: str, theta: Floats, parts: Estimates,
         return Status.FEW_EFFECTIVE
     if (np.abs(theta) >= problem.radius * (1 - 1e-6)).any():
         return Status.RADIUS
-    return Status.SAMPLED if method == "lp" else Status.COMPLETED
+    if method == "lp":
+        return Status.SAMPLED
+    return Status.COMPLETED
 
 
 def _seen(moments: Moments) -> Floats:
     """The mass of each ratio, and which of them occurred at all."""
     mass: Floats = moments.mass.mean(axis=0)
     if not (np.abs(mass) > 0).any():
-        raise InputError("no ratio was positive at any transition; let the cells cover where the reference goes.")
+        raise InputError(
+            "no ratio was positive at any transition; let the cells cover where the reference goes."
+        )
     return mass
 
 
-# -- linear program ---------------------------------------------------------------------------------------------------
+# -- linear program --------------------------------------------------------------------------------
 
 
-def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Moments) -> tuple[Floats, Floats]:
+def _linear_program(
+    problem: SimulatedALP, weights: tuple[float, float], m: Moments
+) -> tuple[Floats, Floats]:
     """θ, and the multipliers of the test functions."""
     on_negative, on_flow = weights
-    mass, d, u, k = _seen(m), len(problem.ratios), m.rows.shape[0], len(problem.tests)
+    mass = _seen(m)
+    d = len(problem.ratios)
+    u = m.rows.shape[0]
+    k = len(problem.tests)
     slope = m.total * m.shaped.mean(axis=0)
     prices = on_negative * m.total * m.shares.mean(axis=0)
     flows = sp.csr_array(m.total * sum(m.flows[1:], m.flows[0]) / len(m.flows))
     scale = max(1.0, on_flow, float(np.abs(slope).max()))
     costs = np.concatenate([slope, prices, np.zeros(k), [on_flow]]) / scale
     groups = _families(problem)
-    none, eye = sp.csr_array, sp.eye_array
+    none = sp.csr_array
+    eye = sp.eye_array
     kept = m.anchored > 0  # the mass of cells where the reference was not cannot be set
     fixed = _anchored(problem, m, kept)
     blocks: Any = [
@@ -200,7 +239,9 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     ]
     matrix = sp.block_array(blocks, format="csc")
     starts = m.starts.mean(axis=0)
-    low = np.concatenate([[1.0], np.zeros(u), starts, -starts, np.zeros(groups.shape[0]), m.anchored[kept]])
+    low = np.concatenate(
+        [[1.0], np.zeros(u), starts, -starts, np.zeros(groups.shape[0]), m.anchored[kept]]
+    )
     high = np.concatenate([[1.0], np.full(u + 2 * k + groups.shape[0], np.inf), m.anchored[kept]])
     occurred = np.asarray(abs(m.rows).sum(axis=0)).ravel() > 0
     box = np.where(occurred, problem.radius, 0.0)
@@ -208,8 +249,13 @@ def _linear_program(problem: SimulatedALP, weights: tuple[float, float], m: Mome
     columns = np.concatenate([-box, np.zeros(rest.size)]), np.concatenate([box, rest])
     found = minimise(costs, matrix, (low, high), columns, feasible=True)
     if not found.found:
-        other = " or another penalty" if problem.anchor is None else ", or leave the anchor out"
-        raise InputError(f"HiGHS stopped without a solution ({found.word}); try a larger radius{other}.")
+        if problem.anchor is None:
+            other = " or another penalty"
+        else:
+            other = ", or leave the anchor out"
+        raise InputError(
+            f"HiGHS stopped without a solution ({found.word}); try a larger radius{other}."
+        )
     prices_of = scale * found.y[1 + u : 1 + u + 2 * k]
     return _cleaned(problem, weights, m, found.x[:d]), prices_of[:k] - prices_of[k:]
 
@@ -219,8 +265,8 @@ def _anchored(problem: SimulatedALP, m: Moments, kept: Bools) -> sp.csr_array:
     lacking = np.flatnonzero(kept & (np.asarray(abs(m.anchors).sum(axis=1)).ravel() == 0))
     if problem.anchor is not None and lacking.size:
         raise InputError(
-            f"no ratio was other than 0 on the anchor's cell {problem.anchor.names[lacking[0]]!r}, so its mass cannot "
-            "be the reference's; let the ratios cover the anchor's cells."
+            f"no ratio was other than 0 on the anchor's cell {problem.anchor.names[lacking[0]]!r}, "
+            "so its mass cannot be the reference's; let the ratios cover the anchor's cells."
         )
     return sp.csr_array(m.anchors[kept])
 
@@ -228,34 +274,52 @@ def _anchored(problem: SimulatedALP, m: Moments, kept: Bools) -> sp.csr_array:
 def _families(problem: SimulatedALP) -> sp.csr_array:
     """A row for each sum that t must exceed: one for a family of cells, one for each function."""
     rows = []
-    for adds, low, high in zip(problem.tests.adds, problem.tests.ends[:-1], problem.tests.ends[1:], strict=True):
+    for adds, low, high in zip(
+        problem.tests.adds, problem.tests.ends[:-1], problem.tests.ends[1:], strict=True
+    ):
         block = np.zeros((1 if adds else high - low, len(problem.tests)))
-        block[:, low:high] = np.ones((1, high - low)) if adds else np.eye(high - low)
+        if adds:
+            block[:, low:high] = np.ones((1, high - low))
+        else:
+            block[:, low:high] = np.eye(high - low)
         rows.append(sp.csr_array(block))
     return sp.csr_array(sp.vstack(rows))
 
 
-def _cleaned(problem: SimulatedALP, weights: tuple[float, float], m: Moments, theta: Floats) -> Floats:
-    """Without weights that only the solver's tolerance made, unless that costs more than the tolerance.
+def _cleaned(
+    problem: SimulatedALP, weights: tuple[float, float], m: Moments, theta: Floats
+) -> Floats:
+    """Without weights that only the solver's tolerance made, unless that costs more than the
+    tolerance.
 
     A weight of 10⁻¹⁰ where no other ratio is would decide what the policy does there.
     """
     mass = m.mass.mean(axis=0)
     kept = np.where(np.abs(theta) > NEGLIGIBLE * np.abs(theta).max(), theta, 0.0)
-    kept = kept / float(mass @ kept) if float(mass @ kept) > 0 else theta
-    before, after = problem.value(theta, weights, m), problem.value(kept, weights, m)
-    return kept if after <= before + NEGLIGIBLE * max(1.0, abs(before)) else theta
+    if float(mass @ kept) > 0:
+        kept = kept / float(mass @ kept)
+    else:
+        kept = theta
+    before = problem.value(theta, weights, m)
+    after = problem.value(kept, weights, m)
+    if after <= before + NEGLIGIBLE * max(1.0, abs(before)):
+        return kept
+    return theta
 
 
-# -- saddle point -----------------------------------------------------------------------------------------------------
+# -- saddle point ----------------------------------------------------------------------------------
 
 
 def _saddle_point(
     problem: SimulatedALP, weights: tuple[float, float], m: Moments, *, passes: int, batch: int
 ) -> Floats:
     if problem.each * len(m.mass) > MOST_HELD:
-        raise InputError(f"a saddle point holds at most {MOST_HELD:,} transitions; take fewer samples, or method 'lp'.")
-    mass, data = _seen(m), _shuffled(problem)
+        raise InputError(
+            f"a saddle point holds at most {MOST_HELD:,} transitions; take fewer samples, or "
+            "method 'lp'."
+        )
+    mass = _seen(m)
+    data = _shuffled(problem)
     if data[-1].size < batch:
         raise InputError(f"a batch of {batch} exceeds the {data[-1].size} transitions.")
     judge = lambda theta: problem.value(theta, weights, m)  # noqa: E731 - a name for what is minimised
@@ -263,10 +327,14 @@ def _saddle_point(
     origins = [_first(problem, m, judge), middle]
     best = origins[0]
     for _ in range(2):
-        found = [best, *(
-            _walk(problem, weights, m, data, origin, scale, passes=passes, batch=batch)
-            for origin in origins for scale in SCALES
-        )]  # fmt: skip
+        found = [
+            best,
+            *(
+                _walk(problem, weights, m, data, origin, scale, passes=passes, batch=batch)
+                for origin in origins
+                for scale in SCALES
+            ),
+        ]
         best = min(found, key=judge)
         origins = [best]
     return best
@@ -274,7 +342,8 @@ def _saddle_point(
 
 def _first(problem: SimulatedALP, m: Moments, judge: Callable[[Floats], float]) -> Floats:
     """The best multiple of all ratios together, or of the ratios of one policy of a portfolio."""
-    mass, d = m.mass.mean(axis=0), len(problem.ratios)
+    mass = m.mass.mean(axis=0)
+    d = len(problem.ratios)
     candidates = [np.ones(d)]
     for block, first in zip(problem.ratios.blocks, problem.ratios.first, strict=False):
         size = block.widest
@@ -309,19 +378,47 @@ def _walk(
     batch: int,
 ) -> Floats:
     """The average over the last half of the passes, back on the plane of the right mass."""
-    d, k, mass = origin.size, len(problem.tests), m.mass.mean(axis=0)
-    families, adds = problem.tests.ends.astype(np.int64), np.array(problem.tests.adds, np.int64)
-    theta, reach = origin.copy(), np.full(d, scale)
-    eta, share = np.zeros(k), np.full(adds.size, 1.0 / adds.size)
-    state = (theta, origin, reach, np.zeros(d), eta, share, np.zeros(k), np.zeros(k), np.zeros(adds.size),
-             np.zeros(adds.size), np.zeros(1), np.zeros(k), np.zeros(d), np.zeros(k))  # fmt: skip
+    d = origin.size
+    k = len(problem.tests)
+    mass = m.mass.mean(axis=0)
+    families = problem.tests.ends.astype(np.int64)
+    adds = np.array(problem.tests.adds, np.int64)
+    theta = origin.copy()
+    reach = np.full(d, scale)
+    eta = np.zeros(k)
+    share = np.full(adds.size, 1.0 / adds.size)
+    state = (
+        theta,
+        origin,
+        reach,
+        np.zeros(d),
+        eta,
+        share,
+        np.zeros(k),
+        np.zeros(k),
+        np.zeros(adds.size),
+        np.zeros(adds.size),
+        np.zeros(1),
+        np.zeros(k),
+        np.zeros(d),
+        np.zeros(k),
+    )
     average = np.zeros(d + 1)
     for number in range(passes):
         if number == passes // 2:
             average[:] = 0.0
         kernels.saddle(
-            *data, families, adds, m.starts.mean(axis=0), mass, m.total, *weights, batch, problem.radius, *state,
+            *data,
+            families,
+            adds,
+            m.starts.mean(axis=0),
+            mass,
+            m.total,
+            *weights,
+            batch,
+            problem.radius,
+            *state,
             average,
-        )  # fmt: skip
+        )
     found = average[:d] / average[d]
     return np.asarray(found + (1.0 - mass @ found) * mass / float(mass @ mass))

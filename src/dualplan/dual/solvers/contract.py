@@ -1,4 +1,6 @@
-"""What a solver returns, whichever it is: weights θ, the surrogate at them, and the policy they stand for."""
+"""What a solver returns, whichever it is: weights θ, the surrogate at them, and the policy they
+stand for.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from dualplan.values.functions import Combination, StateFunction, StateSum, stat
 class Solution:
     """Weights found for one penalty.
 
-    `parts` are the surrogate and its violations, over all constraints or on fresh ones that the solver has not seen.
-    Linear programs also have their own optimal `value` (over drawn constraints it is too low on average) and the
-    `potential` at the states of their flow rows, signed as in the average criterion's Lagrangian; `states` are those of
-    drawn rows.
+    `parts` are the surrogate and its violations, over all constraints or on fresh ones that the
+    solver has not seen. Linear programs also have their own optimal `value` (over drawn constraints
+    it is too low on average) and the `potential` at the states of their flow rows, signed as in the
+    average criterion's Lagrangian; `states` are those of drawn rows.
     """
 
     problem: DualALP
@@ -47,28 +49,43 @@ class Solution:
         if problem.base is None:
             return MixturePolicy(problem.features, self.theta, fallback=fallback, name=name)
         return MixturePolicy(
-            concat(problem.features, problem.base), np.append(self.theta, problem.total), fallback=fallback, name=name
+            concat(problem.features, problem.base),
+            np.append(self.theta, problem.total),
+            fallback=fallback,
+            name=name,
         )
 
     def dual_potential(self, basis: Callable[[Ints], Any] | None = None) -> StateFunction:
-        """The multipliers of the flow on top of the problem's potential, as a function of all states.
+        """The multipliers of the flow on top of the problem's potential, as a function of all
+        states.
 
-        Over all constraints it is a table. Drawn constraints know the multipliers at drawn states only, most of them
-        at one of the limits ±H: there they are fitted by functions of yours, least squares, and nothing is known of the
-        error elsewhere.
+        Over all constraints it is a table. Drawn constraints know the multipliers at drawn states
+        only, most of them at one of the limits ±H: there they are fitted by functions of yours,
+        least squares, and nothing is known of the error elsewhere.
         """
         if self.potential is None:
-            raise InputError(f"solver {self.solver!r} has no multipliers; use 'listed-lp' or 'sampled-lp'.")
+            raise InputError(
+                f"solver {self.solver!r} has no multipliers; use 'listed-lp' or 'sampled-lp'."
+            )
         problem = self.problem
-        signed = -self.potential if problem.alpha.size else self.potential  # α is that of the discounted criterion
+        # α is that of the discounted criterion
+        if problem.alpha.size:
+            signed = -self.potential
+        else:
+            signed = self.potential
         if self.states is None:
             own: StateFunction = state_function(problem.model, signed)
         elif basis is None:
-            raise InputError("multipliers of drawn constraints are known at drawn states only; give a basis to fit.")
+            raise InputError(
+                "multipliers of drawn constraints are known at drawn states only; give a basis to "
+                "fit."
+            )
         else:
             rows = np.asarray(basis(self.states), np.float64)
             own = Combination(basis, np.asarray(np.linalg.lstsq(rows, signed, rcond=None)[0]))
-        return own if problem.potential is None else StateSum((problem.potential, own))
+        if problem.potential is None:
+            return own
+        return StateSum((problem.potential, own))
 
     @property
     def warning(self) -> str | None:
@@ -102,4 +119,6 @@ class Solution:
 
 
 def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    if np.isfinite(value):
+        return value
+    return None

@@ -1,29 +1,35 @@
 """Projected stochastic subgradient methods on the surrogate.
 
-*The paper's*: θ ← Π_Θ(θ − η·g) from the projection of 0, and the average of the iterates. With G = ‖Φᵀℓ‖ + H_neg·C1 +
-H_flow·C2, which bounds every subgradient estimate, and the constant step η = S/(G√T), with probability 1 − δ
+*The paper's*: θ ← Π_Θ(θ − η·g) from the projection of 0, and the average of the iterates. With G
+= ‖Φᵀℓ‖ + H_neg·C1 + H_flow·C2, which bounds every subgradient estimate, and the constant step η
+= S/(G√T), with probability 1 − δ
 
-    c(θ̂) − min c  <=  (S·G/√T)·(1 + 4√(2 ln(1/δ))),        so        T = (S·G/ε)²·(1 + 4√(2 ln(1/δ)))²
+    c(θ̂) − min c  <=  (S·G/√T)·(1 + 4√(2 ln(1/δ))),     so        T = (S·G/ε)²·(1 + 4√(2 ln(1/δ)))²
 
-steps suffice for ε. (The paper prints η = G·S/√T, which its proof does not use, and a deviation term without G, which
-is false: by Azuma's inequality the noise enters through its bound.) This T is astronomical for most problems of any
-interest; it is computed, and refused when it exceeds the budget.
+steps suffice for ε. (The paper prints η = G·S/√T, which its proof does not use, and a deviation
+term without G, which is false: by Azuma's inequality the noise enters through its bound.) This T is
+astronomical for most problems of any interest; it is computed, and refused when it exceeds the
+budget.
 
-*Adaptive*: a step size for each weight, its reach over the root of the sum of its squared subgradients (in the manner
-of AdaGrad with distances over gradients). The reach r_j is how far the weight has come, and at the start
+*Adaptive*: a step size for each weight, its reach over the root of the sum of its squared
+subgradients (in the manner of AdaGrad with distances over gradients). The reach r_j is how far the
+weight has come, and at the start
 
     r_j = σ·max(|θ_j|, M/d),        but at least 10⁻³·M/√d.
 
-A large σ gets away from a poor start, a small one has little noise near the minimum, and which is right depends on the
-problem. So walks with σ = 0, .03 and .3 take their steps side by side on the same rows, which cost more to draw than to
-use: for half of the samples from the best single feature and from the middle of Θ, then again from the best that was
-found. A walk stands for the average of its second half, and the least value on constraints held out for the purpose
-decides. Nothing need be tuned. Weights found for a neighbouring penalty may take the place of the middle of Θ; they too
-are among what the constraints held out choose from, so that on these the result is no worse than the start. (To begin
-at the middle as well was tried: on the network of 10⁴ states it changed nothing.)
+A large σ gets away from a poor start, a small one has little noise near the minimum, and which is
+right depends on the problem. So walks with σ = 0, .03 and .3 take their steps side by side on the
+same rows, which cost more to draw than to use: for half of the samples from the best single feature
+and from the middle of Θ, then again from the best that was found. A walk stands for the average of
+its second half, and the least value on constraints held out for the purpose decides. Nothing need
+be tuned. Weights found for a neighbouring penalty may take the place of the middle of Θ; they too
+are among what the constraints held out choose from, so that on these the result is no worse than
+the start. (To begin at the middle as well was tried: on the network of 10⁴ states it changed
+nothing.)
 
-Constraints are drawn on all cores, chunk by chunk; the steps then follow one another in one compiled loop. The value of
-a solution is estimated on fresh constraints, never on those it was found with.
+Constraints are drawn on all cores, chunk by chunk; the steps then follow one another in one
+compiled loop. The value of a solution is estimated on fresh constraints, never on those it was
+found with.
 """
 
 from __future__ import annotations
@@ -52,7 +58,9 @@ SCALES = (0.0, 0.03, 0.3)  # of a weight's size, likewise
 
 @dataclass(frozen=True, eq=False)
 class Theory:
-    """What the corrected theorem asks for: the bound G on subgradients, the number of steps T and the step size."""
+    """What the corrected theorem asks for: the bound G on subgradients, the number of steps T and
+    the step size.
+    """
 
     gradient: float
     steps: float
@@ -60,20 +68,32 @@ class Theory:
 
 
 def gradient_bound(problem: DualALP, penalty: Penalty) -> float:
-    """G = ‖Φᵀℓ_h‖ + H_neg·C1 + H_flow·C2, which bounds every subgradient estimate of the surrogate as it is drawn."""
+    """G = ‖Φᵀℓ_h‖ + H_neg·C1 + H_flow·C2, which bounds every subgradient estimate of the surrogate
+    as it is drawn.
+    """
     if problem.weights is not None or problem.limits:
-        raise InputError("the theorem is about the surrogate without weights over states and limits; give a step size.")
+        raise InputError(
+            "the theorem is about the surrogate without weights over states and limits; give a "
+            "step size."
+        )
     (on_negative, on_flow), c = penalties(penalty), problem.constants
     return float(np.linalg.norm(problem.slope)) + on_negative * c.negative + on_flow * c.flow
 
 
 def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) -> Theory:
-    """The steps after which the paper's method is within ε of the minimum with probability 1 − δ."""
+    """The steps after which the paper's method is within ε of the minimum with probability 1
+    − δ.
+    """
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
-        raise InputError(f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}.")
+        raise InputError(
+            f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}."
+        )
     gradient = gradient_bound(problem, penalty)
     scale = problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))
-    steps = scale**2 if scale < 1e150 else math.inf
+    if scale < 1e150:
+        steps = scale**2
+    else:
+        steps = math.inf
     return Theory(gradient, steps, problem.radius / (gradient * math.sqrt(steps)))
 
 
@@ -83,16 +103,27 @@ def halving(first: float, every: int) -> Callable[[int], float]:
 
 
 def solve_by_theory(
-    problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float, budget: int = 10_000_000, seed: int = 0
+    problem: DualALP,
+    penalty: Penalty,
+    *,
+    epsilon: float,
+    delta: float,
+    budget: int = 10_000_000,
+    seed: int = 0,
 ) -> Solution:
-    """The paper's method with the step and the number of steps of the theorem, if they are within the budget."""
+    """The paper's method with the step and the number of steps of the theorem, if they are within
+    the budget.
+    """
     asked = theory(problem, penalty, epsilon=epsilon, delta=delta)
     if asked.steps > budget:
         raise InputError(
-            f"the theorem asks for {asked.steps:.3g} steps (G = {asked.gradient:.3g}, S = {problem.radius:.3g}), more "
-            f"than the budget of {budget:,}; use solve_adaptive, or solve_subgradient with a step size of your own."
+            f"the theorem asks for {asked.steps:.3g} steps (G = {asked.gradient:.3g}, S = "
+            f"{problem.radius:.3g}), more than the budget of {budget:,}; use solve_adaptive, or "
+            "solve_subgradient with a step size of your own."
         )
-    return solve_subgradient(problem, penalty, steps=math.ceil(asked.steps), step_size=asked.step_size, seed=seed)
+    return solve_subgradient(
+        problem, penalty, steps=math.ceil(asked.steps), step_size=asked.step_size, seed=seed
+    )
 
 
 def solve_subgradient(
@@ -108,10 +139,11 @@ def solve_subgradient(
     fresh: int = FRESH,
     watch: Callable[[int, Floats], None] | None = None,
 ) -> Solution:
-    """The paper's method: a step size, or one for each step from 0 on; each step has `batch` samples of its own.
+    """The paper's method: a step size, or one for each step from 0 on; each step has `batch`
+    samples of its own.
 
-    A `start` takes the place of 0, whose projection onto Θ is where the steps begin. `watch` is shown the number of
-    steps and the average of the iterates from time to time.
+    A `start` takes the place of 0, whose projection onto Θ is where the steps begin. `watch` is
+    shown the number of steps and the average of the iterates from time to time.
     """
     if steps < 1 or batch < 1:
         raise InputError(f"steps and batch must be positive, got {steps!r} and {batch!r}.")
@@ -119,10 +151,14 @@ def solve_subgradient(
         raise InputError(f"the step size must be positive, got {step_size!r}.")
     started = time.monotonic()
     theta = problem.starting_point(np.zeros(len(problem.features)) if start is None else start)
-    total, gradient, done = np.zeros_like(theta), np.empty_like(theta), 0
+    total = np.zeros_like(theta)
+    gradient = np.empty_like(theta)
+    done = 0
     while done < steps:
         count = min(max(CHUNK // batch, 1), steps - done)
-        sizes = np.array([step_size(t) if callable(step_size) else step_size for t in range(done, done + count)])
+        sizes = np.array(
+            [step_size(t) if callable(step_size) else step_size for t in range(done, done + count)]
+        )
         rows = problem.draw(count * batch, seed=seed, first=done * batch, threads=threads)
         kernels.plain(
             *_arrays(problem, rows),
@@ -138,7 +174,9 @@ def solve_subgradient(
         done += count
         if watch is not None:
             watch(done, total / done)
-    return _judged(problem, "paper", penalty, total / steps, steps * batch, seed, started, threads, fresh=fresh)
+    return _judged(
+        problem, "paper", penalty, total / steps, steps * batch, seed, started, threads, fresh=fresh
+    )
 
 
 def solve_adaptive(
@@ -153,20 +191,28 @@ def solve_adaptive(
     fresh: int = FRESH,
     watch: Callable[[int, Sequence[Floats]], None] | None = None,
 ) -> Solution:
-    """The adaptive method; `samples` of each kind of constraint are its budget, with a few more held out to choose.
+    """The adaptive method; `samples` of each kind of constraint are its budget, with a few more
+    held out to choose.
 
-    A `start` takes the place of the middle of Θ, and is itself among what is chosen from. `fresh` constraints judge the
-    result. `watch` is shown the number of samples and the averages of the walks from time to time.
+    A `start` takes the place of the middle of Θ, and is itself among what is chosen from. `fresh`
+    constraints judge the result. `watch` is shown the number of samples and the averages of the
+    walks from time to time.
     """
     if samples < 2 * batch or batch < 1:
-        raise InputError(f"samples must be at least two batches, got {samples!r} and batch {batch!r}.")
+        raise InputError(
+            f"samples must be at least two batches, got {samples!r} and batch {batch!r}."
+        )
     started = time.monotonic()
     chunk = max(batch, min(CHUNK, samples // 4) // batch * batch)
     chunks = samples // chunk
     held = problem.draw(min(HELD, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads)
     first = first_point(problem, penalty, held)
     second = problem.starting_point(np.zeros_like(first) if start is None else start)
-    origins, known = [first, second], [first] if start is None else [first, second]
+    origins = [first, second]
+    if start is None:
+        known = [first]
+    else:
+        known = [first, second]
     for low, high in ((0, chunks // 2), (chunks // 2, chunks)):
         walks = [_Walk.begin(problem, origin, scale) for origin in origins for scale in SCALES]
         for k in range(low, high):
@@ -179,13 +225,24 @@ def solve_adaptive(
     samples = chunks * chunk
     first_fresh = samples + held.masses.size
     return _judged(
-        problem, "adaptive", penalty, origins[0], samples, seed, started, threads, first=first_fresh, fresh=fresh
+        problem,
+        "adaptive",
+        penalty,
+        origins[0],
+        samples,
+        seed,
+        started,
+        threads,
+        first=first_fresh,
+        fresh=fresh,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """Where a walk began and is, its reach and squared subgradients, and a weighted sum of its points."""
+    """Where a walk began and is, its reach and squared subgradients, and a weighted sum of its
+    points.
+    """
 
     origin: Floats
     theta: Floats
@@ -197,34 +254,64 @@ class _Walk:
     @classmethod
     def begin(cls, problem: DualALP, origin: Floats, scale: float) -> _Walk:
         d = origin.size
-        reach = np.maximum(scale * np.maximum(np.abs(origin), problem.total / d), FIRST_REACH * problem.total / d**0.5)
+        reach = np.maximum(
+            scale * np.maximum(np.abs(origin), problem.total / d),
+            FIRST_REACH * problem.total / d**0.5,
+        )
         return cls(origin, origin.copy(), reach, np.zeros(d), np.zeros(d), np.zeros(1))
 
 
 def _walk(
-    problem: DualALP, penalty: Penalty, rows: Constraints, batch: int, walks: list[_Walk], *, forget: bool
+    problem: DualALP,
+    penalty: Penalty,
+    rows: Constraints,
+    batch: int,
+    walks: list[_Walk],
+    *,
+    forget: bool,
 ) -> None:
     """Every walk's steps over the rows; if asked, their averages begin here."""
-    arrays, gradient = _arrays(problem, rows), np.empty(len(problem.features))
+    arrays = _arrays(problem, rows)
+    gradient = np.empty(len(problem.features))
     for walk in walks:
         if forget:
-            walk.total[:], walk.weight[:] = 0.0, 0.0
+            walk.total[:] = 0.0
+            walk.weight[:] = 0.0
         kernels.adaptive(
-            *arrays, *penalties(penalty), batch, rows.masses.size // batch, problem.mass, problem.radius, walk.theta,
-            walk.origin, walk.reach, walk.squares, walk.total, walk.weight, gradient,
-        )  # fmt: skip
+            *arrays,
+            *penalties(penalty),
+            batch,
+            rows.masses.size // batch,
+            problem.mass,
+            problem.radius,
+            walk.theta,
+            walk.origin,
+            walk.reach,
+            walk.squares,
+            walk.total,
+            walk.weight,
+            gradient,
+        )
 
 
 def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
     count = rows.masses.size
     return (
         problem.slope,
-        rows.pairs.indptr.astype(np.int64), rows.pairs.indices.astype(np.int64), rows.pairs.data,
-        count * rows.pair_weights * rows.pair_prices, rows.base,
-        rows.flows.indptr.astype(np.int64), rows.flows.indices.astype(np.int64), rows.flows.data,
-        count * rows.flow_weights * rows.flow_prices, rows.masses,
-        np.ascontiguousarray(problem.limit_rows), problem.limit_base, problem.limit_penalty,
-    )  # fmt: skip
+        rows.pairs.indptr.astype(np.int64),
+        rows.pairs.indices.astype(np.int64),
+        rows.pairs.data,
+        count * rows.pair_weights * rows.pair_prices,
+        rows.base,
+        rows.flows.indptr.astype(np.int64),
+        rows.flows.indices.astype(np.int64),
+        rows.flows.data,
+        count * rows.flow_weights * rows.flow_prices,
+        rows.masses,
+        np.ascontiguousarray(problem.limit_rows),
+        problem.limit_base,
+        problem.limit_penalty,
+    )
 
 
 def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats:
@@ -235,17 +322,23 @@ def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats
     theta = np.zeros(len(problem.features))
     if problem.base is not None:
         return theta
-    on_flow, flows = penalties(penalty)[1], rows.flows.tocsc()
+    on_flow = penalties(penalty)[1]
+    flows = rows.flows.tocsc()
     prices = on_flow * rows.flow_prices * rows.flow_weights
     values = problem.mass * problem.slope
-    for j in range(values.size):  # relative to all weights 0: what changes is in the rows that the feature touches
+    for j in range(
+        values.size
+    ):  # relative to all weights 0: what changes is in the rows that the feature touches
         entries = slice(flows.indptr[j], flows.indptr[j + 1])
-        touched, change = flows.indices[entries], problem.mass * flows.data[entries]
+        touched = flows.indices[entries]
+        change = problem.mass * flows.data[entries]
         alpha = rows.masses[touched]
         values[j] += ((np.abs(change - alpha) - np.abs(alpha)) * prices[touched]).sum()
     values += problem.limit_penalty @ np.maximum(problem.mass * problem.limit_rows, 0.0)
     theta[int(np.argmin(values))] = problem.mass
-    return theta if np.linalg.norm(theta) <= problem.radius else problem.project(theta)
+    if np.linalg.norm(theta) <= problem.radius:
+        return theta
+    return problem.project(theta)
 
 
 def _judged(
@@ -261,8 +354,14 @@ def _judged(
     first: int | None = None,
     fresh: int = FRESH,
 ) -> Solution:
-    """The surrogate on `fresh` constraints, numbered from `first`, by default from the number of samples."""
-    rows = problem.draw(fresh, seed=seed, first=samples if first is None else first, threads=threads)
+    """The surrogate on `fresh` constraints, numbered from `first`, by default from the number of
+    samples.
+    """
+    rows = problem.draw(
+        fresh, seed=seed, first=samples if first is None else first, threads=threads
+    )
     parts = problem.value(theta, penalty, rows)
     seconds = time.monotonic() - started
-    return Solution(problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds)
+    return Solution(
+        problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds
+    )

@@ -1,15 +1,17 @@
 """Trajectories of a model under a policy, in chunks.
 
-`REPLICAS` independent trajectories start from one state and advance in chunks of fixed length; the random numbers
-of a step depend on (seed, replica, step) alone. Chunks are simulated on all cores and put together in a fixed order,
-so neither the number of threads nor an interruption changes a result.
+`REPLICAS` independent trajectories start from one state and advance in chunks of fixed length; the
+random numbers of a step depend on (seed, replica, step) alone. Chunks are simulated on all cores
+and put together in a fixed order, so neither the number of threads nor an interruption changes a
+result.
 
-With a control h, a function of states, every step's loss is replaced by ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x). Under a
-stationary law with E|h| finite the two have the same mean, since E[Ph] = E[h]; the nearer h is to the bias of the
-policy, the less the second varies (with the bias itself, not at all: Poisson's equation). This is the approximating
-martingale of Henderson & Glynn (2002), and it also takes away what the start leaves: the sum over n steps differs from
-that of ℓ by a martingale and h(x_n) − h(x_0). The losses themselves are in one more column, by which warm-up and the
-intervals of other measures are judged.
+With a control h, a function of states, every step's loss is replaced by ℓ(x,a) + Σ_y P(y|x,a) h(y)
+− h(x). Under a stationary law with E|h| finite the two have the same mean, since E[Ph] = E[h]; the
+nearer h is to the bias of the policy, the less the second varies (with the bias itself, not at all:
+Poisson's equation). This is the approximating martingale of Henderson & Glynn (2002), and it also
+takes away what the start leaves: the sum over n steps differs from that of ℓ by a martingale and
+h(x_n) − h(x_0). The losses themselves are in one more column, by which warm-up and the intervals of
+other measures are judged.
 """
 
 from __future__ import annotations
@@ -32,16 +34,35 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 
 __all__ = [
-    "REPLICAS", "STREAM", "Chunks", "CompiledEngine", "Control", "Copies", "Engine", "PythonEngine", "Recorded",
-    "Replica", "Restarts", "engine",
-]  # fmt: skip
+    "REPLICAS",
+    "STREAM",
+    "Chunks",
+    "CompiledEngine",
+    "Control",
+    "Copies",
+    "Engine",
+    "PythonEngine",
+    "Recorded",
+    "Replica",
+    "Restarts",
+    "engine",
+]
 
 
 def engine(
-    model: Model, policy: Policy, seed: int, *, regenerate: bool = False, control: Control | None = None
+    model: Model,
+    policy: Policy,
+    seed: int,
+    *,
+    regenerate: bool = False,
+    control: Control | None = None,
 ) -> Engine:
     """The loop for this model and policy: compiled where both are, and the control."""
     code = getattr(control, "code", None)
-    if isinstance(model, SimulatorModel) or policy.code is None or (control is not None and code is None):
+    if (
+        isinstance(model, SimulatorModel)
+        or policy.code is None
+        or (control is not None and code is None)
+    ):
         return PythonEngine(model, policy, seed, regenerate, control)
     return CompiledEngine(model, policy, seed, regenerate, code)

@@ -29,7 +29,9 @@ class Replica:
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """What a trajectory did: one row of column sums for each chunk, and the sums over finished cycles."""
+    """What a trajectory did: one row of column sums for each chunk, and the sums over finished
+    cycles.
+    """
 
     replica: Replica
     rows: Floats
@@ -38,9 +40,11 @@ class Chunks:
 
 @dataclass(frozen=True, eq=False)
 class Restarts:
-    """When a recorded trajectory begins anew: after each step with probability 1 − γ, at one of the starts.
+    """When a recorded trajectory begins anew: after each step with probability 1 − γ, at one of the
+    starts.
 
-    Simulators that keep their state to themselves are reset. γ = 1 (average): only where an episode ends.
+    Simulators that keep their state to themselves are reset. γ = 1 (average): only where an episode
+    ends.
     """
 
     gamma: float
@@ -50,9 +54,11 @@ class Restarts:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Transitions (x, a, ℓ, x'), one a row; `alive` is False where an episode ended and nothing followed.
+    """Transitions (x, a, ℓ, x'), one a row; `alive` is False where an episode ended and nothing
+    followed.
 
-    `first` are the states at which the trajectory began anew, one a row, where only the simulator knows its starts.
+    `first` are the states at which the trajectory began anew, one a row, where only the simulator
+    knows its starts.
     """
 
     replica: Replica
@@ -66,9 +72,11 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """What coupled copies did: differences of losses, a row for each copy and a column for each repetition.
+    """What coupled copies did: differences of losses, a row for each copy and a column for each
+    repetition.
 
-    `met` is in how many repetitions a copy met the first of its group, `steps` the steps of all copies.
+    `met` is in how many repetitions a copy met the first of its group, `steps` the steps of all
+    copies.
     """
 
     totals: Floats
@@ -95,7 +103,9 @@ class Engine(Protocol):
     def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
         """Every `every`-th transition, `count` of them."""
 
-    def discounted(self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int) -> Any:
+    def discounted(
+        self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
+    ) -> Any:
         """Totals and lengths of independent runs; see the kernel `simulate_discounted`."""
 
     def coupled(

@@ -15,16 +15,23 @@ from dualplan.policies.contract import Policy, check_probabilities
 def explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> NoReturn:
     """Turn a fault of a loop into a sentence."""
     dim = model.box.dim
-    x, a, y = where[:dim], int(where[dim]), where[dim + 1 :]
+    x = where[:dim]
+    a = int(where[dim])
+    y = where[dim + 1 :]
     if fault in (kernels.BAD_POLICY, kernels.FORBIDDEN) and policy is not None:
         check_probabilities(policy, x, policy.probabilities(x))
         raise PolicyError(
-            f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed there."
+            f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed "
+            "there."
         )
     diagnose(model, x, a)
     if fault == kernels.LEFT_BOX:
-        raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} leaves its box: x'={vector(y)}.")
-    raise ModelError(f"model {model.name!r} at x={vector(x)}, a={a} has a loss or a law that is not finite.")
+        raise ModelError(
+            f"model {model.name!r} at x={vector(x)}, a={a} leaves its box: x'={vector(y)}."
+        )
+    raise ModelError(
+        f"model {model.name!r} at x={vector(x)}, a={a} has a loss or a law that is not finite."
+    )
 
 
 def diagnose(model: Model, x: Ints, a: int) -> None:

@@ -32,14 +32,24 @@ LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
 
 
 class PythonEngine:
-    """Runs what cannot be compiled, one step at a time: simulators, and policies that are Python objects."""
+    """Runs what cannot be compiled, one step at a time: simulators, and policies that are Python
+    objects.
+    """
 
     fast = False
 
     def __init__(
-        self, model: Model, policy: Policy, seed: int, regenerate: bool, control: Control | None = None
+        self,
+        model: Model,
+        policy: Policy,
+        seed: int,
+        regenerate: bool,
+        control: Control | None = None,
     ) -> None:
-        self.model, self.policy, self.seed, self.regenerate = model, policy, seed, regenerate
+        self.model = model
+        self.policy = policy
+        self.seed = seed
+        self.regenerate = regenerate
         self.control = control
         self.columns = len(model.columns) + (control is not None)
         self.resumable = not isinstance(model, SimulatorModel) or model.resumable
@@ -52,7 +62,9 @@ class PythonEngine:
         return Replica(number, session.reset(self._generator(number, LAST_STEP)), np.zeros(2), 0)
 
     def _new_session(self) -> Session:
-        return self.model.session() if isinstance(self.model, SimulatorModel) else _CompiledSession(self.model)
+        if isinstance(self.model, SimulatorModel):
+            return self.model.session()
+        return _CompiledSession(self.model)
 
     def _generator(self, replica: int, step: int, stream: int = STREAM) -> Generator:
         """The same stream as in compiled code: the draws of one step of one replica."""
@@ -70,7 +82,10 @@ class PythonEngine:
         rng = self._generator(replica, t, stream)
         probabilities = self.policy.probabilities(x)
         check_probabilities(self.policy, x, probabilities)
-        a = min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), probabilities.size - 1)
+        a = min(
+            int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")),
+            probabilities.size - 1,
+        )
         while probabilities[a] == 0:  # the draw fell into the rounding error above the total
             a -= 1
         result = session.step(x, a, rng)
@@ -83,8 +98,11 @@ class PythonEngine:
         if replica.number not in self._sessions:  # resumed: the state vector is all there is
             self._sessions[replica.number] = self._new_session()
         session = self._sessions[replica.number]
-        x, cycle, t = replica.x, replica.cycle.copy(), replica.steps
-        rows, cycles = np.zeros((chunks, self.columns)), np.zeros(6)
+        x = replica.x
+        cycle = replica.cycle.copy()
+        t = replica.steps
+        rows = np.zeros((chunks, self.columns))
+        cycles = np.zeros(6)
         dim = self.model.box.dim
         for row in rows:
             for _ in range(length):
@@ -96,7 +114,10 @@ class PythonEngine:
                 row[2 : 2 + dim] += x
                 if isinstance(session, _CompiledSession):
                     row[2 + dim : 2 + dim + session.counts.size] += session.counts
-                x = session.reset(rng) if ended else y
+                if ended:
+                    x = session.reset(rng)
+                else:
+                    x = y
                 t += 1
                 if self.regenerate:
                     cycle += (loss, 1.0)
@@ -123,13 +144,23 @@ class PythonEngine:
         return states
 
     def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
-        """Step by step; under γ < 1 nothing follows the end of an episode, otherwise the next one does."""
+        """Step by step.
+
+        Under γ < 1 nothing follows the end of an episode, otherwise the next one does.
+        """
         if replica.number not in self._sessions:
             self._sessions[replica.number] = self._new_session()
-        session, hidden = self._sessions[replica.number], not self.resumable
-        x, t, dim, first = replica.x, replica.steps, replica.x.size, []
-        states, following = np.empty((count, dim), np.int64), np.empty((count, dim), np.int64)
-        actions, losses, alive = np.empty(count, np.int64), np.empty(count), np.ones(count, bool)
+        session = self._sessions[replica.number]
+        hidden = not self.resumable
+        x = replica.x
+        t = replica.steps
+        dim = replica.x.size
+        first = []
+        states = np.empty((count, dim), np.int64)
+        following = np.empty((count, dim), np.int64)
+        actions = np.empty(count, np.int64)
+        losses = np.empty(count)
+        alive = np.ones(count, bool)
         for step in range(count * every):
             (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
             chance = self._generator(replica.number, t, RESTARTS)
@@ -138,10 +169,17 @@ class PythonEngine:
                 y = session.reset(rng)
             if (step + 1) % every == 0:
                 k = step // every
-                states[k], actions[k], losses[k], following[k], alive[k] = x, a, loss, y, not (ended and anew)
+                states[k] = x
+                actions[k] = a
+                losses[k] = loss
+                following[k] = y
+                alive[k] = not (ended and anew)
             x = y
             if anew:
-                x = session.reset(rng) if hidden else restarts.starts[_chosen(restarts.weights, chance.random())]
+                if hidden:
+                    x = session.reset(rng)
+                else:
+                    x = restarts.starts[_chosen(restarts.weights, chance.random())]
                 first.append(x)
             t += 1
         after = Replica(replica.number, x, replica.cycle, t)
@@ -152,7 +190,8 @@ class PythonEngine:
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
     ) -> tuple[Floats, Ints]:
         """Step by step; an episode that ends brings no more losses."""
-        totals, lengths = np.zeros(count), np.zeros(count, np.int64)
+        totals = np.zeros(count)
+        lengths = np.zeros(count, np.int64)
         hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
         for run in range(count):
             session = self._new_session()
@@ -181,52 +220,79 @@ class PythonEngine:
         horizon: int,
         control: ValueCode | None = None,
     ) -> Copies:
-        """Copy by copy, each against the path of the first of its group; nothing follows the end of an episode."""
+        """Copy by copy, each against the path of the first of its group.
+
+        Nothing follows the end of an episode.
+        """
         if not self.resumable:
-            raise ModelError(f"model {self.model.name!r} keeps its state to itself, so it has no coupled copies.")
+            raise ModelError(
+                f"model {self.model.name!r} keeps its state to itself, so it has no coupled copies."
+            )
         if control is not None:
-            raise PolicyError(f"a control variate needs a compiled policy, and {self.policy.name!r} is not.")
-        totals, met, steps = np.zeros((len(states), repetitions)), np.zeros(len(states)), 0
+            raise PolicyError(
+                f"a control variate needs a compiled policy, and {self.policy.name!r} is not."
+            )
+        totals = np.zeros((len(states), repetitions))
+        met = np.zeros(len(states))
+        steps = 0
         for g, (low, high) in enumerate(pairwise(places.tolist())):
             for r in range(repetitions):
                 copies = _Path(self, states[low:high], (first + g) * repetitions + r, gamma < 1)
-                factor, t = 1.0, 0
+                factor = 1.0
+                t = 0
                 while copies.live and t < horizon:
                     steps += 1 + len(copies.live)
                     for j, difference in copies.advance(t):
                         totals[low + j, r] += factor * difference
-                    factor, t = factor * gamma, t + 1
+                    factor = factor * gamma
+                    t = t + 1
                 met[low:high] += 1.0
                 met[[low + j for j in copies.live]] -= 1.0
         return Copies(totals, met, steps)
 
 
 class _Path:
-    """Copies of one group, stepped together from Python; `live` are those that differ from the first one."""
+    """Copies of one group, stepped together from Python.
+
+    `live` are those that differ from the first one.
+    """
 
     def __init__(self, run: PythonEngine, states: Ints, replica: int, episodes: bool) -> None:
-        self.run, self.replica, self.episodes = run, replica, episodes
+        self.run = run
+        self.replica = replica
+        self.episodes = episodes
         self.session = run._new_session()
         self.x: list[Ints | None] = [x.copy() for x in states]  # None: the episode has ended
         self.live = [j for j in range(1, len(states)) if not np.array_equal(states[j], states[0])]
 
     def advance(self, t: int) -> list[tuple[int, float]]:
-        """One step of all copies: the difference of losses from the first one, for each that is live."""
+        """One step of all copies: the difference of losses from the first one, for each that is
+        live.
+        """
         base = self._step(0, t)
         found = [(j, self._step(j, t) - base) for j in self.live]
         self.live = [j for j in self.live if not self._together(j)]
         return found
 
     def _together(self, j: int) -> bool:
-        x, y = self.x[0], self.x[j]
-        return x is y if x is None or y is None else np.array_equal(x, y)
+        x = self.x[0]
+        y = self.x[j]
+        if x is None or y is None:
+            return x is y
+        return np.array_equal(x, y)
 
     def _step(self, j: int, t: int) -> float:
         x = self.x[j]
         if x is None:
             return 0.0
         y, loss, ended, rng = self.run._step(self.session, x, self.replica, t, COUPLED)
-        self.x[j] = (None if self.episodes else self.session.reset(rng)) if ended else y
+        if ended:
+            if self.episodes:
+                self.x[j] = None
+            else:
+                self.x[j] = self.session.reset(rng)
+        else:
+            self.x[j] = y
         return loss
 
 
@@ -241,12 +307,16 @@ class _CompiledSession:
         return self.model.start
 
     def step(self, x: Ints, a: int, rng: Generator) -> tuple[Ints, float, bool]:
-        """Continue the stream of `rng` inside compiled code, after the draw that picked the action."""
+        """Continue the stream of `rng` inside compiled code, after the draw that picked the
+        action.
+        """
         code = self.model.code
         words = np.zeros(philox.WORDS, np.uint64)
         state: Any = rng.bit_generator.state
-        words[0:2], words[2:6] = state["state"]["key"], state["state"]["counter"]
-        words[6:10], words[10] = state["buffer"], state["buffer_pos"]
+        words[0:2] = state["state"]["key"]
+        words[2:6] = state["state"]["counter"]
+        words[6:10] = state["buffer"]
+        words[10] = state["buffer_pos"]
         words[2] += 1  # NumPy counts before it computes a block, the kernels after
         out = np.empty_like(x)
         self.counts[:] = 0

@@ -1,4 +1,7 @@
-"""Named instances: functions or classes that make models; `INSTANCES` is the list that the command line shows."""
+"""Named instances: functions or classes that make models.
+
+`INSTANCES` is the list that the command line shows.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,14 @@ def four_queue(
     penalty: float = 0.0,
     **options: Any,
 ) -> QueueingNetwork:
-    """The Rybko–Stolyar network of the paper: queues 1→2→out and 3→4→out, servers {1, 4} and {2, 3}.
+    """The Rybko–Stolyar network of the paper: queues 1→2→out and 3→4→out, servers {1, 4} and {2,
+    3}.
 
     The paper's text to the letter is dynamics=bernoulli, full=lose, phantom=true.
     """
     sizes = _spread("buffers", buffers, 4)
-    mu, lam = _numbers("services", services, 4), _numbers("arrivals", arrivals, 2)
+    mu = _numbers("services", services, 4)
+    lam = _numbers("arrivals", arrivals, 2)
     classes = [
         QueueClass("1", "S1", mu[0], lam[0], sizes[0], penalty=penalty, route={"2": 1.0}),
         QueueClass("2", "S2", mu[1], 0.0, sizes[1], penalty=penalty),
@@ -51,11 +56,17 @@ CRISS_CROSS_LOADS = {"light": 0.3, "medium": 0.6, "heavy": 0.9}
 
 
 def criss_cross(
-    load: str = "light", balanced: bool = False, buffers: Buffers = None, penalty: float = 0.0, **options: Any
+    load: str = "light",
+    balanced: bool = False,
+    buffers: Buffers = None,
+    penalty: float = 0.0,
+    **options: Any,
 ) -> QueueingNetwork:
-    """The criss-cross network (Dai & Gluzman): classes 1 and 2 at server 1, class 1 goes on to class 3 at server 2.
+    """The criss-cross network (Dai & Gluzman): classes 1 and 2 at server 1, class 1 goes on to
+    class 3 at server 2.
 
-    The second server's rate is 1.5, balanced 1. Server 1 has load λ and server 2 λ/1.5 (balanced: λ).
+    The second server's rate is 1.5, balanced 1. Server 1 has load λ and server 2 λ/1.5 (balanced:
+    λ).
     """
     if load not in CRISS_CROSS_LOADS:
         raise unknown("load", str(load), CRISS_CROSS_LOADS)
@@ -70,12 +81,18 @@ def criss_cross(
 
 
 def six_class(
-    stations: int = 2, buffers: Buffers = None, penalty: float = 0.0, arrival: float = 9 / 140, **options: Any
+    stations: int = 2,
+    buffers: Buffers = None,
+    penalty: float = 0.0,
+    arrival: float = 9 / 140,
+    **options: Any,
 ) -> QueueingNetwork:
-    """The re-entrant family (Bertsimas, Nasrabadi & Paschalidis 2015; Dai & Gluzman): L stations of three classes.
+    """The re-entrant family (Bertsimas, Nasrabadi & Paschalidis 2015; Dai & Gluzman): L stations of
+    three classes.
 
-    The first route passes all stations twice (1→4→…→2→5→…→out), the second once (3→6→…→out). Mean service times are
-    8, 2, 4 at odd stations and 6, 7, 1 at even ones, so each station has load 0.9.
+    The first route passes all stations twice (1→4→…→2→5→…→out), the second once (3→6→…→out). Mean
+    service times are 8, 2, 4 at odd stations and 6, 7, 1 at even ones, so each station has load
+    0.9.
     """
     if stations < 1:
         raise InputError(f"stations must be at least 1, got {stations}.")
@@ -102,12 +119,24 @@ def six_class(
 def eight_queue(
     buffers: Buffers = None,
     arrivals: Sequence[float] = (0.1, 0.1),
-    services: Sequence[float] = (4 / 7.5, 2 / 7.5, 3 / 7.5, 3.1 / 7.5, 3 / 7.5, 2.2 / 7.5, 3 / 7.5, 2.5 / 7.5),
+    services: Sequence[float] = (
+        4 / 7.5,
+        2 / 7.5,
+        3 / 7.5,
+        3.1 / 7.5,
+        3 / 7.5,
+        2.2 / 7.5,
+        3 / 7.5,
+        2.5 / 7.5,
+    ),
     penalty: float = 0.0,
     **options: Any,
 ) -> QueueingNetwork:
-    """Eight queues, servers {1, 3, 8}, {2, 6}, {4, 5, 7}, routes 1→2→3 and 4→5→6→7→8 (Banijamali et al. 2019)."""
-    sizes, mu = _spread("buffers", buffers, 8), _numbers("services", services, 8)
+    """Eight queues, servers {1, 3, 8}, {2, 6}, {4, 5, 7}, routes 1→2→3 and 4→5→6→7→8 (Banijamali et
+    al. 2019).
+    """
+    sizes = _spread("buffers", buffers, 8)
+    mu = _numbers("services", services, 8)
     lam = _numbers("arrivals", arrivals, 2)
     servers = ["S1", "S2", "S1", "S3", "S3", "S2", "S3", "S1"]
     following = {1: 2, 2: 3, 4: 5, 5: 6, 6: 7, 7: 8}
@@ -134,7 +163,7 @@ def tandem(
     buffers: Buffers = None,
     **options: Any,
 ) -> QueueingNetwork:
-    """A line of queues, each customer passing all of them; queue i belongs to server i mod `servers`."""
+    """A line of queues, passed by every customer; queue i belongs to server i mod `servers`."""
     if not 1 <= servers <= queues:
         raise InputError(f"tandem needs 1 <= servers <= queues, got {servers} and {queues}.")
     visits = -(-queues // servers)
@@ -150,7 +179,9 @@ def tandem(
         )
         for i in range(queues)
     ]
-    return QueueingNetwork(classes, name="tandem", **{"time": "continuous", "decisions": "per-server", **options})
+    return QueueingNetwork(
+        classes, name="tandem", **{"time": "continuous", "decisions": "per-server", **options}
+    )
 
 
 def reentrant(
@@ -161,10 +192,12 @@ def reentrant(
     penalty: float = 0.0,
     **options: Any,
 ) -> QueueingNetwork:
-    """A re-entrant line (Kumar 1993): customers arrive at rate 1 and pass the stations in turn, again and again.
+    """A re-entrant line (Kumar 1993): customers arrive at rate 1 and pass the stations in turn,
+    again and again.
 
-    Class k is served by station k mod `stations`; services of one station take equally long, so that each station has
-    the `load`. Fluctuation smoothing and buffer priorities (LBFS, FBFS) were studied on such lines.
+    Class k is served by station k mod `stations`; services of one station take equally long, so
+    that each station has the `load`. Fluctuation smoothing and buffer priorities (LBFS, FBFS) were
+    studied on such lines.
     """
     if not 1 <= stations <= classes:
         raise InputError(f"reentrant needs 1 <= stations <= classes, got {stations} and {classes}.")
@@ -184,7 +217,9 @@ def reentrant(
         )
         for k in range(classes)
     ]
-    return QueueingNetwork(made, name="reentrant", **{"time": "continuous", "decisions": "per-server", **options})
+    return QueueingNetwork(
+        made, name="reentrant", **{"time": "continuous", "decisions": "per-server", **options}
+    )
 
 
 PARALLEL: dict[str, tuple[Sequence[float], Sequence[Sequence[float]]]] = {
@@ -195,13 +230,16 @@ PARALLEL: dict[str, tuple[Sequence[float], Sequence[Sequence[float]]]] = {
 
 
 def parallel_servers(
-    system: str = "N", load: float = 0.9, holding: Sequence[float] | None = None, buffers: int | None = None
+    system: str = "N",
+    load: float = 0.9,
+    holding: Sequence[float] | None = None,
+    buffers: int | None = None,
 ) -> ParallelServers:
     """Parallel servers of named systems: N (Harrison 1998, Bell & Williams 2001), W or M.
 
-    N: a server for class 1 alone, and one for both classes; W: three classes, two servers with one class in common; M:
-    two classes with a server each, and one for both. Arrivals are scaled by `load`, 1 being what the rates at hand can
-    just serve.
+    N: a server for class 1 alone, and one for both classes; W: three classes, two servers with one
+    class in common; M: two classes with a server each, and one for both. Arrivals are scaled by
+    `load`, 1 being what the rates at hand can just serve.
     """
     if system not in PARALLEL:
         raise unknown("system", str(system), PARALLEL)
@@ -210,13 +248,18 @@ def parallel_servers(
     arrivals, services = PARALLEL[system]
     scale = load / _heaviest(np.array(arrivals), np.array(services))
     return ParallelServers(
-        arrivals=[scale * v for v in arrivals], services=services, holding=holding, buffers=buffers,
+        arrivals=[scale * v for v in arrivals],
+        services=services,
+        holding=holding,
+        buffers=buffers,
         name="parallel-servers",
-    )  # fmt: skip
+    )
 
 
 def _heaviest(arrivals: Floats, services: Floats) -> float:
-    """The least share of time at which all servers together can serve the arrivals: the static planning problem."""
+    """The least share of time at which all servers together can serve the arrivals: the static
+    planning problem.
+    """
     servers, classes = services.shape
     size = servers * classes
     flow = np.zeros((classes, size + 1))
@@ -226,15 +269,22 @@ def _heaviest(arrivals: Floats, services: Floats) -> float:
             flow[k, s * classes + k] = -services[s, k]
             work[s, s * classes + k] = 1.0
     work[:, -1] = -1.0
-    found = linprog(np.append(np.zeros(size), 1.0), np.vstack([flow, work]), np.append(-arrivals, np.zeros(servers)))
+    found = linprog(
+        np.append(np.zeros(size), 1.0),
+        np.vstack([flow, work]),
+        np.append(-arrivals, np.zeros(servers)),
+    )
     return float(np.asarray(found.x)[-1])
 
 
 def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1) -> TabularModel:
-    """Wait or cut: a forest of growing age that may burn (pymdptoolbox's `forest`), its rewards as negative losses."""
+    """Wait or cut: a forest of growing age that may burn (pymdptoolbox's `forest`), its rewards as
+    negative losses.
+    """
     if ages < 2 or not 0 <= fire <= 1:
         raise InputError("forest needs ages >= 2 and 0 <= fire <= 1.")
-    wait, chop = np.zeros((ages, ages)), np.zeros((ages, ages))
+    wait = np.zeros((ages, ages))
+    chop = np.zeros((ages, ages))
     wait[:, 0] = fire
     for age in range(ages):
         wait[age, min(age + 1, ages - 1)] += 1 - fire
@@ -246,11 +296,15 @@ def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1)
 
 
 def garnet(states: int = 100, actions: int = 4, branching: int = 5, seed: int = 0) -> TabularModel:
-    """A random model: every pair leads to `branching` random states with random probabilities, losses in [0, 1]."""
+    """A random model: every pair leads to `branching` random states with random probabilities,
+    losses in [0, 1].
+    """
     if not 1 <= branching <= states or actions < 1:
         raise InputError("garnet needs 1 <= branching <= states and actions >= 1.")
     rng = np.random.default_rng(seed)
-    rows, columns, values = [], [], []
+    rows = []
+    columns = []
+    values = []
     for pair in range(states * actions):
         cuts = np.sort(rng.random(branching - 1))
         rows += [pair] * branching

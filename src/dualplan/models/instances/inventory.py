@@ -1,13 +1,13 @@
 """Inventory with lost sales and a lead time (Zipkin 2008).
 
-The state is (on hand, arriving next period, ..., arriving in L − 1 periods); an order arrives after L
-periods. In a period an order is placed, demand D comes, what cannot be served is lost, and
+The state is (on hand, arriving next period, ..., arriving in L − 1 periods); an order arrives after
+L periods. In a period an order is placed, demand D comes, what cannot be served is lost, and
 
-    loss = holding·E[(x₁ − D)⁺] + penalty·E[(D − x₁)⁺],     x' = ((x₁ − D)⁺ + x₂, x₃, …, x_L, order).
+    loss = holding·E[(x₁ − D)⁺] + penalty·E[(D − x₁)⁺],    x' = ((x₁ − D)⁺ + x₂, x₃, …, x_L, order).
 
-Orders are limited so that stock and pipeline together never exceed `capacity`, which keeps the box finite and cuts
-nothing off: states beyond it are in the box but never reached, and only there stock is clipped. Demand beyond its
-1 − 10⁻¹² quantile counts as that quantile.
+Orders are limited so that stock and pipeline together never exceed `capacity`, which keeps the box
+finite and cuts nothing off: states beyond it are in the box but never reached, and only there stock
+is clipped. Demand beyond its 1 − 10⁻¹² quantile counts as that quantile.
 """
 
 from __future__ import annotations
@@ -33,27 +33,50 @@ class LostSales(EventModel):
         capacity: int | None = None,
         max_order: int | None = None,
     ) -> None:
-        if not (lead_time >= 2 and 0 < demand < 1e6 and holding >= 0 and penalty >= 0 and holding + penalty > 0):
+        if not (
+            lead_time >= 2
+            and 0 < demand < 1e6
+            and holding >= 0
+            and penalty >= 0
+            and holding + penalty > 0
+        ):
             raise InputError(
-                "lost sales need lead_time >= 2, a positive demand, and costs that are not negative nor both 0."
+                "lost sales need lead_time >= 2, a positive demand, and costs that are not "
+                "negative nor both 0."
             )
-        self.lead_time, self.demand, self.holding, self.penalty = lead_time, demand, holding, penalty
+        self.lead_time = lead_time
+        self.demand = demand
+        self.holding = holding
+        self.penalty = penalty
         law = stats.poisson(demand)
         most = int(law.ppf(1 - 1e-12))
         self.pmf = law.pmf(np.arange(most + 1))
         self.pmf[-1] = 1 - self.pmf[:-1].sum()
-        # the critical fractile of demand over the lead time bounds sensible positions; a quarter more is generous
+        # the critical fractile of demand over the lead time bounds sensible positions; a quarter
+        # more is generous
         self.fractile = penalty / (penalty + holding)
         newsvendor = int(stats.poisson(demand * (lead_time + 1)).ppf(min(self.fractile, 0.99)))
-        self.capacity = int(1.25 * newsvendor) if capacity is None else int(capacity)
-        self.max_order = min(self.capacity, int(law.ppf(1 - 1e-4))) if max_order is None else int(max_order)
+        if capacity is None:
+            self.capacity = int(1.25 * newsvendor)
+        else:
+            self.capacity = int(capacity)
+        if max_order is None:
+            self.max_order = min(self.capacity, int(law.ppf(1 - 1e-4)))
+        else:
+            self.max_order = int(max_order)
         if self.capacity < 1 or not 1 <= self.max_order <= self.capacity:
-            raise InputError(f"lost sales need 1 <= max_order <= capacity, got {self.max_order} and {self.capacity}.")
+            raise InputError(
+                f"lost sales need 1 <= max_order <= capacity, got {self.max_order} and "
+                f"{self.capacity}."
+            )
         self.cost = _newsvendor_cost(self.pmf, self.capacity, holding, penalty)
         self._build(most + 1)
 
     def _build(self, events: int) -> None:
-        pmf, cost, limit, last = self.pmf, self.cost, self.capacity, self.lead_time - 1
+        pmf = self.pmf
+        cost = self.cost
+        limit = self.capacity
+        last = self.lead_time - 1
         most_order = self.max_order
 
         def probability(x, a, e):  # type: ignore[no-untyped-def]
@@ -77,7 +100,8 @@ class LostSales(EventModel):
             for arriving in range(most_order + 1 if y[0] == limit else min(y[0], most_order) + 1):
                 for on_hand in range(max(y[0] - arriving, 0), limit + 1):
                     pair = np.empty(y.size + 1, np.int64)
-                    pair[0], pair[1] = on_hand, arriving
+                    pair[0] = on_hand
+                    pair[1] = arriving
                     pair[2 : last + 1] = y[1:last]
                     pair[last + 1] = y[last]
                     yield pair

@@ -1,11 +1,14 @@
-"""Inventory of many items that share a machine and a store (a make-to-stock queue; Wein 1992, Ha 1997).
+"""Inventory of many items that share a machine and a store (a make-to-stock queue; Wein 1992, Ha
+1997).
 
-One machine makes an item at a time, at rate μ_i; customers ask for one of item i at rate d_i. What is not in stock is
-owed, down to a limit beyond which demand is lost. The store holds `capacity` of all items together. Per unit of time
+One machine makes an item at a time, at rate μ_i; customers ask for one of item i at rate d_i. What
+is not in stock is owed, down to a limit beyond which demand is lost. The store holds `capacity` of
+all items together. Per unit of time
 
     loss = Σ_i h_i·x_i⁺ + b_i·x_i⁻ + lost_i·d_i·1{x_i at its limit},
 
-a sum over the items. The action is which item to make, or none; what is begun may be given up for another item.
+a sum over the items. The action is which item to make, or none; what is begun may be given up for
+another item.
 """
 
 from __future__ import annotations
@@ -40,31 +43,54 @@ class MultiItem(EventModel):
     ) -> None:
         """Without `demand`, all items have the same, and together the `load`."""
         if items < 1 or most_stock < 1 or most_backlog < 0 or not load > 0:
-            raise InputError("multi-item inventory needs items >= 1, most_stock >= 1, most_backlog >= 0 and a load.")
+            raise InputError(
+                "multi-item inventory needs items >= 1, most_stock >= 1, most_backlog >= 0 and a "
+                "load."
+            )
         self.services = _each("services", services, items)
-        self.demand = load * self.services / items if demand is None else _each("demand", demand, items)
+        if demand is None:
+            self.demand = load * self.services / items
+        else:
+            self.demand = _each("demand", demand, items)
         self.holding, self.backlog, self.lost = (
-            _each(word, given, items) for word, given in (("holding", holding), ("backlog", backlog), ("lost", lost))
+            _each(word, given, items)
+            for word, given in (("holding", holding), ("backlog", backlog), ("lost", lost))
         )
         if capacity is not None and not is_whole(capacity):
             raise InputError(f"capacity must be an integer, got {capacity!r}.")
-        self.capacity = most_stock * items if capacity is None else capacity
+        if capacity is None:
+            self.capacity = most_stock * items
+        else:
+            self.capacity = capacity
         if not ((self.demand > 0).all() and (self.services > 0).all()) or self.capacity < 1:
-            raise InputError("multi-item inventory needs positive rates and a capacity of at least 1.")
-        self.most_stock, self.most_backlog = most_stock, most_backlog
+            raise InputError(
+                "multi-item inventory needs positive rates and a capacity of at least 1."
+            )
+        self.most_stock = most_stock
+        self.most_backlog = most_backlog
         self.rate = float(self.demand.sum() + self.services.max())
         self._build(items)
 
     def _build(self, items: int) -> None:
-        demand, made = self.demand / self.rate, self.services / self.rate
-        h, b, penalty = self.holding, self.backlog, self.lost * self.demand
-        top, bottom, capacity = self.most_stock, -self.most_backlog, self.capacity
+        demand = self.demand / self.rate
+        made = self.services / self.rate
+        h = self.holding
+        b = self.backlog
+        penalty = self.lost * self.demand
+        top = self.most_stock
+        bottom = -self.most_backlog
+        capacity = self.capacity
 
         def probability(x, a, e):  # type: ignore[no-untyped-def]
             if e < items:
                 return demand[e]
-            completes = made[a - 1] if a > 0 else 0.0
-            return completes if e == items else 1.0 - demand.sum() - completes
+            if a > 0:
+                completes = made[a - 1]
+            else:
+                completes = 0.0
+            if e == items:
+                return completes
+            return 1.0 - demand.sum() - completes
 
         def move(x, a, e):  # type: ignore[no-untyped-def]
             y = x.copy()
@@ -78,7 +104,11 @@ class MultiItem(EventModel):
         def loss(x, a):  # type: ignore[no-untyped-def]
             total = 0.0
             for i in range(items):
-                total += h[i] * max(x[i], 0) + b[i] * max(-x[i], 0) + (penalty[i] if x[i] == bottom else 0.0)
+                total += (
+                    h[i] * max(x[i], 0)
+                    + b[i] * max(-x[i], 0)
+                    + (penalty[i] if x[i] == bottom else 0.0)
+                )
             return total
 
         def allowed(x, a):  # type: ignore[no-untyped-def]
@@ -116,11 +146,15 @@ class MultiItem(EventModel):
 
 def _cost(row: tuple[float, float, float], bottom: int, stock: Ints) -> Floats:
     holding, backlog, penalty = row
-    return np.asarray(holding * stock.clip(0) - backlog * stock.clip(max=0) + penalty * (stock == bottom))
+    return np.asarray(
+        holding * stock.clip(0) - backlog * stock.clip(max=0) + penalty * (stock == bottom)
+    )
 
 
 def _each(name: str, given: float | Sequence[float], items: int) -> Floats:
     values = np.asarray(given, np.float64)
     if values.ndim > 1 or (values.ndim == 1 and values.size != items) or not (values >= 0).all():
-        raise InputError(f"{name} needs one number or {items} of them, none negative, got {given!r}.")
+        raise InputError(
+            f"{name} needs one number or {items} of them, none negative, got {given!r}."
+        )
     return np.broadcast_to(values, (items,)).copy()

@@ -1,15 +1,17 @@
-"""Parallel servers: classes of customers, each of whom any of several servers can serve, at rates of their own.
+"""Parallel servers: classes of customers, each of whom any of several servers can serve, at rates
+of their own.
 
-Class k arrives at rate λ_k and waits in its own queue; server s completes customers of class k at rate μ_sk, 0 if it
-cannot. Service is preemptive, and servers may work on one customer together. The pending event is part of the state
-(0: an arrival; 1 + s: a potential completion of server s, whose choice the action is), so that the number of actions is
-that of classes, whatever the number of servers. With Λ = Σ λ_k + Σ_s max_k μ_sk,
+Class k arrives at rate λ_k and waits in its own queue; server s completes customers of class k at
+rate μ_sk, 0 if it cannot. Service is preemptive, and servers may work on one customer together. The
+pending event is part of the state (0: an arrival; 1 + s: a potential completion of server s, whose
+choice the action is), so that the number of actions is that of classes, whatever the number of
+servers. With Λ = Σ λ_k + Σ_s max_k μ_sk,
 
     event 0 (probability Σλ/Λ)           a customer of class k comes with probability λ_k/Σλ
-    event 1 + s (max_k μ_sk/Λ)           a customer of the chosen class leaves with probability μ_sk/max μ_s
+    event 1 + s (max_k μ_sk/Λ)   a customer of the chosen class leaves with probability μ_sk/max μ_s
 
-and the next event is drawn independently of all else. Losses are Σ h_k·x_k per unit of time; customers who find their
-queue full are lost.
+and the next event is drawn independently of all else. Losses are Σ h_k·x_k per unit of time;
+customers who find their queue full are lost.
 
 The N- and W-models are those of Harrison (1998) and Bell & Williams (2001).
 """
@@ -40,46 +42,85 @@ class ParallelServers(EventModel):
         buffers: int | None = None,
         name: str = "parallel-servers",
     ) -> None:
-        """`services` has a row for each server and a column for each class; the default is an N-model."""
+        """`services` has a row for each server and a column for each class.
+
+        The default is an N-model.
+        """
         try:
-            lam, mu = np.array(arrivals, np.float64), np.atleast_2d(np.array(services, np.float64))
-            costs = np.ones(lam.size) if holding is None else np.array(holding, np.float64)
+            lam = np.array(arrivals, np.float64)
+            mu = np.atleast_2d(np.array(services, np.float64))
+            if holding is None:
+                costs = np.ones(lam.size)
+            else:
+                costs = np.array(holding, np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(
-                "parallel servers need numbers: arrivals and costs one a class, services a row of them for each server."
+                "parallel servers need numbers: arrivals and costs one a class, services a row of "
+                "them for each server."
             ) from error
         if lam.ndim != 1 or mu.ndim != 2 or mu.shape[1] != lam.size or costs.shape != lam.shape:
-            raise InputError(f"parallel servers need a service rate and a cost for each of {lam.size} classes.")
-        if not ((lam > 0).all() and (mu >= 0).all() and (costs >= 0).all() and (mu.max(axis=1) > 0).all()):
-            raise InputError("parallel servers need positive arrivals, costs and services that are not negative.")
+            raise InputError(
+                f"parallel servers need a service rate and a cost for each of {lam.size} classes."
+            )
+        if not (
+            (lam > 0).all()
+            and (mu >= 0).all()
+            and (costs >= 0).all()
+            and (mu.max(axis=1) > 0).all()
+        ):
+            raise InputError(
+                "parallel servers need positive arrivals, costs and services that are not negative."
+            )
         if not all(np.isfinite(numbers).all() for numbers in (lam, mu, costs)):
             raise InputError("parallel servers need finite arrivals, services and costs.")
         if buffers is not None and not (is_whole(buffers) and buffers >= 1):
-            raise InputError(f"buffers must be a positive integer, or None for no limit, got {buffers!r}.")
+            raise InputError(
+                f"buffers must be a positive integer, or None for no limit, got {buffers!r}."
+            )
         if not (mu.max(axis=0) > 0).all():
             raise InputError(f"class {int(np.argmin(mu.max(axis=0))) + 1} has no server.")
-        self.arrivals, self.services, self.holding = lam, mu, costs
+        self.arrivals = lam
+        self.services = mu
+        self.holding = costs
         self.rate = float(lam.sum() + mu.max(axis=1).sum())
         self._build(buffers, name)
 
     def _build(self, buffers: int | None, name: str) -> None:
-        lam, mu, costs = self.arrivals, self.services, self.holding
-        classes, servers, peak = lam.size, len(mu), mu.max(axis=1)
+        lam = self.arrivals
+        mu = self.services
+        costs = self.holding
+        classes = lam.size
+        servers = len(mu)
+        peak = mu.max(axis=1)
         law = np.append(lam.sum(), peak) / self.rate
-        coming, going = lam / lam.sum(), mu / peak[:, None]
-        room = UNBOUNDED if buffers is None else buffers
+        coming = lam / lam.sum()
+        going = mu / peak[:, None]
+        if buffers is None:
+            room = UNBOUNDED
+        else:
+            room = buffers
 
         def probability(x, a, e):  # type: ignore[no-untyped-def]
-            what, after, event = e // (servers + 1), e % (servers + 1), x[classes]
+            what = e // (servers + 1)
+            after = e % (servers + 1)
+            event = x[classes]
             if event == 0:
-                return law[after] * coming[what] if what < classes else 0.0
-            leaves = going[event - 1, a] if x[a] > 0 else 0.0
+                if what < classes:
+                    return law[after] * coming[what]
+                return 0.0
+            if x[a] > 0:
+                leaves = going[event - 1, a]
+            else:
+                leaves = 0.0
             if what == 0:
                 return law[after] * leaves
-            return law[after] * (1.0 - leaves) if what == classes else 0.0
+            if what == classes:
+                return law[after] * (1.0 - leaves)
+            return 0.0
 
         def move(x, a, e):  # type: ignore[no-untyped-def]
-            what, y = e // (servers + 1), x.copy()
+            what = e // (servers + 1)
+            y = x.copy()
             if x[classes] == 0:
                 if y[what] < room:
                     y[what] += 1
@@ -95,7 +136,9 @@ class ParallelServers(EventModel):
             return total
 
         def allowed(x, a):  # type: ignore[no-untyped-def]
-            return a == 0 if x[classes] == 0 else mu[x[classes] - 1, a] > 0.0
+            if x[classes] == 0:
+                return a == 0
+            return mu[x[classes] - 1, a] > 0.0
 
         def predecessors(y):  # type: ignore[no-untyped-def]
             for event in range(servers + 1):
@@ -105,7 +148,10 @@ class ParallelServers(EventModel):
                         pair[: y.size] = y
                         pair[classes] = event
                         pair[k] += change * (1 if event > 0 else -1)
-                        pair[classes + 1] = k if event > 0 else 0
+                        if event > 0:
+                            pair[classes + 1] = k
+                        else:
+                            pair[classes + 1] = 0
                         yield pair
 
         super().__init__(

@@ -1,15 +1,16 @@
 """Machines that fail, and one administrator who can reboot one of them at a time.
 
-The problem SysAdmin (Guestrin, Koller, Parr & Venkataraman 2003, JAIR 19; with continuous states Guestrin, Hauskrecht &
-Kveton 2004, UAI). Machine i works (1) or has failed (0). In a step a machine works next with probability
+The problem SysAdmin (Guestrin, Koller, Parr & Venkataraman 2003, JAIR 19; with continuous states
+Guestrin, Hauskrecht & Kveton 2004, UAI). Machine i works (1) or has failed (0). In a step a machine
+works next with probability
 
-    stays      if it works,            times 1 − contagion if a machine that it depends on has failed,
+    stays      if it works,          times 1 − contagion if a machine that it depends on has failed,
     recovers   if it has failed,       times the same,
     reboots    if it is rebooted, whatever the others do.
 
-Topologies: in a "ring" machine i depends on machine i − 1; in a "star" all others depend on machine 1, which depends on
-none. The loss of a step is the weight of the failed machines plus the cost of a reboot. The form is that of the
-sources; the constants, here and in the defaults, are our choice.
+Topologies: in a "ring" machine i depends on machine i − 1; in a "star" all others depend on machine
+1, which depends on none. The loss of a step is the weight of the failed machines plus the cost of a
+reboot. The form is that of the sources; the constants, here and in the defaults, are our choice.
 """
 
 from __future__ import annotations
@@ -45,20 +46,33 @@ class SysAdmin(FactoredModel):
             raise InputError(f"machines must be a whole number, at least 2, got {machines!r}.")
         if topology not in TOPOLOGIES:
             raise unknown("topology", str(topology), TOPOLOGIES)
-        for word, p in {"stays": stays, "recovers": recovers, "contagion": contagion, "reboots": reboots}.items():
+        for word, p in {
+            "stays": stays,
+            "recovers": recovers,
+            "contagion": contagion,
+            "reboots": reboots,
+        }.items():
             if not is_number(p) or not 0 <= p <= 1:
                 raise InputError(f"{word} must be a probability, got {p!r}.")
         each = _weights(weights, machines)
         before = {i: (i - 1) % machines if topology == "ring" else 0 for i in range(machines)}
         works = np.outer([1 - contagion, 1.0], [recovers, stays])  # [the other, itself]
-        both, alone, rebooted = _law(works), _law(works[1]), _law(np.array(reboots))
+        both = _law(works)
+        alone = _law(works[1])
+        rebooted = _law(np.array(reboots))
         names = [f"machine {i + 1}" for i in range(machines)]
         super().__init__(
             dict.fromkeys(names, 2),
-            {i: ((before[i], i), both) if before[i] != i else ((i,), alone) for i in range(machines)},
+            {
+                i: ((before[i], i), both) if before[i] != i else ((i,), alone)
+                for i in range(machines)
+            },
             [((i,), (each[i], 0.0)) for i in range(machines)],
             {"nothing": FactoredAction()}
-            | {f"reboot {i + 1}": FactoredAction(reboot_cost, {i: ((), rebooted)}) for i in range(machines)},
+            | {
+                f"reboot {i + 1}": FactoredAction(reboot_cost, {i: ((), rebooted)})
+                for i in range(machines)
+            },
             start=[1] * machines,
             name="sysadmin",
         )
@@ -71,5 +85,7 @@ def _law(works: Floats) -> Floats:
 def _weights(given: float | Sequence[float], machines: int) -> list[float]:
     each = [float(given)] * machines if is_number(given) else [float(w) for w in given]  # type: ignore[arg-type, union-attr]
     if len(each) != machines or not all(is_number(w) and w >= 0 for w in each):
-        raise InputError(f"weights are a number that is not negative, or one for each of {machines} machines.")
+        raise InputError(
+            f"weights are a number that is not negative, or one for each of {machines} machines."
+        )
     return each

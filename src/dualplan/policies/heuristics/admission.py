@@ -13,15 +13,27 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
 
 
-def threshold(model: AdmissionControl, levels: Sequence[int] | None = None, *, name: str = "threshold") -> Policy:
-    """Admit class k while fewer than levels[k] customers are in the system; by default while a server is free."""
-    limits = np.full(model.classes, model.servers) if levels is None else np.array(levels, np.int64)
+def threshold(
+    model: AdmissionControl, levels: Sequence[int] | None = None, *, name: str = "threshold"
+) -> Policy:
+    """Admit class k while fewer than levels[k] customers are in the system.
+
+    By default while a server is free.
+    """
+    if levels is None:
+        limits = np.full(model.classes, model.servers)
+    else:
+        limits = np.array(levels, np.int64)
     if limits.shape != (model.classes,):
-        raise PolicyError(f"policy {name!r} needs {model.classes} levels, one a class, got {limits.size}.")
+        raise PolicyError(
+            f"policy {name!r} needs {model.classes} levels, one a class, got {limits.size}."
+        )
     limits = np.minimum(limits, model.room)
 
     def rule(x):  # type: ignore[no-untyped-def]
-        return 1 if x[1] > 0 and x[0] < limits[x[1] - 1] else 0
+        if x[1] > 0 and x[0] < limits[x[1] - 1]:
+            return 1
+        return 0
 
     return FunctionPolicy(model, rule, name=name)
 

@@ -16,15 +16,18 @@ from dualplan.policies.tables import FunctionPolicy
 def base_stock(model: LostSales, level: int | None = None) -> Policy:
     """Order up to `level`, counted over stock and pipeline.
 
-    The default level is the critical fractile of demand over lead time plus one period, optimal were unmet demand
-    kept instead of lost.
+    The default level is the critical fractile of demand over lead time plus one period, optimal
+    were unmet demand kept instead of lost.
     """
     return _up_to(model, _level(model) if level is None else level, model.max_order, "base-stock")
 
 
 def capped_base_stock(model: LostSales, level: int | None = None, cap: int | None = None) -> Policy:
     """Order up to `level`, but at most `cap` at once; by default the mean demand rounded up."""
-    most = int(np.ceil(model.demand)) if cap is None else cap
+    if cap is None:
+        most = int(np.ceil(model.demand))
+    else:
+        most = cap
     return _up_to(model, _level(model) if level is None else level, most, "capped-base-stock")
 
 
@@ -33,7 +36,8 @@ def _level(model: LostSales) -> int:
 
 
 def _up_to(model: LostSales, level: int, cap: int, name: str) -> Policy:
-    capacity, most = model.capacity, min(cap, model.max_order)
+    capacity = model.capacity
+    most = min(cap, model.max_order)
 
     def rule(x):  # type: ignore[no-untyped-def]
         position = x.sum()
@@ -43,11 +47,16 @@ def _up_to(model: LostSales, level: int, cap: int, name: str) -> Policy:
 
 
 def myopic(model: LostSales) -> Policy:
-    """Order what minimises the expected cost of the period in which the order arrives (Morton 1971).
+    """Order what minimises the expected cost of the period in which the order arrives (Morton
+    1971).
 
-    With I the stock left when the order arrives, that is the least order z with P(D <= I + z) >= p/(p + h).
+    With I the stock left when the order arrives, that is the least order z with P(D <= I + z)
+    >= p/(p + h).
     """
-    pmf, capacity, most, lead = model.pmf, model.capacity, model.max_order, model.lead_time
+    pmf = model.pmf
+    capacity = model.capacity
+    most = model.max_order
+    lead = model.lead_time
     fractile = model.fractile
     cdf = np.cumsum(pmf)
 
@@ -56,7 +65,10 @@ def myopic(model: LostSales) -> Policy:
         stock[x[0]] = 1.0
         for k in range(1, lead + 1):
             following = np.zeros(capacity + 1)
-            arriving = x[k] if k < lead else 0
+            if k < lead:
+                arriving = x[k]
+            else:
+                arriving = 0
             for i in range(capacity + 1):
                 if stock[i] > 0.0:
                     for d in range(pmf.size):

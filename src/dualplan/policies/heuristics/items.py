@@ -20,12 +20,16 @@ def base_stock(model: MultiItem, levels: Sequence[int] | None = None) -> Policy:
 
 
 def cost_first(model: MultiItem, levels: Sequence[int] | None = None) -> Policy:
-    """The item whose shortfall times backlog cost times service rate is largest (in the manner of the bμ rule)."""
+    """The item whose shortfall times backlog cost times service rate is largest (in the manner of
+    the bμ rule).
+    """
     return _up_to(model, levels, model.backlog * model.services, "b-mu")
 
 
 def _levels(model: MultiItem) -> list[int]:
-    """The newsvendor's level of a geometric shortfall, whose ratio is the share of the machine's load: r/(r + rest)."""
+    """The newsvendor's level of a geometric shortfall, whose ratio is the share of the machine's
+    load: r/(r + rest).
+    """
     work = model.demand / model.services
     ratios = np.minimum(work / np.maximum(1 - work.sum() + work, 1e-3), 0.999)
     fractiles = model.holding / (model.holding + model.backlog)
@@ -37,17 +41,21 @@ def _levels(model: MultiItem) -> list[int]:
 
 def _up_to(model: MultiItem, levels: Sequence[int] | None, weights: Floats, name: str) -> Policy:
     goal = np.array(_levels(model) if levels is None else levels, np.int64)
-    items, top, capacity = model.box.dim, model.most_stock, model.capacity
+    items = model.box.dim
+    top = model.most_stock
+    capacity = model.capacity
 
     def rule(x):  # type: ignore[no-untyped-def]
         stored = 0
         for i in range(items):
             stored += max(x[i], 0)
-        best, most = 0, 0.0
+        best = 0
+        most = 0.0
         for i in range(items):
             need = weights[i] * (goal[i] - x[i])
             if need > most and x[i] < top and (x[i] < 0 or stored < capacity):
-                best, most = i + 1, need
+                best = i + 1
+                most = need
         return best
 
     return FunctionPolicy(model, rule, name=name)

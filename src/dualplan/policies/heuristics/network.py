@@ -1,4 +1,7 @@
-"""The usual heuristics of queueing networks, all index rules; the rule is in `_kernels/policies.py`."""
+"""The usual heuristics of queueing networks, all index rules.
+
+The rule is in `_kernels/policies.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,12 @@ TIES = ("uniform", "first")
 
 
 class NetworkPolicy(Policy):
-    """Each server serves a waiting class c of largest index ``alpha_c + beta_c (x_c - kappa Σ_d R_cd x_d)``.
+    """Each server serves a waiting class c of largest index ``alpha_c + beta_c (x_c - kappa Σ_d
+    R_cd x_d)``.
 
-    `probability` (one number, or one for each server) is how often it does; the rest goes to its other waiting
-    classes in equal parts, or where none waits to idling. `ties` are shared ("uniform") or go to the class that was
-    named first ("first").
+    `probability` (one number, or one for each server) is how often it does; the rest goes to its
+    other waiting classes in equal parts, or where none waits to idling. `ties` are shared
+    ("uniform") or go to the class that was named first ("first").
     """
 
     def __init__(
@@ -40,20 +44,36 @@ class NetworkPolicy(Policy):
     ) -> None:
         if ties not in TIES:
             raise unknown("rule for ties", ties, TIES)
-        n, servers = len(network.classes), len(network.servers)
-        self.alpha, self.beta = _spread(alpha, n, "alpha"), _spread(beta, n, "beta")
-        if not (np.isfinite(self.alpha).all() and np.isfinite(self.beta).all() and np.isfinite(kappa)):
+        n = len(network.classes)
+        servers = len(network.servers)
+        self.alpha = _spread(alpha, n, "alpha")
+        self.beta = _spread(beta, n, "beta")
+        if not (
+            np.isfinite(self.alpha).all() and np.isfinite(self.beta).all() and np.isfinite(kappa)
+        ):
             raise PolicyError(f"policy {name!r}: alpha, beta and kappa must be finite numbers.")
-        self.kappa, self.ties = kappa, ties
+        self.kappa = kappa
+        self.ties = ties
         self.probability = _spread(probability, servers, "probability")
         if not np.all((self.probability >= 0) & (self.probability <= 1)):
-            raise PolicyError(f"policy {name!r}: probabilities must lie in [0, 1], got {probability!r}.")
+            raise PolicyError(
+                f"policy {name!r}: probabilities must lie in [0, 1], got {probability!r}."
+            )
         code = network.code
         ints = np.append(code.ints, TIES.index(ties))
         floats = np.concatenate([code.floats, self.alpha, self.beta, self.probability, [kappa]])
-        # the same choices as a linear index, but at empty queues, which only phantom services tell apart
-        fixed = ties == "first" and kappa == 0 and not network.options["phantom"] and (self.probability == 1).all()
-        loop = _loop(network, _index_floats(network, self.alpha, np.diag(self.beta))) if fixed else None
+        # the same choices as a linear index, but at empty queues, which only phantom services tell
+        # apart
+        fixed = (
+            ties == "first"
+            and kappa == 0
+            and not network.options["phantom"]
+            and (self.probability == 1).all()
+        )
+        if fixed:
+            loop = _loop(network, _index_floats(network, self.alpha, np.diag(self.beta)))
+        else:
+            loop = None
         super().__init__(network, name, PolicyCode(ints, floats, network_rule, loop))
 
     def describe(self) -> Json:
@@ -69,24 +89,44 @@ class NetworkPolicy(Policy):
 
 
 class LinearIndexPolicy(Policy):
-    """Each server serves a waiting class c with probability ∝ exp(v_c/τ), ``v_c(x) = alpha_c + Σ_d slopes_cd x_d``.
+    """Each server serves a waiting class c with probability ∝ exp(v_c/τ), ``v_c(x) = alpha_c + Σ_d
+    slopes_cd x_d``.
 
     `temperature` is τ; at 0 the largest index is served, ties to the class named first.
     """
 
     def __init__(
-        self, network: QueueingNetwork, name: str, alpha: ArrayLike, slopes: ArrayLike, *, temperature: float = 0.0
+        self,
+        network: QueueingNetwork,
+        name: str,
+        alpha: ArrayLike,
+        slopes: ArrayLike,
+        *,
+        temperature: float = 0.0,
     ) -> None:
         n = len(network.classes)
-        self.alpha, self.slopes = _spread(alpha, n, "alpha"), np.array(slopes, np.float64)
-        if self.slopes.shape != (n, n) or not (np.isfinite(self.slopes).all() and np.isfinite(self.alpha).all()):
-            raise PolicyError(f"policy {name!r}: slopes must be {n} rows of {n} finite numbers, and alpha finite.")
+        self.alpha = _spread(alpha, n, "alpha")
+        self.slopes = np.array(slopes, np.float64)
+        if self.slopes.shape != (n, n) or not (
+            np.isfinite(self.slopes).all() and np.isfinite(self.alpha).all()
+        ):
+            raise PolicyError(
+                f"policy {name!r}: slopes must be {n} rows of {n} finite numbers, and alpha finite."
+            )
         if not (temperature >= 0 and np.isfinite(temperature)):
-            raise PolicyError(f"policy {name!r}: the temperature must be 0 or more, got {temperature!r}.")
-        self.network, self.temperature = network, float(temperature)
+            raise PolicyError(
+                f"policy {name!r}: the temperature must be 0 or more, got {temperature!r}."
+            )
+        self.network = network
+        self.temperature = float(temperature)
         floats = _index_floats(network, self.alpha, self.slopes, self.temperature)
-        loop = _loop(network, floats) if self.temperature == 0 else None
-        super().__init__(network, name, PolicyCode(network.code.ints.copy(), floats, linear_index_rule, loop))
+        if self.temperature == 0:
+            loop = _loop(network, floats)
+        else:
+            loop = None
+        super().__init__(
+            network, name, PolicyCode(network.code.ints.copy(), floats, linear_index_rule, loop)
+        )
 
     def describe(self) -> Json:
         """The numbers of the rule."""
@@ -99,7 +139,9 @@ class LinearIndexPolicy(Policy):
 
 
 def linear_index(policy: NetworkPolicy) -> LinearIndexPolicy:
-    """An index rule as a linear index: the same choices but for ties, which go to the class named first."""
+    """An index rule as a linear index: the same choices but for ties, which go to the class named
+    first.
+    """
     network = policy.model
     if not isinstance(network, QueueingNetwork):
         raise PolicyError(f"policy {policy.name!r} belongs to no queueing network.")
@@ -111,13 +153,17 @@ def linear_index(policy: NetworkPolicy) -> LinearIndexPolicy:
     return LinearIndexPolicy(network, policy.name, policy.alpha, slopes)
 
 
-def _index_floats(network: QueueingNetwork, alpha: Floats, slopes: Floats, temperature: float = 0.0) -> Floats:
+def _index_floats(
+    network: QueueingNetwork, alpha: Floats, slopes: Floats, temperature: float = 0.0
+) -> Floats:
     """What the rule of linear indices reads."""
     return np.concatenate([network.code.floats, alpha, slopes.ravel(), [temperature]])
 
 
 def walks(network: QueueingNetwork) -> bool:
-    """Whether one event happens a step (uniformized), and servers may choose anew in each (preemptive)."""
+    """Whether one event happens a step (uniformized), and servers may choose anew in each
+    (preemptive).
+    """
     return bool(network.options["dynamics"] == "uniformized") and not network.nonpreemptive
 
 
@@ -138,47 +184,71 @@ def _spread(values: ArrayLike, size: int, what: str) -> Floats:
 
 def longer(network: QueueingNetwork, *, ties: str = "uniform") -> NetworkPolicy:
     """LONGER (LONGEST): the longest queue of each server."""
-    name = "longer" if ties == "uniform" else "longer-first"
+    if ties == "uniform":
+        name = "longer"
+    else:
+        name = "longer-first"
     return NetworkPolicy(network, name, beta=1.0, ties=ties)
 
 
 def soft_longer(network: QueueingNetwork, probability: ArrayLike) -> NetworkPolicy:
-    """The longest queue with probability p (Banijamali et al. 2019), ties to the class named first."""
+    """The longest queue with probability p (Banijamali et al. 2019), ties to the class named
+    first.
+    """
     return NetworkPolicy(network, "soft-longer", beta=1.0, probability=probability, ties="first")
 
 
-def priority(network: QueueingNetwork, order: Sequence[str], *, name: str = "priority") -> NetworkPolicy:
-    """Classes in fixed order of priority; classes that are not named come last, in the network's order."""
+def priority(
+    network: QueueingNetwork, order: Sequence[str], *, name: str = "priority"
+) -> NetworkPolicy:
+    """Classes in fixed order of priority.
+
+    Classes that are not named come last, in the network's order.
+    """
     for c in order:
         if c not in network.class_names:
             raise unknown("class", c, network.class_names)
     full = [*dict.fromkeys(order), *(c for c in network.class_names if c not in order)]
-    return NetworkPolicy(network, name, alpha=[-float(full.index(c)) for c in network.class_names], ties="first")
+    return NetworkPolicy(
+        network, name, alpha=[-float(full.index(c)) for c in network.class_names], ties="first"
+    )
 
 
 def lbfs(network: QueueingNetwork) -> NetworkPolicy:
-    """Last buffer first served: the class with the fewest stages still to go, ties to the class named first."""
+    """Last buffer first served: the class with the fewest stages still to go, ties to the class
+    named first.
+    """
     return NetworkPolicy(network, "lbfs", alpha=-_stages_to_go(network), ties="first")
 
 
 def fbfs(network: QueueingNetwork) -> NetworkPolicy:
-    """First buffer first served: the class with the most stages still to go, ties to the class named first."""
+    """First buffer first served: the class with the most stages still to go, ties to the class
+    named first.
+    """
     return NetworkPolicy(network, "fbfs", alpha=_stages_to_go(network), ties="first")
 
 
 def c_mu(network: QueueingNetwork) -> NetworkPolicy:
     """The cμ rule: the class with the largest holding cost times service rate."""
-    return NetworkPolicy(network, "c-mu", alpha=[c.holding * c.service for c in network.classes], ties="first")
+    return NetworkPolicy(
+        network, "c-mu", alpha=[c.holding * c.service for c in network.classes], ties="first"
+    )
 
 
 def max_weight(network: QueueingNetwork) -> NetworkPolicy:
     """MaxWeight: the largest holding cost × service rate × queue length."""
-    return NetworkPolicy(network, "max-weight", beta=[c.holding * c.service for c in network.classes])
+    return NetworkPolicy(
+        network, "max-weight", beta=[c.holding * c.service for c in network.classes]
+    )
 
 
 def max_pressure(network: QueueingNetwork) -> NetworkPolicy:
-    """MaxPressure (back-pressure): the largest service rate × (queue length − expected next queue length)."""
-    return NetworkPolicy(network, "max-pressure", beta=[c.service for c in network.classes], kappa=1.0)
+    """MaxPressure (back-pressure): the largest service rate × (queue length − expected next queue
+    length).
+    """
+    return NetworkPolicy(
+        network, "max-pressure", beta=[c.service for c in network.classes], kappa=1.0
+    )
 
 
 def random(network: QueueingNetwork) -> NetworkPolicy:
@@ -211,7 +281,7 @@ def _stages_to_go(network: QueueingNetwork) -> Floats:
     return np.asarray(np.round(stages, 9))
 
 
-# -- in files ---------------------------------------------------------------------------------------------------------
+# -- in files --------------------------------------------------------------------------------------
 
 
 def _read_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:
@@ -220,14 +290,18 @@ def _read_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:
     numbers = floats[network.code.floats.size :]
     alpha, beta, probability, (kappa,) = np.split(numbers, [n, 2 * n, 2 * n + len(network.servers)])
     ties = TIES[int(ints[-1])]
-    return NetworkPolicy(network, name, alpha, beta, kappa=float(kappa), probability=probability, ties=ties)
+    return NetworkPolicy(
+        network, name, alpha, beta, kappa=float(kappa), probability=probability, ties=ties
+    )
 
 
 def _read_linear_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:  # noqa: ARG001 - floats say all
     network = _network(model, name)
     n = len(network.classes)
     alpha, slopes, (temperature,) = np.split(floats[network.code.floats.size :], [n, n + n * n])
-    return LinearIndexPolicy(network, name, alpha, slopes.reshape(n, n), temperature=float(temperature))
+    return LinearIndexPolicy(
+        network, name, alpha, slopes.reshape(n, n), temperature=float(temperature)
+    )
 
 
 def _network(model: Model, name: str) -> QueueingNetwork:

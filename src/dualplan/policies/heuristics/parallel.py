@@ -15,7 +15,9 @@ from dualplan.policies.tables import FunctionPolicy
 
 def longest(model: ParallelServers) -> Policy:
     """The longest of the queues that a server can serve, ties to the class named first."""
-    return _index_rule(model, "longest", np.zeros_like(model.services), (model.services > 0).astype(np.float64))
+    return _index_rule(
+        model, "longest", np.zeros_like(model.services), (model.services > 0).astype(np.float64)
+    )
 
 
 def c_mu(model: ParallelServers) -> Policy:
@@ -25,23 +27,34 @@ def c_mu(model: ParallelServers) -> Policy:
 
 def max_weight(model: ParallelServers) -> Policy:
     """The largest holding cost × rate × queue length."""
-    return _index_rule(model, "max-weight", np.zeros_like(model.services), model.holding * model.services)
+    return _index_rule(
+        model, "max-weight", np.zeros_like(model.services), model.holding * model.services
+    )
 
 
 def _index_rule(model: ParallelServers, name: str, alpha: Floats, beta: Floats) -> Policy:
-    """The waiting class of largest α_sk + β_sk·x_k; where nobody waits, the first class that the server has."""
-    can, classes = model.services > 0, model.services.shape[1]
+    """The waiting class of largest α_sk + β_sk·x_k.
+
+    Where nobody waits, the first class that the server has.
+    """
+    can = model.services > 0
+    classes = model.services.shape[1]
 
     def rule(x):  # type: ignore[no-untyped-def]
         s = x[classes] - 1
         if s < 0:
             return 0
-        best, index = -1, -np.inf
+        best = -1
+        index = -np.inf
         for k in range(classes):
             if can[s, k]:
-                v = alpha[s, k] + beta[s, k] * x[k] if x[k] > 0 else -np.inf
+                if x[k] > 0:
+                    v = alpha[s, k] + beta[s, k] * x[k]
+                else:
+                    v = -np.inf
                 if best < 0 or v > index:
-                    best, index = k, v
+                    best = k
+                    index = v
         return best
 
     return FunctionPolicy(model, rule, name=name)

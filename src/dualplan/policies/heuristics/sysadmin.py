@@ -1,4 +1,7 @@
-"""What administrators do: reboot a failed machine, chosen by an index; the rule is in `_kernels/factored.py`."""
+"""What administrators do: reboot a failed machine, chosen by an index.
+
+The rule is in `_kernels/factored.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,32 @@ from dualplan.policies.tables import random_policy
 
 
 def reboot(
-    model: SysAdmin, index: ArrayLike = 0.0, *, dependants: float = 0.0, supports: float = 0.0, name: str = "reboot"
+    model: SysAdmin,
+    index: ArrayLike = 0.0,
+    *,
+    dependants: float = 0.0,
+    supports: float = 0.0,
+    name: str = "reboot",
 ) -> Policy:
     """The failed machine of largest index, the first among equals.
 
-    The index is a number for each machine, plus `dependants` for each working machine that depends on it and `supports`
-    for each working one that it depends on itself.
+    The index is a number for each machine, plus `dependants` for each working machine that depends
+    on it and `supports` for each working one that it depends on itself.
     """
     machines = range(len(model.sizes))
     others = [
-        [(i, dependants) for j, i in model.edges if j == k] + [(j, supports) for j, i in model.edges if i == k]
+        [(i, dependants) for j, i in model.edges if j == k]
+        + [(j, supports) for j, i in model.edges if i == k]
         for k in machines
     ]
     pairs = [pair for own in others for pair in own]
-    ints = np.concatenate([np.cumsum([0, *map(len, others)]), [i for i, _ in pairs]]).astype(np.int64)
+    ints = np.concatenate([np.cumsum([0, *map(len, others)]), [i for i, _ in pairs]]).astype(
+        np.int64
+    )
     base = np.broadcast_to(np.asarray(index, np.float64), (len(others),))
-    return Policy(model, name, PolicyCode(ints, np.concatenate([base, [w for _, w in pairs]]), reboot_rule))
+    return Policy(
+        model, name, PolicyCode(ints, np.concatenate([base, [w for _, w in pairs]]), reboot_rule)
+    )
 
 
 def first_failed(model: SysAdmin) -> Policy:

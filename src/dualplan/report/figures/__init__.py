@@ -1,10 +1,20 @@
-"""Figures, drawn without a display and saved whole or not at all; the only place that imports Matplotlib.
+"""Figures, drawn without a display and saved whole or not at all; the only place that imports
+Matplotlib.
 
-Every function here draws data that others computed and returns a Matplotlib figure: `save` writes it to a file,
-`as_svg` makes an element for a page, `theme` chooses the colours.
+Every function here draws data that others computed and returns a Matplotlib figure: `save` writes
+it to a file, `as_svg` makes an element for a page, `theme` chooses the colours.
 """
 
-from dualplan.report.figures.canvas import DARK, LIGHT, Theme, as_svg, blank, require_drawable, save, theme
+from dualplan.report.figures.canvas import (
+    DARK,
+    LIGHT,
+    Theme,
+    as_svg,
+    blank,
+    require_drawable,
+    save,
+    theme,
+)
 from dualplan.report.figures.curves import curve
 from dualplan.report.figures.diagrams import diagram
 from dualplan.report.figures.laws import marginals

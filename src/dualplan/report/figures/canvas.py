@@ -1,4 +1,5 @@
-"""What all figures share: colours for light and dark pages, a figure without a display, files and SVG for pages.
+"""What all figures share: colours for light and dark pages, a figure without a display, files and
+SVG for pages.
 
 A theme is chosen for a block of code, and every figure drawn in it wears its colours:
 
@@ -31,10 +32,11 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours: of text and lines, of the page, of the grid, of what is in the background, and of the data.
+    """Colours: of text and lines, of the page, of the grid, of what is in the background, and of
+    the data.
 
-    The data's colours can be told apart with the common kinds of colour blindness (Okabe & Ito 2008; the dark theme
-    has lighter tones of the same hues).
+    The data's colours can be told apart with the common kinds of colour blindness (Okabe & Ito
+    2008; the dark theme has lighter tones of the same hues).
     """
 
     name: str
@@ -49,19 +51,45 @@ class Theme:
         from cycler import cycler
 
         return {
-            "figure.facecolor": self.paper, "axes.facecolor": self.paper, "savefig.facecolor": self.paper,
-            "text.color": self.ink, "axes.labelcolor": self.ink, "axes.edgecolor": self.faint,
-            "axes.titlecolor": self.ink, "xtick.color": self.ink, "ytick.color": self.ink,
-            "grid.color": self.grid, "grid.linewidth": 0.8, "axes.grid": True, "axes.axisbelow": True,
-            "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 11, "font.size": 10,
-            "legend.frameon": False, "legend.fontsize": "small", "axes.prop_cycle": cycler(color=self.palette),
-        }  # fmt: skip
+            "figure.facecolor": self.paper,
+            "axes.facecolor": self.paper,
+            "savefig.facecolor": self.paper,
+            "text.color": self.ink,
+            "axes.labelcolor": self.ink,
+            "axes.edgecolor": self.faint,
+            "axes.titlecolor": self.ink,
+            "xtick.color": self.ink,
+            "ytick.color": self.ink,
+            "grid.color": self.grid,
+            "grid.linewidth": 0.8,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 11,
+            "font.size": 10,
+            "legend.frameon": False,
+            "legend.fontsize": "small",
+            "axes.prop_cycle": cycler(color=self.palette),
+        }
 
 
-LIGHT = Theme("light", "#1f2328", "#ffffff", "#e4e7eb", "#8b949e",
-              ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5e4fa2", "#56b4e9", "#8c6d31"))  # fmt: skip
-DARK = Theme("dark", "#e6edf3", "#0d1117", "#2d333b", "#768390",
-             ("#56b4e9", "#ff9354", "#3fd0a0", "#e69fc9", "#f0c243", "#b3a6f2", "#b8e0ff", "#d6b46c"))  # fmt: skip
+LIGHT = Theme(
+    "light",
+    "#1f2328",
+    "#ffffff",
+    "#e4e7eb",
+    "#8b949e",
+    ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5e4fa2", "#56b4e9", "#8c6d31"),
+)
+DARK = Theme(
+    "dark",
+    "#e6edf3",
+    "#0d1117",
+    "#2d333b",
+    "#768390",
+    ("#56b4e9", "#ff9354", "#3fd0a0", "#e69fc9", "#f0c243", "#b3a6f2", "#b8e0ff", "#d6b46c"),
+)
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 _current: ContextVar[Theme] = ContextVar("theme", default=LIGHT)
@@ -89,7 +117,9 @@ def drawn(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @wraps(draw)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        from matplotlib import rc_context  # half a second, which commands that draw nothing need not spend
+        from matplotlib import (
+            rc_context,
+        )  # half a second, which commands that draw nothing need not spend
 
         with rc_context(current().settings()):
             return _letter_by_letter(draw(*args, **kwargs))
@@ -139,21 +169,28 @@ def require_drawable(out: str | Path) -> Path:
 
 def save(figure: Figure, path: str | Path, *, dpi: int = 150) -> None:
     """Save in the format that the name asks for, whole or not at all."""
-    target, buffer = require_drawable(path), io.BytesIO()
+    target = require_drawable(path)
+    buffer = io.BytesIO()
     figure.savefig(buffer, format=target.suffix[1:], dpi=dpi)
     write_bytes(target, buffer.getvalue())
 
 
 def as_svg(figure: Figure, title: str = "") -> str:
-    """An <svg> element for a page: the same drawing gives the same text, and no two figures share an id.
+    """An <svg> element for a page: the same drawing gives the same text, and no two figures share
+    an id.
 
-    Letters stay letters, so that they can be searched and read aloud. `title` is what a screen reader says.
+    Letters stay letters, so that they can be searched and read aloud. `title` is what a screen
+    reader says.
     """
     from matplotlib import rc_context
 
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": "dualplan", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            buffer,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     text = buffer.getvalue()
     return _labelled(_own_ids(_own_style(text[text.index("<svg") :].rstrip())), title)
 
@@ -163,11 +200,16 @@ def _own_style(text: str) -> str:
     sheet = re.search(r"\s*<defs>\s*<style[^>]*>\*\{([^}]*)\}</style>\s*</defs>", text)
     if sheet is None:
         return text
-    return text.replace(sheet.group(0), "", 1).replace("<svg ", f'<svg style="{sheet.group(1)}" ', 1)
+    return text.replace(sheet.group(0), "", 1).replace(
+        "<svg ", f'<svg style="{sheet.group(1)}" ', 1
+    )
 
 
 def _own_ids(text: str) -> str:
-    """Matplotlib numbers the parts of each figure from 1 on; in a page they need names of their own."""
+    """Matplotlib numbers the parts of each figure from 1 on.
+
+    In a page they need names of their own.
+    """
     prefix = "f" + hashlib.sha256(text.encode()).hexdigest()[:10]
     text = re.sub(r'\bid="', f'id="{prefix}-', text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}-", text)

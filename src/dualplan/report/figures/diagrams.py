@@ -1,4 +1,6 @@
-"""Queueing networks as diagrams: servers, buffers, arrivals, routes and exits, from the network's data."""
+"""Queueing networks as diagrams: servers, buffers, arrivals, routes and exits, from the network's
+data.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INCH = 0.62  # of a unit of the layout
-MARGIN, CAPTION = 0.3, 0.8
-QUEUE, HALF = (0.22, 1.62), 0.27  # from where to where a buffer goes, and half its height
-CIRCLE, RADIUS = 2.1, 0.36  # the middle and the radius of the circle that serves
+MARGIN = 0.3
+CAPTION = 0.8
+# from where to where a buffer goes, and half its height
+QUEUE = (0.22, 1.62)
+HALF = 0.27
+# the middle and the radius of the circle that serves
+CIRCLE = 2.1
+RADIUS = 0.36
 BEND = 0.12  # radius of the corners of routes
 LETTERS = 9  # that fit into a buffer at full size
 
 
 @drawn
 def diagram(network: QueueingNetwork) -> Figure:
-    """The network: each server a box, each class a buffer (its size, ∞ without limit) and a circle with its rate.
+    """The network: each server a box, each class a buffer (its size, ∞ without limit) and a circle
+    with its rate.
 
-    Arrows from nowhere are arrivals with their rates, arrows to nowhere exits; routes have their probabilities
-    where these are not 1. Buffers and routes carry ids like `class-0` and `route-0-1`, by the numbers of the classes.
+    Arrows from nowhere are arrivals with their rates, arrows to nowhere exits; routes have their
+    probabilities where these are not 1. Buffers and routes carry ids like `class-0` and
+    `route-0-1`, by the numbers of the classes.
     """
     from matplotlib.figure import Figure
 
     if not isinstance(network, QueueingNetwork):
         raise InputError(f"only queueing networks have a diagram, got {network!r}.")
     places = arrange(network)
-    width, height = places.width + 2 * MARGIN, places.height + 2 * MARGIN + CAPTION
+    width = places.width + 2 * MARGIN
+    height = places.height + 2 * MARGIN + CAPTION
     figure = Figure(figsize=(INCH * width, INCH * height))
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     panel.set(xlim=(-MARGIN, width - MARGIN), ylim=(-MARGIN, height - MARGIN))
@@ -43,8 +53,16 @@ def diagram(network: QueueingNetwork) -> Figure:
         _draw_class(panel, network, c, places.classes[c])
     for route in places.routes:
         _draw_route(panel, route)
-    unit = "unit of time" if network.options["time"] == "continuous" else "step"
-    panel.text(0.0, places.height + CAPTION / 2, f"{network.name}: arrivals and services per {unit}", va="center")
+    if network.options["time"] == "continuous":
+        unit = "unit of time"
+    else:
+        unit = "step"
+    panel.text(
+        0.0,
+        places.height + CAPTION / 2,
+        f"{network.name}: arrivals and services per {unit}",
+        va="center",
+    )
     return figure
 
 
@@ -52,14 +70,35 @@ def _draw_server(panel: Any, network: QueueingNetwork, places: Layout, s: int) -
     from matplotlib.patches import FancyBboxPatch
 
     (x, y), height = places.servers[s], places.heights[s]
-    panel.add_patch(FancyBboxPatch(
-        (x, y), BOX, height, boxstyle="round,pad=0,rounding_size=0.12", facecolor=current().grid,
-        edgecolor=current().faint, linewidth=1.0, gid=f"server-{s}",
-    ))  # fmt: skip
+    panel.add_patch(
+        FancyBboxPatch(
+            (x, y),
+            BOX,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.12",
+            facecolor=current().grid,
+            edgecolor=current().faint,
+            linewidth=1.0,
+            gid=f"server-{s}",
+        )
+    )
     name = network.servers[s]
-    panel.text(x + 0.15, y + height - HEADER / 2, _short(name, 14), va="center", fontweight="bold", fontsize=9)
-    panel.text(x + BOX - 0.15, y + height - HEADER / 2, f"load {network.loads[name]:.2f}", va="center", ha="right",
-               fontsize=7)  # fmt: skip
+    panel.text(
+        x + 0.15,
+        y + height - HEADER / 2,
+        _short(name, 14),
+        va="center",
+        fontweight="bold",
+        fontsize=9,
+    )
+    panel.text(
+        x + BOX - 0.15,
+        y + height - HEADER / 2,
+        f"load {network.loads[name]:.2f}",
+        va="center",
+        ha="right",
+        fontsize=7,
+    )
 
 
 def _draw_class(panel: Any, network: QueueingNetwork, c: int, place: Point) -> None:
@@ -67,16 +106,40 @@ def _draw_class(panel: Any, network: QueueingNetwork, c: int, place: Point) -> N
     from matplotlib.patches import Circle, Rectangle
 
     (left, y), theme, own = place, current(), network.classes[c]
-    low, high = left + QUEUE[0], left + QUEUE[1]
-    panel.add_patch(Rectangle((low, y - HALF), high - low, 2 * HALF, facecolor=theme.paper, linewidth=0,
-                              gid=f"class-{c}"))  # fmt: skip
-    panel.plot([low, high, high, low], [y - HALF, y - HALF, y + HALF, y + HALF], color=theme.ink, linewidth=1.2)
+    low = left + QUEUE[0]
+    high = left + QUEUE[1]
+    panel.add_patch(
+        Rectangle(
+            (low, y - HALF),
+            high - low,
+            2 * HALF,
+            facecolor=theme.paper,
+            linewidth=0,
+            gid=f"class-{c}",
+        )
+    )
+    panel.plot(
+        [low, high, high, low],
+        [y - HALF, y - HALF, y + HALF, y + HALF],
+        color=theme.ink,
+        linewidth=1.2,
+    )
     panel.plot([high, left + CIRCLE - RADIUS], [y, y], color=theme.ink, linewidth=1.0)
-    panel.add_patch(Circle((left + CIRCLE, y), RADIUS, facecolor=theme.paper, edgecolor=theme.palette[0],
-                           linewidth=1.4))  # fmt: skip
+    panel.add_patch(
+        Circle(
+            (left + CIRCLE, y),
+            RADIUS,
+            facecolor=theme.paper,
+            edgecolor=theme.palette[0],
+            linewidth=1.4,
+        )
+    )
     size = 9 * min(1.0, LETTERS / len(own.name))
     panel.text(low + 0.1, y, own.name, va="center", fontsize=max(size, 5))
-    buffer = "∞" if own.buffer is None else f"≤{own.buffer}"
+    if own.buffer is None:
+        buffer = "∞"
+    else:
+        buffer = f"≤{own.buffer}"
     panel.text(high - 0.06, y - HALF + 0.04, buffer, va="bottom", ha="right", fontsize=6.5)
     panel.text(left + CIRCLE, y, f"{own.service:.3g}", ha="center", va="center", fontsize=7)
 
@@ -85,30 +148,58 @@ def _draw_route(panel: Any, route: Route) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     theme = current()
-    source = "arrival" if route.source == ARRIVAL else str(route.source)
-    target = "out" if route.target == OUT else str(route.target)
-    colour = theme.palette[2] if route.source == ARRIVAL else theme.palette[1] if route.target == OUT else theme.ink
-    panel.add_patch(FancyArrowPatch(
-        path=_rounded(route.corners), arrowstyle="-|>", mutation_scale=9, linewidth=1.1, color=colour, fill=False,
-        gid=f"route-{source}-{target}",
-    ))  # fmt: skip
+    if route.source == ARRIVAL:
+        source = "arrival"
+    else:
+        source = str(route.source)
+    if route.target == OUT:
+        target = "out"
+    else:
+        target = str(route.target)
+    if route.source == ARRIVAL:
+        colour = theme.palette[2]
+    elif route.target == OUT:
+        colour = theme.palette[1]
+    else:
+        colour = theme.ink
+    panel.add_patch(
+        FancyArrowPatch(
+            path=_rounded(route.corners),
+            arrowstyle="-|>",
+            mutation_scale=9,
+            linewidth=1.1,
+            color=colour,
+            fill=False,
+            gid=f"route-{source}-{target}",
+        )
+    )
     (x, y), end = route.corners[0], route.corners[-1]
     words = f"{route.rate:.3g}"
     if route.source == ARRIVAL:
         panel.text(x, y + 0.03, words, fontsize=7, va="bottom", color=colour)
     elif route.target == OUT:
-        label = "out" if route.rate > 1 - 1e-9 else f"out {words}"
+        if route.rate > 1 - 1e-9:
+            label = "out"
+        else:
+            label = f"out {words}"
         panel.text(end[0] + 0.03, y, label, fontsize=6, va="center", color=colour)
     elif route.rate < 1 - 1e-9:
-        panel.text(x + 0.08, y, words, fontsize=6, va="center",
-                   bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.4})  # fmt: skip
+        panel.text(
+            x + 0.08,
+            y,
+            words,
+            fontsize=6,
+            va="center",
+            bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.4},
+        )
 
 
 def _rounded(corners: tuple[Point, ...]) -> Any:
     """The line through the corners, bent a little before each."""
     from matplotlib.path import Path
 
-    points, codes = [corners[0]], [Path.MOVETO]
+    points = [corners[0]]
+    codes = [Path.MOVETO]
     for before, corner, after in zip(corners, corners[1:], corners[2:], strict=False):
         points += [_towards(corner, before), corner, _towards(corner, after)]
         codes += [Path.LINETO, Path.CURVE3, Path.CURVE3]
@@ -117,11 +208,17 @@ def _rounded(corners: tuple[Point, ...]) -> Any:
 
 def _towards(corner: Point, other: Point) -> Point:
     """A point near the corner on the way to another, at most half way."""
-    dx, dy = other[0] - corner[0], other[1] - corner[1]
+    dx = other[0] - corner[0]
+    dy = other[1] - corner[1]
     length = max(abs(dx), abs(dy))
-    part = min(BEND, length / 2) / length if length > 0 else 0.0
+    if length > 0:
+        part = min(BEND, length / 2) / length
+    else:
+        part = 0.0
     return corner[0] + part * dx, corner[1] + part * dy
 
 
 def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    if len(name) <= most:
+        return name
+    return f"{name[: most - 1]}…"

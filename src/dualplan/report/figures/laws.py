@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ABREAST = 4
-WIDTH, HEIGHT = 3.1, 2.4  # inches of a panel
+# inches of a panel
+WIDTH = 3.1
+HEIGHT = 2.4
 BEYOND = 1e-3  # probability that may lie to the right of what is shown
 
 
@@ -25,7 +27,8 @@ BEYOND = 1e-3  # probability that may lie to the right of what is shown
 def marginals(found: Sequence[Marginal], *, log: bool = False) -> Figure:
     """A panel for each coordinate, a line for each policy, bands where the law was measured.
 
-    The far right is left out where all policies together have a probability of at most 10⁻³; with `log` nothing is.
+    The far right is left out where all policies together have a probability of at most 10⁻³; with
+    `log` nothing is.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -50,14 +53,25 @@ def marginals(found: Sequence[Marginal], *, log: bool = False) -> Figure:
         panel.set_ylabel("probability")
     lines = {line.get_label(): line for panel in panels for line in panel.lines}
     words = [_words([m for m in found if m.policy == policy]) for policy in policies]
-    figure.legend([lines[policy] for policy in policies], words, loc="outside lower center", ncols=min(len(words), 4))
+    figure.legend(
+        [lines[policy] for policy in policies],
+        words,
+        loc="outside lower center",
+        ncols=min(len(words), 4),
+    )
     return figure
 
 
 def _draw_law(panel: Any, m: Marginal, place: int) -> None:
     colour = current().palette[place % len(current().palette)]
     x = np.append(m.values, m.values[-1] + m.width) - 0.5
-    panel.step(x, np.append(m.probabilities, m.probabilities[-1]), where="post", color=colour, label=m.policy)
+    panel.step(
+        x,
+        np.append(m.probabilities, m.probabilities[-1]),
+        where="post",
+        color=colour,
+        label=m.policy,
+    )
     if m.known == MEASURED:
         ends = [np.append(values, values[-1]) for values in (m.lower, m.upper)]
         panel.fill_between(x, *ends, step="post", color=colour, alpha=0.25, linewidth=0)
@@ -65,7 +79,8 @@ def _draw_law(panel: Any, m: Marginal, place: int) -> None:
 
 def _words(own: Sequence[Marginal]) -> str:
     """A policy, how its laws are known, and what speaks against them."""
-    statuses, name = {m.status for m in own}, own[0].policy
+    statuses = {m.status for m in own}
+    name = own[0].policy
     if Status.UNSTABLE in statuses:
         return f"{name} (unstable: no stationary law)"
     return f"{name} ({own[0].known}{', too short a run' if Status.TOO_SHORT in statuses else ''})"

@@ -1,10 +1,11 @@
 """Where the parts of a queueing network lie in its diagram: numbers only, nothing is drawn here.
 
-Servers stand in columns: along routes that lead back to no server they came through (the others are *feedback*), a
-server's column is the longest way to it. After `ABREAST` columns the next ones begin a new *band* below. A route leaves
-the right side of its server at a port of its own, and enters the left side of the next at a port of its own. To the
-next column it turns once, in a slot of its own between the columns; any other route takes two slots and a *lane*, above
-the band if it goes forward, below it if it goes back or to another band. So no two lines run over each other, and no
+Servers stand in columns: along routes that lead back to no server they came through (the others are
+*feedback*), a server's column is the longest way to it. After `ABREAST` columns the next ones begin
+a new *band* below. A route leaves the right side of its server at a port of its own, and enters the
+left side of the next at a port of its own. To the next column it turns once, in a slot of its own
+between the columns; any other route takes two slots and a *lane*, above the band if it goes
+forward, below it if it goes back or to another band. So no two lines run over each other, and no
 line crosses a server.
 """
 
@@ -16,20 +17,35 @@ from dataclasses import dataclass, field
 from dualplan.models.queueing import QueueingNetwork
 
 ABREAST = 5
-BOX, ROW, HEADER, FOOT = 2.6, 0.95, 0.5, 0.12  # width of a server, height of a class, of the name, and below
+# width of a server, height of a class, of the name, and below
+BOX = 2.6
+ROW = 0.95
+HEADER = 0.5
+FOOT = 0.12
 APART = 0.45  # between servers of one column
-STUB, ENTRY = 0.95, 1.0  # room for arrows out of the network and into it
-SLOT, LANE = 0.2, 0.26  # between parallel lines
+# room for arrows out of the network and into it
+STUB = 0.95
+ENTRY = 1.0
+# between parallel lines
+SLOT = 0.2
+LANE = 0.26
 PORTS = 0.62  # part of a class's height over which its ports are spread
-OUT, ARRIVAL = -1, -2  # places that are no classes
+# places that are no classes
+OUT = -1
+ARRIVAL = -2
 
 Point = tuple[float, float]
-Taken = dict[int, list[set[int]]]  # for each gap between columns and each slot in it, the levels where a line passes
+Taken = dict[
+    int, list[set[int]]
+]  # for each gap between columns and each slot in it, the levels where a line passes
 
 
 @dataclass(frozen=True)
 class Route:
-    """A way from class to class with its corners; `source` is ARRIVAL or `target` OUT where one end is outside."""
+    """A way from class to class with its corners.
+
+    `source` is ARRIVAL or `target` OUT where one end is outside.
+    """
 
     source: int
     target: int
@@ -39,7 +55,9 @@ class Route:
 
 @dataclass(frozen=True)
 class Layout:
-    """The lower left corners of servers, their heights, the heights at which classes stand, the routes, the size."""
+    """The lower left corners of servers, their heights, the heights at which classes stand, the
+    routes, the size.
+    """
 
     servers: tuple[Point, ...]
     heights: tuple[float, ...]
@@ -65,8 +83,12 @@ def server_columns(network: QueueingNetwork) -> list[int]:
     return column
 
 
-def _without_feedback(network: QueueingNetwork, ahead: dict[int, list[int]]) -> tuple[list[int], dict[int, list[int]]]:
-    """Servers in an order in which routes lead forward, and these routes: what a depth-first search does not close."""
+def _without_feedback(
+    network: QueueingNetwork, ahead: dict[int, list[int]]
+) -> tuple[list[int], dict[int, list[int]]]:
+    """Servers in an order in which routes lead forward, and these routes: what a depth-first search
+    does not close.
+    """
     begin = [int(network.server_of[i]) for i, c in enumerate(network.classes) if c.arrival > 0]
     finished: list[int] = []
     forward: dict[int, list[int]] = defaultdict(list)
@@ -75,7 +97,8 @@ def _without_feedback(network: QueueingNetwork, ahead: dict[int, list[int]]) -> 
         if root in seen:
             continue
         seen.add(root)
-        way, open_ = [(root, iter(ahead[root]))], {root}
+        way = [(root, iter(ahead[root]))]
+        open_ = {root}
         while way:
             s, targets = way[-1]
             t = next(targets, None)
@@ -94,7 +117,9 @@ def _without_feedback(network: QueueingNetwork, ahead: dict[int, list[int]]) -> 
 
 @dataclass
 class _Edge:
-    """A route before its corners are known: where its ends are among the columns, and what it needs in between."""
+    """A route before its corners are known: where its ends are among the columns, and what it needs
+    in between.
+    """
 
     source: int
     target: int
@@ -132,15 +157,22 @@ def _place(network: QueueingNetwork, column: list[int], c: int) -> tuple[int, in
     return divmod(column[int(network.server_of[c])], ABREAST)
 
 
-def _reserve(network: QueueingNetwork, column: list[int], edge: _Edge, taken: Taken, channels: dict[int, int]) -> None:
-    """Slots in the gaps (gap k lies left of column k) and lanes in the channels (channel k lies above band k)."""
+def _reserve(
+    network: QueueingNetwork, column: list[int], edge: _Edge, taken: Taken, channels: dict[int, int]
+) -> None:
+    """Slots in the gaps (gap k lies left of column k) and lanes in the channels (channel k lies
+    above band k).
+    """
     if edge.source == ARRIVAL or edge.target == OUT:
         return
     (band, at), (to_band, to) = (_place(network, column, c) for c in (edge.source, edge.target))
     if band == to_band and to == at + 1:
         edge.slots.append(_slot(taken, at + 1, {2 * band + 1}))
         return
-    channel = band if band == to_band and to > at else min(band, to_band) + 1
+    if band == to_band and to > at:
+        channel = band
+    else:
+        channel = min(band, to_band) + 1
     edge.lane = channel, channels[channel]
     channels[channel] += 1
     for gap, beside in ((at + 1, band), (to, to_band)):
@@ -148,7 +180,9 @@ def _reserve(network: QueueingNetwork, column: list[int], edge: _Edge, taken: Ta
 
 
 def _levels(band: int, channel: int) -> set[int]:
-    """What a line between a band and a channel passes: channel k is at level 2k, band k at 2k + 1."""
+    """What a line between a band and a channel passes: channel k is at level 2k, band k at 2k
+    + 1.
+    """
     ends = sorted((2 * band + 1, 2 * channel))
     return set(range(ends[0], ends[1] + 1))
 
@@ -164,8 +198,12 @@ def _slot(taken: Taken, gap: int, levels: set[int]) -> tuple[int, int]:
 
 
 def _column_starts(column: list[int], gaps: dict[int, int]) -> dict[int, float]:
-    """Where the columns begin; before the first there is room for arrivals and for what comes back."""
-    starts, x = {}, 0.0
+    """Where the columns begin.
+
+    Before the first there is room for arrivals and for what comes back.
+    """
+    starts = {}
+    x = 0.0
     for k in range(min(max(column), ABREAST - 1) + 1):
         x += (STUB if k else 0.0) + SLOT * gaps[k] + ENTRY
         starts[k] = x
@@ -180,7 +218,9 @@ def _height(network: QueueingNetwork, s: int) -> float:
 def _stack(
     network: QueueingNetwork, column: list[int], channels: dict[int, int], x: dict[int, float]
 ) -> tuple[list[Point], list[float], float]:
-    """Corners and heights of the servers, and the height of all: bands from the top down, columns centred in them."""
+    """Corners and heights of the servers, and the height of all: bands from the top down, columns
+    centred in them.
+    """
     heights = [_height(network, s) for s in range(len(network.servers))]
     members: dict[int, list[int]] = defaultdict(list)
     for s, k in enumerate(column):
@@ -208,7 +248,9 @@ def _channel(channels: dict[int, int], k: int) -> float:
     return APART + LANE * channels[k]
 
 
-def _class_rows(network: QueueingNetwork, corners: list[Point], heights: list[float]) -> list[Point]:
+def _class_rows(
+    network: QueueingNetwork, corners: list[Point], heights: list[float]
+) -> list[Point]:
     """The left end and the middle of each class, one below the other in its server."""
     below: dict[int, int] = defaultdict(int)
     rows = []
@@ -220,10 +262,12 @@ def _class_rows(network: QueueingNetwork, corners: list[Point], heights: list[fl
     return rows
 
 
-# -- corners ----------------------------------------------------------------------------------------------------------
+# -- corners ---------------------------------------------------------------------------------------
 
 
-def _routes(edges: list[_Edge], rows: list[Point], tops: dict[int, float], gaps: dict[int, int]) -> list[Route]:
+def _routes(
+    edges: list[_Edge], rows: list[Point], tops: dict[int, float], gaps: dict[int, int]
+) -> list[Route]:
     leave = _ports([(edge.source, _direction(edge, rows, tops)) for edge in edges], rows)
     enter = _ports([(edge.target, _direction(edge, rows, tops, back=True)) for edge in edges], rows)
     return [
@@ -250,17 +294,33 @@ def _lane(edge: _Edge, tops: dict[int, float]) -> float:
     return tops[channel] - LANE * place
 
 
-def _direction(edge: _Edge, rows: list[Point], tops: dict[int, float], *, back: bool = False) -> float:
-    """Where a line comes from or goes to, as a height: by it ports are ordered, so that fewer lines cross."""
+def _direction(
+    edge: _Edge, rows: list[Point], tops: dict[int, float], *, back: bool = False
+) -> float:
+    """Where a line comes from or goes to, as a height: by it ports are ordered, so that fewer lines
+    cross.
+    """
     if edge.lane is not None:
         return _lane(edge, tops)
-    other = edge.source if back else edge.target
-    own = edge.target if back else edge.source
-    return rows[other][1] if other >= 0 else rows[own][1] if own >= 0 else 0.0
+    if back:
+        other = edge.source
+    else:
+        other = edge.target
+    if back:
+        own = edge.target
+    else:
+        own = edge.source
+    if other >= 0:
+        return rows[other][1]
+    if own >= 0:
+        return rows[own][1]
+    return 0.0
 
 
 def _ports(ends: list[tuple[int, float]], rows: list[Point]) -> list[float]:
-    """The height of each line at its class: spread about the middle, in the order of where the lines go."""
+    """The height of each line at its class: spread about the middle, in the order of where the
+    lines go.
+    """
     heights = [0.0] * len(ends)
     for c in {c for c, _ in ends if c >= 0}:
         own = sorted((k for k, (end, _) in enumerate(ends) if end == c), key=lambda k: -ends[k][1])
@@ -271,7 +331,11 @@ def _ports(ends: list[tuple[int, float]], rows: list[Point]) -> list[float]:
 
 
 def _corners(
-    edge: _Edge, rows: list[Point], ports: tuple[float, float], tops: dict[int, float], gaps: dict[int, int]
+    edge: _Edge,
+    rows: list[Point],
+    ports: tuple[float, float],
+    tops: dict[int, float],
+    gaps: dict[int, int],
 ) -> tuple[Point, ...]:
     out, into = ports
     if edge.source == ARRIVAL:
@@ -285,5 +349,6 @@ def _corners(
     if len(edge.slots) == 1:
         return (right, out), (first, out), (first, into), (end, into)
     gap, place = edge.slots[1]
-    second, lane = end - ENTRY - SLOT * (gaps[gap] - place - 0.5), _lane(edge, tops)
+    second = end - ENTRY - SLOT * (gaps[gap] - place - 0.5)
+    lane = _lane(edge, tops)
     return (right, out), (first, out), (first, lane), (second, lane), (second, into), (end, into)

@@ -16,20 +16,27 @@ if TYPE_CHECKING:
 
 SIDE = 3.4  # inches of a map
 ABREAST = 4
-FADED, CERTAIN = 0.5, 1 - 1e-9  # cells where the policy decides by chance
+# cells where the policy decides by chance
+FADED = 0.5
+CERTAIN = 1 - 1e-9
 NAMED_LEVELS = 6
-COLUMN, LINE = 1.35, 0.2  # inches of a column and of a line of the legend
+# inches of a column and of a line of the legend
+COLUMN = 1.35
+LINE = 0.2
 NARROWEST = 4.6
 
 
 @drawn
 def policy_maps(maps: Sequence[PolicyMap], titles: Sequence[str] | None = None) -> Figure:
-    """Maps side by side; the same colour is the same action in all of them, lines are where the action changes.
+    """Maps side by side; the same colour is the same action in all of them, lines are where the
+    action changes.
 
     Cells are faded where the policy decides by chance, and empty where there is no state.
     """
     names = _titles(maps, titles)
-    shown = sorted({m.labels[a] for m in maps for a in _used(m)}, key=lambda label: _rank(maps, label))
+    shown = sorted(
+        {m.labels[a] for m in maps for a in _used(m)}, key=lambda label: _rank(maps, label)
+    )
     colours = dict(zip(shown, _colours(len(shown)), strict=True))
     columns = min(len(maps), ABREAST)
     rows = -(-len(maps) // columns)
@@ -59,7 +66,9 @@ def _titles(maps: Sequence[PolicyMap], titles: Sequence[str] | None) -> list[str
 def _word(found: PolicyMap, coordinate: str) -> str:
     """What a coordinate counts."""
     network = found.model
-    return f"class {coordinate}" if coordinate in getattr(network, "class_names", ()) else coordinate
+    if coordinate in getattr(network, "class_names", ()):
+        return f"class {coordinate}"
+    return coordinate
 
 
 def _used(found: PolicyMap) -> list[int]:
@@ -87,24 +96,44 @@ def _draw_map(panel: Any, found: PolicyMap, colours: dict[str, Any]) -> None:
     used = _used(found)
     if used:
         edges = [used[0] - 0.5, *(a + 0.5 for a in used)]
-        ends = [found.across_values[0] - 0.5, found.across_values[-1] + 0.5,
-                found.up_values[0] - 0.5, found.up_values[-1] + 0.5]  # fmt: skip
+        ends = [
+            found.across_values[0] - 0.5,
+            found.across_values[-1] + 0.5,
+            found.up_values[0] - 0.5,
+            found.up_values[-1] + 0.5,
+        ]
         panel.imshow(
-            np.ma.masked_equal(found.actions, NONE), origin="lower", extent=ends, aspect="auto", zorder=1,
-            interpolation="nearest", cmap=ListedColormap([colours[found.labels[a]] for a in used]),
-            norm=BoundaryNorm(edges, len(used)), alpha=np.where(found.chance >= CERTAIN, 1.0, FADED),
-        )  # fmt: skip
-    panel.add_collection(LineCollection(switching(found), colors=current().ink, linewidths=1.2, zorder=2))
+            np.ma.masked_equal(found.actions, NONE),
+            origin="lower",
+            extent=ends,
+            aspect="auto",
+            zorder=1,
+            interpolation="nearest",
+            cmap=ListedColormap([colours[found.labels[a]] for a in used]),
+            norm=BoundaryNorm(edges, len(used)),
+            alpha=np.where(found.chance >= CERTAIN, 1.0, FADED),
+        )
+    panel.add_collection(
+        LineCollection(switching(found), colors=current().ink, linewidths=1.2, zorder=2)
+    )
     panel.grid(visible=False)
 
 
 def switching(found: PolicyMap) -> list[list[tuple[float, float]]]:
     """The sides of cells across which the action changes, as segments."""
-    x, y, a = found.across_values, found.up_values, found.actions
+    x = found.across_values
+    y = found.up_values
+    a = found.actions
     rows, columns = np.nonzero(a[:, 1:] != a[:, :-1])
-    upright = [[(x[c] + 0.5, y[r] - 0.5), (x[c] + 0.5, y[r] + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    upright = [
+        [(x[c] + 0.5, y[r] - 0.5), (x[c] + 0.5, y[r] + 0.5)]
+        for r, c in zip(rows, columns, strict=True)
+    ]
     rows, columns = np.nonzero(a[1:] != a[:-1])
-    flat = [[(x[c] - 0.5, y[r] + 0.5), (x[c] + 0.5, y[r] + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    flat = [
+        [(x[c] - 0.5, y[r] + 0.5), (x[c] + 0.5, y[r] + 0.5)]
+        for r, c in zip(rows, columns, strict=True)
+    ]
     return [[(float(p), float(q)) for p, q in segment] for segment in upright + flat]
 
 
@@ -115,17 +144,27 @@ def _legend(figure: Any, maps: Sequence[PolicyMap], colours: dict[str, Any]) -> 
     if any((m.chance[m.actions != NONE] < CERTAIN).any() for m in maps):
         handles.append(Patch(facecolor=current().faint, alpha=FADED, label="faded: by chance"))
     room = int(figure.get_figwidth() / COLUMN)
-    title = "class served" if maps[0].server is not None else "action"
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), room), title=title)
+    if maps[0].server is not None:
+        title = "class served"
+    else:
+        title = "action"
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(len(handles), room), title=title
+    )
 
 
 def _levels(maps: Sequence[PolicyMap]) -> str:
     """The values of the other coordinates, where all maps have the same."""
-    agreed = {name: v for name, v in maps[0].levels.items() if all(m.levels.get(name) == v for m in maps)}
+    agreed = {
+        name: v for name, v in maps[0].levels.items() if all(m.levels.get(name) == v for m in maps)
+    }
     words = [f"{_word(maps[0], name)} at {value}" for name, value in agreed.items()]
     if not words:
         return ""
     if len(words) > NAMED_LEVELS and len(set(agreed.values())) == 1:
         return f"held fixed: {len(words)} others at {next(iter(agreed.values()))}"
-    more = f", {len(words) - NAMED_LEVELS} more" if len(words) > NAMED_LEVELS else ""
+    if len(words) > NAMED_LEVELS:
+        more = f", {len(words) - NAMED_LEVELS} more"
+    else:
+        more = ""
     return "held fixed: " + ", ".join(words[:NAMED_LEVELS]) + more

@@ -17,15 +17,21 @@ from dualplan.report.figures.canvas import current, drawn, empty
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ABREAST, MOST = 4, 12  # panels in a row, and in all
-WIDTH, HEIGHT = 3.0, 2.3  # inches of a panel
+# panels in a row, and in all
+ABREAST = 4
+MOST = 12
+# inches of a panel
+WIDTH = 3.0
+HEIGHT = 2.3
 
 
 @drawn
 def sensitivity(found: Sequence[Sensitivity]) -> Figure:
-    """A panel for each rate, the rates that matter most first: cost against factor, a line and a band for each policy.
+    """A panel for each rate, the rates that matter most first: cost against factor, a line and a
+    band for each policy.
 
-    Crosses at the upper edge are factors at which a policy is unstable. At most twelve rates are shown.
+    Crosses at the upper edge are factors at which a policy is unstable. At most twelve rates are
+    shown.
     """
     if not found:
         raise InputError("there is nothing to draw; make something with sensitivity.")
@@ -46,8 +52,13 @@ def sensitivity(found: Sequence[Sensitivity]) -> Figure:
         panel.set_axis_off()
     lines = {line.get_label(): line for panel in panels[: len(rates)] for line in panel.lines}
     known = "; ".join(_words(found))
-    figure.legend([lines[p] for p in policies], policies, loc="outside lower center", ncols=min(len(policies), 5),
-                  title=known)  # fmt: skip
+    figure.legend(
+        [lines[p] for p in policies],
+        policies,
+        loc="outside lower center",
+        ncols=min(len(policies), 5),
+        title=known,
+    )
     return figure
 
 
@@ -70,15 +81,34 @@ def _draw_line(panel: Any, s: Sensitivity, place: int) -> None:
     panel.fill_between(factors, lower, upper, color=colour, alpha=0.25, linewidth=0)
     gone = [f for f, c in zip(factors, costs, strict=True) if math.isnan(c)]
     if gone:
-        panel.plot(gone, [0.97] * len(gone), "x", color=colour, transform=panel.get_xaxis_transform(), clip_on=False,
-                   label=f"{s.policy}, unstable")  # fmt: skip
-        inward = 1 if gone[0] < 1 else -1
-        panel.annotate("unstable", (gone[0], 0.97), (6 * inward, 0), xycoords=panel.get_xaxis_transform(),
-                       textcoords="offset points", ha="left" if inward > 0 else "right", va="center",
-                       fontsize="x-small")  # fmt: skip
+        panel.plot(
+            gone,
+            [0.97] * len(gone),
+            "x",
+            color=colour,
+            transform=panel.get_xaxis_transform(),
+            clip_on=False,
+            label=f"{s.policy}, unstable",
+        )
+        if gone[0] < 1:
+            inward = 1
+        else:
+            inward = -1
+        panel.annotate(
+            "unstable",
+            (gone[0], 0.97),
+            (6 * inward, 0),
+            xycoords=panel.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="left" if inward > 0 else "right",
+            va="center",
+            fontsize="x-small",
+        )
     short = [(p.factor, p.cost) for p in s.points if p.status is Status.TOO_SHORT]
     if short:
-        panel.scatter(*zip(*short, strict=True), s=22, facecolors=current().paper, edgecolors=colour, zorder=3)
+        panel.scatter(
+            *zip(*short, strict=True), s=22, facecolors=current().paper, edgecolors=colour, zorder=3
+        )
 
 
 def _words(found: Sequence[Sensitivity]) -> list[str]:
@@ -86,4 +116,6 @@ def _words(found: Sequence[Sensitivity]) -> list[str]:
     points = [p for s in found for p in s.points if math.isfinite(p.cost)]
     bands = {COMPUTED: COMPUTED, MEASURED: "measured, with intervals"}
     words = list(dict.fromkeys(bands[p.known] for p in points))
-    return [*words, "hollow: run too short"] if any(p.status is Status.TOO_SHORT for p in points) else words
+    if any(p.status is Status.TOO_SHORT for p in points):
+        return [*words, "hollow: run too short"]
+    return words

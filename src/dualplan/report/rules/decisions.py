@@ -1,19 +1,22 @@
 """Decisions of a policy, one by one: who decides, between what, and what a wrong decision costs.
 
-In a network every server decides for itself, between its classes and, if the policy ever does so, idling beside waiting
-customers. In other models there is one decision, the action. With p the probabilities of the choices in a state x and
-q(x,k) = ℓ + γPV of choosing k (all other servers doing what the policy does most likely),
+In a network every server decides for itself, between its classes and, if the policy ever does so,
+idling beside waiting customers. In other models there is one decision, the action. With p the
+probabilities of the choices in a state x and q(x,k) = ℓ + γPV of choosing k (all other servers
+doing what the policy does most likely),
 
     r(x,k) = (1 − p_k/max p)·(|q(x,k) − q(x,k*)| + ε),        k* the most likely choice,
 
-is what it costs to choose k there: nothing for the policy's own choice. Without values V the second factor is 1. ε is
-10⁻⁶ of a mean difference, so that among trees of the same cost the one is preferred that does what the policy does. A
-decision that looks better than the policy's counts like one that looks worse: a rule shall be the policy.
+is what it costs to choose k there: nothing for the policy's own choice. Without values V the second
+factor is 1. ε is 10⁻⁶ of a mean difference, so that among trees of the same cost the one is
+preferred that does what the policy does. A decision that looks better than the policy's counts like
+one that looks worse: a rule shall be the policy.
 
-With V the policy's own values, one event a step (so that q is a sum over servers) and μ where the rule T goes, the
-difference of the two costs is Σ_x μ(x) (q(x,T(x)) − q(x,π(x))) for average costs (1/(1−γ) times that for discounted
-ones, with μ a distribution): the performance difference (Kakade & Langford 2002). So Σ_x μ(x) r(x,T(x)) bounds it for a
-deterministic policy, and is it, for an optimal one, up to ε.
+With V the policy's own values, one event a step (so that q is a sum over servers) and μ where the
+rule T goes, the difference of the two costs is Σ_x μ(x) (q(x,T(x)) − q(x,π(x))) for average costs
+(1/(1−γ) times that for discounted ones, with μ a distribution): the performance difference (Kakade
+& Langford 2002). So Σ_x μ(x) r(x,T(x)) bounds it for a deterministic policy, and is it, for an
+optimal one, up to ε.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from dualplan.values.functions import StateFunction, state_values
 
 SMALL = 1e-6  # ε, as a part of a mean difference
 AT_ONCE = 2**20  # pairs whose laws are looked at together
-ALL_ORDERS, PAIRS_OF = 4, 12  # choices up to which all orders are tried, and all pairs of first ones
+# choices up to which all orders are tried, and all pairs of first ones
+ALL_ORDERS = 4
+PAIRS_OF = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +57,17 @@ class Looks:
         out = np.full((len(states), len(model.actions)), np.nan)
         rows, actions = allowed_rows(model, seen)
         law = transitions(model, np.ascontiguousarray(seen[rows]), actions)
-        out[rows, actions] = law.losses + self.gamma * law.mean(state_values(self.values, law.states, "values"))
+        out[rows, actions] = law.losses + self.gamma * law.mean(
+            state_values(self.values, law.states, "values")
+        )
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """One decider's choices at states, one a row: which it has, how unlike the policy's they are, how far apart."""
+    """One decider's choices at states, one a row: which it has, how unlike the policy's they are,
+    how far apart.
+    """
 
     open: Bools  # whether the choice can be made; no row where there is only one
     unlike: Floats  # 1 − p/max p
@@ -71,18 +80,35 @@ class Choices:
 
 
 def choices_of(model: Model, policy: Policy, states: Ints, looks: Looks | None) -> list[Choices]:
-    """The choices of every decider at the states; a few states at a time, since there may be many actions."""
-    size = max(1, AT_ONCE // (len(model.actions) * max(1, model.code.max_outcomes if looks is not None else 1)))
-    found = [_choices(model, policy, states[k : k + size], looks) for k in range(0, len(states), size)]
+    """The choices of every decider at the states.
+
+    a few states at a time, since there may be many actions.
+    """
+    size = max(
+        1,
+        AT_ONCE
+        // (len(model.actions) * max(1, model.code.max_outcomes if looks is not None else 1)),
+    )
+    found = [
+        _choices(model, policy, states[k : k + size], looks) for k in range(0, len(states), size)
+    ]
     return [
-        Choices(*(np.concatenate([getattr(c[d], part) for c in found]) for part in ("open", "unlike", "apart")))
+        Choices(
+            *(
+                np.concatenate([getattr(c[d], part) for c in found])
+                for part in ("open", "unlike", "apart")
+            )
+        )
         for d in range(len(found[0]))
     ]
 
 
 def _choices(model: Model, policy: Policy, states: Ints, looks: Looks | None) -> list[Choices]:
     chances = policy.rows(states)
-    ahead = None if looks is None else looks.ahead(model, states)
+    if looks is None:
+        ahead = None
+    else:
+        ahead = looks.ahead(model, states)
     if isinstance(model, QueueingNetwork):
         return [_of_server(model, s, states, chances, ahead) for s in range(len(model.servers))]
     if isinstance(model, SimulatorModel):
@@ -101,11 +127,15 @@ def _made(may: Bools, chances: Floats, ahead: Floats | None) -> Choices:
     return Choices(may, unlike, np.nan_to_num(np.abs(ahead - own)))
 
 
-# -- servers ----------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
-def _of_server(network: QueueingNetwork, s: int, states: Ints, chances: Floats, ahead: Floats | None) -> Choices:
-    """The places of server s, and one more for idling beside waiting customers where that is an empty class."""
+def _of_server(
+    network: QueueingNetwork, s: int, states: Ints, chances: Floats, ahead: Floats | None
+) -> Choices:
+    """The places of server s, and one more for idling beside waiting customers where that is an
+    empty class.
+    """
     own, other = _own_part(network, s, chances, ahead)
     options = network.choices[s]
     waiting = np.stack([_waiting(network, states, s, j) for j in range(len(options))], axis=1)
@@ -117,8 +147,10 @@ def _of_server(network: QueueingNetwork, s: int, states: Ints, chances: Floats, 
     if network.nonpreemptive:
         active &= states[:, len(network.classes) + s] > 0
     empty = ~may
-    silent, unserved = empty.any(axis=1) & (not network.nonpreemptive), np.where(empty, own, 0.0).sum(axis=1)
-    first, own = np.argmax(empty, axis=1)[:, None], np.where(may, own, 0.0)
+    silent = empty.any(axis=1) & (not network.nonpreemptive)
+    unserved = np.where(empty, own, 0.0).sum(axis=1)
+    first = np.argmax(empty, axis=1)[:, None]
+    own = np.where(may, own, 0.0)
     if idle.any():  # to serve an empty class is to idle, for which there is a word already
         own[:, idle] += unserved[:, None]
         silent = np.zeros(len(states), bool)
@@ -126,11 +158,17 @@ def _of_server(network: QueueingNetwork, s: int, states: Ints, chances: Floats, 
     wide_own = np.column_stack([own, np.where(silent, unserved, 0.0)])
     if other is None:
         return _made(wide_may, wide_own, None)
-    return _made(wide_may, wide_own, np.column_stack([other, np.take_along_axis(other, first, axis=1)]))
+    return _made(
+        wide_may, wide_own, np.column_stack([other, np.take_along_axis(other, first, axis=1)])
+    )
 
 
-def _own_part(network: QueueingNetwork, s: int, chances: Floats, ahead: Floats | None) -> tuple[Floats, Floats | None]:
-    """The probabilities of the places of server s, and q of each, the other servers doing what they do most likely."""
+def _own_part(
+    network: QueueingNetwork, s: int, chances: Floats, ahead: Floats | None
+) -> tuple[Floats, Floats | None]:
+    """The probabilities of the places of server s, and q of each, the other servers doing what they
+    do most likely.
+    """
     sizes = [len(c) for c in network.choices]
     if network.per_server:
         return chances[:, : sizes[s]], None if ahead is None else ahead[:, : sizes[s]]
@@ -155,21 +193,23 @@ def _waiting(network: QueueingNetwork, states: Ints, s: int, j: int) -> Bools:
     return np.asarray(count > 0)
 
 
-# -- orders -----------------------------------------------------------------------------------------------------------
+# -- orders ----------------------------------------------------------------------------------------
 
 
 def orders_of(choices: Choices, weights: Floats, network: bool) -> list[tuple[int, ...]]:
     """Orders of choices that a leaf may have: the first that can be made is made.
 
-    Of few choices all orders; of more all pairs of first ones, or all first ones, and then those that the policy makes
-    most often. Other models than networks: all actions that the policy takes as first ones. Choices that the policy
-    never makes come last.
+    Of few choices all orders; of more all pairs of first ones, or all first ones, and then those
+    that the policy makes most often. Other models than networks: all actions that the policy takes
+    as first ones. Choices that the policy never makes come last.
     """
     rows = choices.decides
     taken = choices.open[rows] & (choices.unlike[rows] <= 0)
     often = weights[rows] @ taken
     ranked = sorted(range(often.size), key=lambda k: (-often[k], k))
-    if network:  # the number after the last class stands for idling, which policies mostly do not do
+    if (
+        network
+    ):  # the number after the last class stands for idling, which policies mostly do not do
         used = [k for k in ranked if often[k] > 0 or k < often.size - 1]
     else:
         used = [k for k in ranked if often[k] > 0] or ranked[:1]
@@ -185,15 +225,27 @@ def orders_of(choices: Choices, weights: Floats, network: bool) -> list[tuple[in
 def made_by(order: Sequence[int], choices: Choices) -> Ints:
     """The choice that an order makes in each row; the last one where none is open."""
     ranked = choices.open[:, list(order)]
-    return np.array(order, np.int64)[np.where(ranked.any(axis=1), ranked.argmax(axis=1), len(order) - 1)]
+    return np.array(order, np.int64)[
+        np.where(ranked.any(axis=1), ranked.argmax(axis=1), len(order) - 1)
+    ]
 
 
-def costs_of(choices: Choices, weights: Floats, orders: Sequence[tuple[int, ...]]) -> tuple[Ints, Floats]:
-    """The rows in which there is something to decide, and in them weight·r of the choice that each order makes."""
+def costs_of(
+    choices: Choices, weights: Floats, orders: Sequence[tuple[int, ...]]
+) -> tuple[Ints, Floats]:
+    """The rows in which there is something to decide, and in them weight·r of the choice that each
+    order makes.
+    """
     rows = np.flatnonzero(choices.decides & (weights > 0))
-    apart, unlike = choices.apart[rows], choices.unlike[rows]
+    apart = choices.apart[rows]
+    unlike = choices.unlike[rows]
     wrong = choices.open[rows] & (unlike > 0)
-    mean = float(apart[wrong].mean()) if wrong.any() else 0.0
+    if wrong.any():
+        mean = float(apart[wrong].mean())
+    else:
+        mean = 0.0
     prices = weights[rows, None] * unlike * (apart + SMALL * mean if mean > 0 else 1.0)
     few = Choices(choices.open[rows], unlike, apart)
-    return rows, np.stack([prices[np.arange(rows.size), made_by(order, few)] for order in orders], axis=1)
+    return rows, np.stack(
+        [prices[np.arange(rows.size), made_by(order, few)] for order in orders], axis=1
+    )

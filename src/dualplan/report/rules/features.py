@@ -1,7 +1,9 @@
-"""What the tests of a readable rule look at: sums of a few coordinates with weights 1 and −1, which people understand.
+"""What the tests of a readable rule look at: sums of a few coordinates with weights 1 and −1, which
+people understand.
 
-Networks: the length of each queue, how much longer one queue is than another, the customers of each server, and all
-customers. Other models: each coordinate; coordinates that have the same range are also compared and added up.
+Networks: the length of each queue, how much longer one queue is than another, the customers of each
+server, and all customers. Other models: each coordinate; coordinates that have the same range are
+also compared and added up.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ COMPARED = 12  # coordinates up to which all are compared with all
 
 
 def features_of(model: Model, given: Sequence[Mapping[str, int]] | None) -> list[Terms]:
-    """The sums that tests may look at, simple ones first; of the user, weights by the names of coordinates."""
+    """The sums that tests may look at, simple ones first.
+
+    Of the user, weights by the names of coordinates.
+    """
     if given is not None:
         return [_of_user(model, weights) for weights in given]
     if isinstance(model, QueueingNetwork):
         return _of_network(model)
     groups: dict[tuple[int, int], list[int]] = {}
-    for i, (low, high) in enumerate(zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)):
+    for i, (low, high) in enumerate(
+        zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
+    ):
         groups.setdefault((low, high), []).append(i)
     alike = [g for g in groups.values() if 2 <= len(g) <= COMPARED]
     found: list[Terms] = [((i, 1),) for i in range(model.box.dim)]
@@ -38,9 +45,12 @@ def features_of(model: Model, given: Sequence[Mapping[str, int]] | None) -> list
 
 
 def _of_network(network: QueueingNetwork) -> list[Terms]:
-    n, server_of = len(network.classes), network.server_of
+    n = len(network.classes)
+    server_of = network.server_of
     found: list[Terms] = [((i, 1),) for i in range(network.box.dim - network.per_server)]
-    near = {frozenset((i, d)) for i, routes in enumerate(network.routes) for d, _ in routes if d >= 0}
+    near = {
+        frozenset((i, d)) for i, routes in enumerate(network.routes) for d, _ in routes if d >= 0
+    }
     for i, j in itertools.combinations(range(n), 2):
         if n <= COMPARED or server_of[i] == server_of[j] or frozenset((i, j)) in near:
             found.append(((i, 1), (j, -1)))
@@ -56,11 +66,19 @@ def _of_user(model: Model, weights: Mapping[str, int]) -> Terms:
         if name not in model.coordinates:
             raise unknown(f"coordinate of {model.name!r}", str(name), model.coordinates)
         if not is_whole(weight) or weight == 0:
-            raise InputError(f"the weight of coordinate {name!r} in a feature must be a whole number, got {weight!r}.")
+            raise InputError(
+                f"the weight of coordinate {name!r} in a feature must be a whole number, got "
+                f"{weight!r}."
+            )
     return tuple((model.coordinates.index(name), int(weight)) for name, weight in weights.items())
 
 
 def numbers_at(features: Sequence[Terms], states: Ints) -> Ints:
     """The sums at states, one a row."""
-    return np.stack([sum((w * states[:, i] for i, w in terms), np.zeros(len(states), np.int64)) for terms in features],
-                    axis=1)  # fmt: skip
+    return np.stack(
+        [
+            sum((w * states[:, i] for i, w in terms), np.zeros(len(states), np.int64))
+            for terms in features
+        ],
+        axis=1,
+    )

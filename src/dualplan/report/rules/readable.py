@@ -1,26 +1,29 @@
 """A policy summarised by a rule that people can read, and what that costs.
 
-Wanted is the smallest rule T (a tree for each decision, `policy.py`) whose cost is within a tolerance of that of the
-policy π. It is fitted to decisions, by
+Wanted is the smallest rule T (a tree for each decision, `policy.py`) whose cost is within a
+tolerance of that of the policy π. It is fitted to decisions, by
 
     c(T) = Σ_x μ(x) r(x, T(x)),
 
-with r the price of a decision that is not the policy's (`decisions.py`) and μ where one goes: cost-sensitive
-classification on the states that matter, after Bastani, Pu & Solar-Lezama (2018). In the first round μ is where π
-goes. A rule goes elsewhere, so in every further round the states that the last rule visits join, π says what it would
-do there, and the rule is fitted again (Ross, Gordon & Bagnell 2011); each round has the same mass.
+with r the price of a decision that is not the policy's (`decisions.py`) and μ where one goes:
+cost-sensitive classification on the states that matter, after Bastani, Pu & Solar-Lezama (2018). In
+the first round μ is where π goes. A rule goes elsewhere, so in every further round the states that
+the last rule visits join, π says what it would do there, and the rule is fitted again (Ross, Gordon
+& Bagnell 2011); each round has the same mass.
 
-In each round there is a tree of every size (`trees.py`), and the smallest that is within the tolerance is looked for by
-doubling and bisection of the number of leaves, as if costs fell with it. With one leaf a decision, a network's rule is
-an order of classes for each server; where these are few, all of them are tried. Rounds end early with a rule that has
-one leaf more than that or none, since there is little left to find. Of all rounds the smallest rule within
-the tolerance is taken, or the one whose cost is nearest if none is. A rule that is much cheaper than π does something
-else, so that is not within the tolerance either.
+In each round there is a tree of every size (`trees.py`), and the smallest that is within the
+tolerance is looked for by doubling and bisection of the number of leaves, as if costs fell with it.
+With one leaf a decision, a network's rule is an order of classes for each server; where these are
+few, all of them are tried. Rounds end early with a rule that has one leaf more than that or none,
+since there is little left to find. Of all rounds the smallest rule within the tolerance is taken,
+or the one whose cost is nearest if none is. A rule that is much cheaper than π does something else,
+so that is not within the tolerance either.
 
-A rule is judged by what counts, its cost: over all states where they are few, otherwise by simulation beside π on the
-same random numbers; a run that is too short puts no rule within the tolerance. What is reported at the end is from
-random numbers that nothing was chosen by. Nothing is guaranteed of the rule but that. Work and memory grow with the
-states that are visited, not with those that there are.
+A rule is judged by what counts, its cost: over all states where they are few, otherwise by
+simulation beside π on the same random numbers; a run that is too short puts no rule within the
+tolerance. What is reported at the end is from random numbers that nothing was chosen by. Nothing is
+guaranteed of the rule but that. Work and memory grow with the states that are visited, not with
+those that there are.
 """
 
 from __future__ import annotations
@@ -75,13 +78,15 @@ def readable(
     seed: int = 0,
     threads: int | None = None,
 ) -> Rule:
-    """The smallest readable rule whose cost is within `tolerance` (a part of the cost) of that of the policy.
+    """The smallest readable rule whose cost is within `tolerance` (a part of the cost) of that of
+    the policy.
 
-    A decision (of a server, or of the model) has at most `leaves` leaves; if none of these is within the tolerance, the
-    nearest is returned, and its `simplification` says so. `values` (of states, or an array over all of them) are what
-    wrong decisions are weighed with; by default the policy's own where states are few, otherwise those that it is
-    greedy for, if it is. `features` are the sums of coordinates that tests look at, as weights by name. `samples` is
-    the number of visits in each round, `steps` the length of the last comparison.
+    A decision (of a server, or of the model) has at most `leaves` leaves; if none of these is
+    within the tolerance, the nearest is returned, and its `simplification` says so. `values` (of
+    states, or an array over all of them) are what wrong decisions are weighed with; by default the
+    policy's own where states are few, otherwise those that it is greedy for, if it is. `features`
+    are the sums of coordinates that tests look at, as weights by name. `samples` is the number of
+    visits in each round, `steps` the length of the last comparison.
     """
     require_policy_of(model, policy)
     _check(leaves, tolerance, rounds, samples)
@@ -111,18 +116,26 @@ def _check(leaves: int, tolerance: float, rounds: int, samples: int) -> None:
         raise InputError(f"tolerance is a part of the cost such as 0.01, got {tolerance!r}.")
 
 
-# -- what decisions are weighed with ----------------------------------------------------------------------------------
+# -- what decisions are weighed with ---------------------------------------------------------------
 
 
 def _looks(
-    model: Model, policy: Policy, criterion: Criterion, given: StateFunction | ArrayLike | None, judge: _Judge
+    model: Model,
+    policy: Policy,
+    criterion: Criterion,
+    given: StateFunction | ArrayLike | None,
+    judge: _Judge,
 ) -> Looks | None:
     """Values to weigh decisions with, if there are any."""
-    gamma, listed = criterion.gamma, not isinstance(model, SimulatorModel) and model.has_forward
+    gamma = criterion.gamma
+    listed = not isinstance(model, SimulatorModel) and model.has_forward
     if given is not None:
         if not listed:
             model.forward(model.start, 0)  # raises, and says why
-        function = given if callable(given) else state_function(model, np.asarray(given, np.float64))
+        if callable(given):
+            function = given
+        else:
+            function = state_function(model, np.asarray(given, np.float64))
         return Looks(function, gamma, model.box.upper)
     if judge.own is not None and judge.own.values.size == model.box.count:
         return Looks(state_function(model, judge.own.values), gamma, model.box.upper)
@@ -140,62 +153,101 @@ def few_states(model: Model) -> bool:
     return model.box.count is not None and model.box.count <= EXACTLY
 
 
-# -- what a rule costs ------------------------------------------------------------------------------------------------
+# -- what a rule costs -----------------------------------------------------------------------------
 
 
 class _Judge:
     """Costs of rules beside that of the policy."""
 
     def __init__(
-        self, model: Model, policy: Policy, criterion: Criterion, steps: int, seed: int, threads: int | None
+        self,
+        model: Model,
+        policy: Policy,
+        criterion: Criterion,
+        steps: int,
+        seed: int,
+        threads: int | None,
     ) -> None:
-        self.model, self.policy, self.criterion = model, policy, criterion
-        self.steps, self.seed, self.threads = steps, seed, threads
+        self.model = model
+        self.policy = policy
+        self.criterion = criterion
+        self.steps = steps
+        self.seed = seed
+        self.threads = threads
         self._seen: dict[str, tuple[Interval, Status]] = {}
         self._known: dict[str, ExactEvaluation | None] = {}
         self.own = self._own()
-        self.cost = math.nan if self.own is None else self.own.cost
+        if self.own is None:
+            self.cost = math.nan
+        else:
+            self.cost = self.own.cost
 
     def _own(self) -> ExactEvaluation | None:
-        """The policy over all states, so that its values are known in all; or over those that it reaches."""
+        """The policy over all states, so that its values are known in all.
+
+        Or over those that it reaches.
+        """
         if not few_states(self.model) or self.policy.code is None:
             return None
         for everywhere in (True, False):
             try:
                 return evaluate_exact(
-                    self.model, self.policy, self.criterion, threads=self.threads, everywhere=everywhere
+                    self.model,
+                    self.policy,
+                    self.criterion,
+                    threads=self.threads,
+                    everywhere=everywhere,
                 )
-            except ModelError:  # several recurrent classes: its cost depends on where it is, or on chance
+            except (
+                ModelError
+            ):  # several recurrent classes: its cost depends on where it is, or on chance
                 continue
         return None
 
     def evaluated(self, rule: Rule) -> ExactEvaluation | None:
-        """A rule over all states that it reaches, if the policy was evaluated so, and the rule has one cost."""
+        """A rule over all states that it reaches, if the policy was evaluated so, and the rule has
+        one cost.
+        """
         if self.own is None:
             return None
         if rule.digest not in self._known:
             try:
-                self._known[rule.digest] = evaluate_exact(self.model, rule, self.criterion, threads=self.threads)
+                self._known[rule.digest] = evaluate_exact(
+                    self.model, rule, self.criterion, threads=self.threads
+                )
             except ModelError:
                 self._known[rule.digest] = None
         return self._known[rule.digest]
 
     def allowed(self, tolerance: float) -> float:
         """How much more a rule may cost."""
-        rounding = 0.0 if self.own is None else self.own.upper - self.own.lower
+        if self.own is None:
+            rounding = 0.0
+        else:
+            rounding = self.own.upper - self.own.lower
         return tolerance * abs(self.cost) + 2 * rounding
 
     def screened(self, trees: Sequence[Tree]) -> _Found:
         """The rule, and the difference by which it may be chosen."""
         rule = Rule(self.model, trees, name=f"rule of {self.policy.name}")
         if rule.digest not in self._seen:
-            self._seen[rule.digest] = self.difference(rule, max(1, int(SCREENED * self.steps)), self.seed)
+            self._seen[rule.digest] = self.difference(
+                rule, max(1, int(SCREENED * self.steps)), self.seed
+            )
         return _Found(rule, *self._seen[rule.digest])
 
     def difference(self, rule: Rule, steps: int, seed: int) -> tuple[Interval, Status]:
         """rule − policy, and how it is known; nothing is known of a rule that is unstable."""
         if self.own is None:
-            found = compare(self.model, rule, self.policy, self.criterion, steps=steps, seed=seed, threads=self.threads)
+            found = compare(
+                self.model,
+                rule,
+                self.policy,
+                self.criterion,
+                steps=steps,
+                seed=seed,
+                threads=self.threads,
+            )
             if found.status is Status.INTERRUPTED:  # what was simulated till then says too little
                 raise KeyboardInterrupt
             self.cost = found.second.cost
@@ -203,7 +255,8 @@ class _Judge:
         exact = self.evaluated(rule)
         if exact is None:
             return Interval(math.nan, -math.inf, math.inf, 1.0), Status.WIDE
-        low, high = exact.lower - self.own.upper, exact.upper - self.own.lower
+        low = exact.lower - self.own.upper
+        high = exact.upper - self.own.lower
         solved = exact.status is self.own.status is Status.SOLVED
         return Interval((low + high) / 2, low, high, 1.0), Status.SOLVED if solved else Status.WIDE
 
@@ -220,19 +273,29 @@ class _Found:
 
     def rank(self, allowed: float) -> tuple[float, ...]:
         """What is sorted by."""
-        far = abs(self.difference.value) if math.isfinite(self.difference.value) else math.inf
-        return (0, self.rule.leaves, far) if self.fits(allowed) else (1, far, self.rule.leaves)
+        if math.isfinite(self.difference.value):
+            far = abs(self.difference.value)
+        else:
+            far = math.inf
+        if self.fits(allowed):
+            return (0, self.rule.leaves, far)
+        return (1, far, self.rule.leaves)
 
     def fits(self, allowed: float) -> bool:
         """Whether the estimate is within the tolerance, by a run that can be trusted."""
         return trusted(self.status) and abs(self.difference.value) <= allowed
 
 
-Path = dict[int, list[list[Tree]]]  # trees of rules by their number of leaves; several of the smallest
+Path = dict[
+    int, list[list[Tree]]
+]  # trees of rules by their number of leaves; several of the smallest
 
 
 def _smallest(judge: _Judge, path: Path, tolerance: float) -> _Found:
-    """The smallest rule within the tolerance, by doubling and bisection; the nearest that was seen if none is."""
+    """The smallest rule within the tolerance, by doubling and bisection.
+
+    The nearest that was seen if none is.
+    """
     seen: dict[int, _Found] = {}
     sizes = sorted(path)
 
@@ -242,9 +305,13 @@ def _smallest(judge: _Judge, path: Path, tolerance: float) -> _Found:
             seen[k] = min(found, key=lambda f: f.rank(judge.allowed(tolerance)))
         return seen[k].fits(judge.allowed(tolerance))
 
-    low, high, step = -1, 0, 1
+    low = -1
+    high = 0
+    step = 1
     while not fits(high) and high < len(sizes) - 1:
-        low, high, step = high, min(high + step, len(sizes) - 1), 2 * step
+        low = high
+        high = min(high + step, len(sizes) - 1)
+        step = 2 * step
     while fits(high) and high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -252,7 +319,7 @@ def _smallest(judge: _Judge, path: Path, tolerance: float) -> _Found:
     return min(seen.values(), key=lambda f: f.rank(allowed))
 
 
-# -- fitting ----------------------------------------------------------------------------------------------------------
+# -- fitting ---------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -271,34 +338,51 @@ class _Data:
         """Add where a policy goes: by simulation, unless it was evaluated over all states."""
         if exact is not None:
             often = exact.occupancy > 0
-            states, weights = self.model.box.states(exact.reached[often]), exact.occupancy[often]
+            states = self.model.box.states(exact.reached[often])
+            weights = exact.occupancy[often]
             self.visits.append((states, weights / weights.sum()))
             return
-        found = occupancy(self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False)
+        found = occupancy(
+            self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False
+        )
         drawn = weighted_visits(self.model, found.draw(self.samples, seed))
         self.visits.append((drawn.states, drawn.weights))
 
     def gathered(self) -> tuple[Ints, Floats]:
         """All states, each once, with their weights; every round has the same mass."""
-        states, where = np.unique(np.concatenate([s for s, _ in self.visits]), axis=0, return_inverse=True)
-        weights = np.bincount(where.ravel(), np.concatenate([w for _, w in self.visits])) / len(self.visits)
+        states, where = np.unique(
+            np.concatenate([s for s, _ in self.visits]), axis=0, return_inverse=True
+        )
+        weights = np.bincount(where.ravel(), np.concatenate([w for _, w in self.visits])) / len(
+            self.visits
+        )
         return np.ascontiguousarray(states), weights
 
     def path(self, leaves: int) -> Path:
         """Rules of every size."""
         states, weights = self.gathered()
         every = choices_of(self.model, self.policy, states, self.looks)
-        orders = [orders_of(choices, weights, isinstance(self.model, QueueingNetwork)) for choices in every]
-        roots = [self._grown(states, weights, *pair, leaves) for pair in zip(every, orders, strict=True)]
+        orders = [
+            orders_of(choices, weights, isinstance(self.model, QueueingNetwork))
+            for choices in every
+        ]
+        roots = [
+            self._grown(states, weights, *pair, leaves) for pair in zip(every, orders, strict=True)
+        ]
         path: Path = {}
         for size in range(sum(root.leaves for root in roots), len(roots) - 1, -1):
             prune(roots, size)
-            path[size] = [[_frozen(root, self.features, own) for root, own in zip(roots, orders, strict=True)]]
+            path[size] = [
+                [_frozen(root, self.features, own) for root, own in zip(roots, orders, strict=True)]
+            ]
         path[len(roots)] += self._tables(orders)
         return path
 
     def _tables(self, orders: Sequence[Sequence[tuple[int, ...]]]) -> list[list[Tree]]:
-        """All tables of priorities of a network, if they are few; idling beside waiting customers comes last."""
+        """All tables of priorities of a network, if they are few.
+
+        Idling beside waiting customers comes last.
+        """
         if not isinstance(self.model, QueueingNetwork):
             return []
         plain = [
@@ -310,25 +394,38 @@ class _Data:
         return [[(Node(order=order),) for order in each] for each in itertools.product(*plain)]
 
     def _grown(
-        self, states: Ints, weights: Floats, choices: Choices, orders: list[tuple[int, ...]], leaves: int
+        self,
+        states: Ints,
+        weights: Floats,
+        choices: Choices,
+        orders: list[tuple[int, ...]],
+        leaves: int,
     ) -> Branch:
         rows, costs = costs_of(choices, weights, orders)
-        root = grow(Sample(numbers_at(self.features, states[rows]), costs), GROWN * leaves if leaves > 1 else 1)
+        root = grow(
+            Sample(numbers_at(self.features, states[rows]), costs),
+            GROWN * leaves if leaves > 1 else 1,
+        )
         prune([root], leaves)
         return root
 
     def agreement(self, rule: Rule) -> float:
-        """The share of decisions, at the last visits, in which the rule does what the policy does most likely."""
+        """The share of decisions, at the last visits, in which the rule does what the policy does
+        most likely.
+        """
         states, weights = self.visits[-1]
         theirs, ours = (choices_of(self.model, p, states, None) for p in (self.policy, rule))
-        decided, same = np.zeros(len(states), bool), np.ones(len(states), bool)
+        decided = np.zeros(len(states), bool)
+        same = np.ones(len(states), bool)
         for own, other in zip(theirs, ours, strict=True):
             made = np.where(other.open, other.unlike, np.inf).argmin(axis=1)
             alike = own.unlike[np.arange(len(states)), made] <= 0
             decided |= own.decides
             same &= alike | ~own.decides
         total = float(weights[decided].sum())
-        return float(weights[decided & same].sum()) / total if total > 0 else 1.0
+        if total > 0:
+            return float(weights[decided & same].sum()) / total
+        return 1.0
 
 
 def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int, ...]]) -> Tree:
@@ -340,7 +437,8 @@ def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int,
         nodes.append(Node(order=orders[branch.choice]))
         if branch.split is not None and branch.yes is not None and branch.no is not None:
             split = branch.split
-            yes, no = add(branch.yes), add(branch.no)
+            yes = add(branch.yes)
+            no = add(branch.no)
             nodes[place] = Node(features[split.column], split.threshold, yes, no)
         return place
 
@@ -354,8 +452,13 @@ def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     difference, status = judge.difference(rule, judge.steps, fresh)
     data.visit(judge.policy, fresh, judge.own)
     found = Simplification(
-        judge.policy.name, judge.cost, judge.cost + difference.value, difference,
-        MEASURED if judge.own is None else COMPUTED, data.agreement(rule), float(tolerance),
+        judge.policy.name,
+        judge.cost,
+        judge.cost + difference.value,
+        difference,
+        MEASURED if judge.own is None else COMPUTED,
+        data.agreement(rule),
+        float(tolerance),
         status,
-    )  # fmt: skip
+    )
     return Rule(rule.model, rule.trees, name=rule.name, simplification=found)

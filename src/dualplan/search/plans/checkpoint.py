@@ -25,7 +25,9 @@ def open_run(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run 
         return None
     settings = plan.keys | {"digest": model.digest}
     del settings["overloaded"]  # whether to go on, not what with
-    settings["constraints"] = settings.pop("budget")  # unlike a simulation's, it cannot be raised when going on
+    settings["constraints"] = settings.pop(
+        "budget"
+    )  # unlike a simulation's, it cannot be raised when going on
     return Run(folder, plain(settings), resume=resume)
 
 
@@ -35,7 +37,8 @@ def _key(what: str, penalty: float) -> str:
 
 def as_arrays(solution: Solution) -> dict[str, Any]:
     """A solution, as a checkpoint holds it."""
-    h, parts = solution.penalty[1], solution.parts
+    h = solution.penalty[1]
+    parts = solution.parts
     numbers = [getattr(parts, f.name) for f in fields(parts) if f.name != "excess"]
     work = [float(solution.samples), solution.seconds]
     return {
@@ -56,9 +59,18 @@ def known_solutions(
 def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str, Any]) -> Solution:
     numbers = kept[_key("parts", penalty)].tolist()
     names = [f.name for f in fields(Value) if f.name != "excess"]
-    parts = Value(**dict(zip(names, numbers, strict=False)), excess=tuple(numbers[len(names) + 2 :]))
+    parts = Value(
+        **dict(zip(names, numbers, strict=False)), excess=tuple(numbers[len(names) + 2 :])
+    )
     status = Status(str(kept[_key("status", penalty)]))
     return Solution(
-        problem, str(plan.solver), both_penalties(plan, penalty), kept[_key("theta", penalty)], parts, status,
-        int(numbers[len(names)]), plan.seed, numbers[len(names) + 1],
-    )  # fmt: skip
+        problem,
+        str(plan.solver),
+        both_penalties(plan, penalty),
+        kept[_key("theta", penalty)],
+        parts,
+        status,
+        int(numbers[len(names)]),
+        plan.seed,
+        numbers[len(names) + 1],
+    )

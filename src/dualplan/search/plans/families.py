@@ -1,8 +1,9 @@
 """Features from a plan, by their names.
 
-The standard set is for models whose states can be enumerated: where the best heuristic goes, cut into tiles at 0 of
-each coordinate, times the actions, and the occupancies of the next three. Unless another potential is named,
-the best heuristic's values are the potential, so that H is the radius of a trust region about them.
+The standard set is for models whose states can be enumerated: where the best heuristic goes, cut
+into tiles at 0 of each coordinate, times the actions, and the occupancies of the next three. Unless
+another potential is named, the best heuristic's values are the potential, so that H is the radius
+of a trust region about them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ BEST = "best"  # the heuristic that costs least
 
 
 def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
-    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a family."""
+    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a
+    family.
+    """
     if isinstance(given, str):
         if given not in NAMED:
             raise unknown("feature set", given, NAMED, at=("features",))
@@ -41,9 +44,14 @@ def make_features(model: Model, given: Any, criterion: Criterion | None = None) 
 
 
 def standard(model: Model, criterion: Criterion | None = None) -> Features:
-    """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next three."""
+    """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next
+    three.
+    """
     best, *others = ranked(model, criterion)
-    occupied = [families.occupancies(model, others[:3], criterion)] if others else []
+    if others:
+        occupied = [families.occupancies(model, others[:3], criterion)]
+    else:
+        occupied = []
     cuts = [
         [(low, low), (low + 1, high)] if high > low else [(low, high)]
         for low, high in zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
@@ -56,8 +64,9 @@ def ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
     count = model.box.count
     if count is None or count > LISTABLE:
         raise InputError(
-            f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} states, too many for the "
-            "standard features; name some in the plan: trees, boxes, bands or products."
+            f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} "
+            "states, too many for the standard features; name some in the plan: trees, boxes, "
+            "bands or products."
         )
     costs: dict[Policy, float] = {}
     trouble = ModelError(f"model {model.name!r} has no heuristics.")
@@ -77,7 +86,8 @@ NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
     "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
     "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
 }
-# what each family takes besides the model, in order: what it must have, and what it may have; policies are named
+# what each family takes besides the model, in order: what it must have, and what it may have;
+# policies are named
 FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "occupancies": (("policies",), ("by_action",)),
     "tiles": (("policy", "cuts"), ("choices",)),
@@ -99,7 +109,9 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
             raise unknown(f"key of features {name!r}", key, (*needed, *more), at=(key,))
         kind, words = checks.FEATURES[key]
         if not kind(value):
-            raise InputError(f"{key} of features {name!r} must be {words}, got {value!r}.", at=(key,))
+            raise InputError(
+                f"{key} of features {name!r} must be {words}, got {value!r}.", at=(key,)
+            )
     for key in needed:
         if key not in entry:
             raise InputError(f"features {name!r} lack {key!r}; add it.", at=(key,))
@@ -115,7 +127,10 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
     if name in ("occupancies", "tiles"):
         entry["criterion"] = criterion
     if name == "trees":  # fitted to where the policies go, times what they would choose
-        how = {"visits": entry["visits"]} if "visits" in entry else {}
+        if "visits" in entry:
+            how = {"visits": entry["visits"]}
+        else:
+            how = {}
         laws = [families.fit_tree(model, policy, **how) for policy in entry["policies"]]
         return families.trees(model, laws, choices=entry.get("choices", entry["policies"]))
     if name == "products":
@@ -125,6 +140,11 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
 
 def _laws(model: Model, ratios: Sequence[float]) -> list[Any]:
     if len(ratios) != model.box.dim:
-        raise InputError(f"a product needs a ratio for each of {model.box.dim} coordinates, got {len(ratios)}.")
+        raise InputError(
+            f"a product needs a ratio for each of {model.box.dim} coordinates, got {len(ratios)}."
+        )
     bounded = model.box.upper < UNBOUNDED
-    return [families.Truncated(r) if b else families.Geometric(r) for r, b in zip(ratios, bounded, strict=True)]
+    return [
+        families.Truncated(r) if b else families.Geometric(r)
+        for r, b in zip(ratios, bounded, strict=True)
+    ]

@@ -1,4 +1,5 @@
-"""A plan: what `dualplan solve` is asked for, from a TOML file or the command line, and what comes of it.
+"""A plan: what `dualplan solve` is asked for, from a TOML file or the command line, and what comes
+of it.
 
 Without a word about the dual program, the best policy that the library finds (`improvement/`):
 
@@ -7,7 +8,7 @@ Without a word about the dual program, the best policy that the library finds (`
     gap = "2%"                           # stop when the cost is proved to be this near the optimum
     limits = ["lost fraction <= 0.01"]   # side constraints
     policies = ["lbfs", "mine.npz"]      # what to begin with; by default the model's heuristics
-    overloaded = true                    # go on even if no policy keeps the queues of a network finite
+    overloaded = true                 # go on even if no policy keeps the queues of a network finite
 
 With a key of the dual program, that program alone:
 
@@ -15,7 +16,8 @@ With a key of the dual program, that program alone:
     criterion = "discounted"             # or "average", the default
     gamma = 0.99
     penalty = [30.0, 100.0, 300.0]       # H; of several the one whose policy costs least is chosen
-    solver = "sampled-lp"                # sampled-lp, adaptive, paper, listed-lp (the default where states are few)
+    solver = "sampled-lp"                # sampled-lp, adaptive, paper, listed-lp (the default where
+                                         states are few)
     budget = 20_000                      # constraints of each kind that may be drawn
     seed = 0
 
@@ -81,13 +83,19 @@ class Plan:
     gap: str | float | None = None
     policies: tuple[str, ...] = ()
     overloaded: bool = False
-    given: frozenset[str] = frozenset()  # the keys that were written down, even with their default values
-    source: Document = field(default_factory=Document.nowhere, compare=False, repr=False)  # where they were
+    given: frozenset[str] = (
+        frozenset()
+    )  # the keys that were written down, even with their default values
+    source: Document = field(
+        default_factory=Document.nowhere, compare=False, repr=False
+    )  # where they were
 
     @property
     def dual(self) -> bool:
         """Whether a key of the dual program is there."""
-        changed = any(getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL)
+        changed = any(
+            getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL
+        )
         return changed or bool(self.given & DUAL)
 
     @staticmethod
@@ -99,15 +107,25 @@ class Plan:
 
     @staticmethod
     def _of(document: Document) -> Plan:
-        data, file = document.data, document.file
+        data = document.data
+        file = document.file
         if is_network(data):
-            raise InputError(f"this is a network and no plan; name it as the model: Plan({file!r}).", at=("class",))
+            raise InputError(
+                f"this is a network and no plan; name it as the model: Plan({file!r}).",
+                at=("class",),
+            )
         for key in data:
             if key not in checks.PLAN:
                 raise unknown(f"key of {file!r}", key, checks.PLAN, at=(key,))
         if "model" not in data:
-            raise InputError(f'{file!r} names no model; write model = "..." into it.', at=("model",))
-        lists = {key: tuple(data[key]) for key in ("limits", "policies") if isinstance(data.get(key), list)}
+            raise InputError(
+                f'{file!r} names no model; write model = "..." into it.', at=("model",)
+            )
+        lists = {
+            key: tuple(data[key])
+            for key in ("limits", "policies")
+            if isinstance(data.get(key), list)
+        }
         return Plan(**{**data, **lists}, given=frozenset(data), source=document)
 
     @property
@@ -125,13 +143,34 @@ class Plan:
 
 # keys of the dual program; the others are for both
 DUAL = {
-    "features", "base", "potential", "sampling", "radius", "penalty", "penalty_negative", "solver", "options", "budget",
-    "fallback", "evaluation", "steps", "confidence", "span", "sweeps", "grid", "epsilon", "delta", "beta", "choice",
-}  # fmt: skip
+    "features",
+    "base",
+    "potential",
+    "sampling",
+    "radius",
+    "penalty",
+    "penalty_negative",
+    "solver",
+    "options",
+    "budget",
+    "fallback",
+    "evaluation",
+    "steps",
+    "confidence",
+    "span",
+    "sweeps",
+    "grid",
+    "epsilon",
+    "delta",
+    "beta",
+    "choice",
+}
 
 
 def asked(plan: Plan) -> tuple[Criterion, Model]:
-    """The criterion and the model, after a look at what can be wrong with them and with the limits."""
+    """The criterion and the model, after a look at what can be wrong with them and with the
+    limits.
+    """
     criterion = make_criterion(plan.criterion, plan.gamma, plan.start)
     model = load(plan.model, **plan.set)
     if not plan.overloaded and not isinstance(criterion, Discounted):
@@ -152,4 +191,6 @@ def read_plan(spec: str) -> Plan:
 def override(plan: Plan, **changes: Any) -> Plan:
     """The plan with whatever was given on the command line."""
     made = {key: value for key, value in changes.items() if value is not None}
-    return replace(plan, **made, given=plan.given | frozenset(made), source=plan.source.without(made))
+    return replace(
+        plan, **made, given=plan.given | frozenset(made), source=plan.source.without(made)
+    )

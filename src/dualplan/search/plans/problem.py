@@ -1,4 +1,6 @@
-"""The dual program of a plan: what it says, what it leaves open, and what can be seen to be wrong with it."""
+"""The dual program of a plan: what it says, what it leaves open, and what can be seen to be wrong
+with it.
+"""
 
 from __future__ import annotations
 
@@ -26,29 +28,54 @@ from dualplan.search.plans.families import BEST, STANDARD, make_features, ranked
 from dualplan.search.plans.plan import Plan
 from dualplan.values.functions import StateFunction, state_function
 
-GRID = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # default penalties, in units of the largest loss of a feature
+GRID = (
+    0.03,
+    0.1,
+    0.3,
+    1.0,
+    3.0,
+    10.0,
+    30.0,
+    100.0,
+)  # default penalties, in units of the largest loss of a feature
 
 
 def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
     """The features, the potential and all else that the program is made of."""
     chosen = make_features(model, plan.features, criterion)
     with within("base"):
-        base = None if plan.base is None else families.occupancies(model, [model.policy(plan.base)], criterion)
+        if plan.base is None:
+            base = None
+        else:
+            base = families.occupancies(model, [model.policy(plan.base)], criterion)
     return DualALP(
-        model, chosen, criterion, base=base, sampling=plan.sampling, radius=plan.radius,
-        potential=_potential(plan, model, criterion), limits=plan.limits,
-    )  # fmt: skip
+        model,
+        chosen,
+        criterion,
+        base=base,
+        sampling=plan.sampling,
+        radius=plan.radius,
+        potential=_potential(plan, model, criterion),
+        limits=plan.limits,
+    )
 
 
 def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
-    """The values of a heuristic over all states, where all can be reached; by default only with the standard set."""
+    """The values of a heuristic over all states, where all can be reached.
+
+    By default only with the standard set.
+    """
     name = plan.potential or (BEST if plan.features == STANDARD else None)
     if name is None:
         return None
     with within("potential"):
-        policy = ranked(model, criterion)[0] if name == BEST else model.policy(name)
+        if name == BEST:
+            policy = ranked(model, criterion)[0]
+        else:
+            policy = model.policy(name)
     result = evaluate_exact(model, policy, criterion)
-    # states that the policy never sees have no value of its own; there the potential is the largest, which warns
+    # states that the policy never sees have no value of its own; there the potential is the
+    # largest, which warns
     values = np.full(int(model.box.count or 0), float(result.values.max()))
     values[result.reached] = result.values
     return state_function(model, values)
@@ -59,20 +86,32 @@ def scheme_of(plan: Plan, problem: DualALP) -> Scheme | None:
     if plan.grid is None:
         return None
     return make_scheme(
-        problem, epsilon=plan.epsilon or 0.0, delta=plan.delta, beta=plan.beta, span=plan.span, grid=plan.grid
+        problem,
+        epsilon=plan.epsilon or 0.0,
+        delta=plan.delta,
+        beta=plan.beta,
+        span=plan.span,
+        grid=plan.grid,
     )
 
 
 def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     """The plan with what it left open: the solver, and the penalties as a list.
 
-    With a potential the flow's penalty is a trust region and may be small; the negative part's must not be.
+    With a potential the flow's penalty is a trust region and may be small; the negative part's must
+    not be.
     """
     scale = max(float(np.abs(problem.losses).max()), 1e-12)
-    given = [plan.penalty] if is_number(plan.penalty) else plan.penalty
+    if is_number(plan.penalty):
+        given = [plan.penalty]
+    else:
+        given = plan.penalty
     if scheme is not None:
         return replace(plan, solver=solver_of(plan, problem.model), penalty=scheme.weights)
-    hard = 10 * GRID[-1] * scale if problem.potential is not None else None
+    if problem.potential is not None:
+        hard = 10 * GRID[-1] * scale
+    else:
+        hard = None
     return replace(
         plan,
         solver=solver_of(plan, problem.model),
@@ -90,26 +129,41 @@ def solver_of(plan: Plan, model: Model) -> str:
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
     if plan.time is not None or plan.gap is not None or plan.policies:
-        raise InputError("time, gap and policies are for a search without keys of the dual program; leave out either.")
+        raise InputError(
+            "time, gap and policies are for a search without keys of the dual program; leave out "
+            "either."
+        )
     check_solver(solver_of(plan, model), plan.budget, plan.options)
     check_choice(plan.choice, BERNSTEIN)
     if plan.grid is None and plan.choice == RULE:
-        raise InputError("the rule chooses from a grid of H made by theory; give grid = 'geometric'.")
+        raise InputError(
+            "the rule chooses from a grid of H made by theory; give grid = 'geometric'."
+        )
     if plan.beta is not None and plan.epsilon is None:
-        raise InputError("beta belongs to theory, which also needs epsilon, the error that matters to you.")
+        raise InputError(
+            "beta belongs to theory, which also needs epsilon, the error that matters to you."
+        )
     if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
         raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
     if plan.grid is not None and plan.grid not in GRIDS:
         raise unknown("grid", plan.grid, GRIDS)
     if plan.epsilon is not None and plan.penalty_negative is not None:
         raise InputError(
-            "the theorems are about one penalty H for both violations; leave penalty_negative or epsilon out."
+            "the theorems are about one penalty H for both violations; leave penalty_negative or "
+            "epsilon out."
         )
-    if plan.epsilon is not None and (plan.features == STANDARD or plan.potential is not None or plan.limits):
+    if plan.epsilon is not None and (
+        plan.features == STANDARD or plan.potential is not None or plan.limits
+    ):
         raise InputError(NOT_PLAIN)
-    unmeasured = plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
+    unmeasured = (
+        plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
+    )
     if plan.epsilon is not None and unmeasured:
-        raise InputError("with so many states the span of a bias is not measured, and theory needs it; give span.")
+        raise InputError(
+            "with so many states the span of a bias is not measured, and theory needs it; give "
+            "span."
+        )
     if plan.grid is not None and plan.epsilon is None:
         raise InputError("a grid made by theory needs epsilon, the error in F that matters to you.")
     if measurable(model):

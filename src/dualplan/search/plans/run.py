@@ -1,9 +1,9 @@
 """What comes of a plan.
 
-For each penalty: solve, turn θ into a policy, evaluate the policy (exactly where states are few, otherwise by
-simulation). Then, and only then, the certificate of the best, and a lower bound on what any policy costs: by sweeps of
-value iteration from the potential where states can be listed, on cells with quadratic functions in networks beyond, and
-otherwise from the least loss.
+For each penalty: solve, turn θ into a policy, evaluate the policy (exactly where states are few,
+otherwise by simulation). Then, and only then, the certificate of the best, and a lower bound on
+what any policy costs: by sweeps of value iteration from the potential where states can be listed,
+on cells with quadratic functions in networks beyond, and otherwise from the least loss.
 """
 
 from __future__ import annotations
@@ -39,14 +39,22 @@ from dualplan.search.loop import NO_BOUND, TIME
 from dualplan.search.plans.checkpoint import as_arrays, known_solutions, open_run
 from dualplan.search.plans.families import STANDARD
 from dualplan.search.plans.plan import Plan, asked
-from dualplan.search.plans.problem import both_penalties, check, make_problem, scheme_of, with_defaults
+from dualplan.search.plans.problem import (
+    both_penalties,
+    check,
+    make_problem,
+    scheme_of,
+    with_defaults,
+)
 
 DRAWS = 200_000  # constraints of each kind for the certificate
 SHORT = 200_000  # steps of simulation that are still taken when a run was interrupted
 FEW = 20_000  # and constraints that are still drawn
 
 
-def improve_by(plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None) -> Improved:
+def improve_by(
+    plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None
+) -> Improved:
     """The best policy in the plan's time."""
     with plan.source.explained():
         criterion, model = asked(plan)
@@ -55,17 +63,26 @@ def improve_by(plan: Plan, *, folder: str | None = None, resume: bool = False, p
             with within("policies", k):
                 policies.append(named_policy(model, name))
         return improve(
-            model, policies, criterion, limits=plan.limits, time=TIME if plan.time is None else plan.time,
-            gap=plan.gap, seed=plan.seed, folder=folder, resume=resume, progress=progress,
-        )  # fmt: skip
+            model,
+            policies,
+            criterion,
+            limits=plan.limits,
+            time=TIME if plan.time is None else plan.time,
+            gap=plan.gap,
+            seed=plan.seed,
+            folder=folder,
+            resume=resume,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
     """What came of a plan: an outcome for each penalty, and the best.
 
-    The best is the one whose policy costs least, as evaluated, among those that keep the limits or come nearest. Where
-    it was chosen by simulation, it is simulated again with other random numbers, beside the runner-up: `outcomes.py`.
+    The best is the one whose policy costs least, as evaluated, among those that keep the limits or
+    come nearest. Where it was chosen by simulation, it is simulated again with other random
+    numbers, beside the runner-up: `outcomes.py`.
     """
 
     plan: Plan
@@ -115,7 +132,9 @@ class Planned:
             "theory": None if self.theory is None else self.theory.to_json(),
             "seconds": round(self.seconds, 3),
             **(self._interrupted() if self.interrupted else {}),
-            **({} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}),
+            **(
+                {} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}
+            ),
             "tried": [tried.to_json() for tried in self.points or self.outcomes],
         }
 
@@ -125,7 +144,9 @@ class Planned:
         return {
             "status": str(Status.INTERRUPTED),
             "advice": Status.INTERRUPTED.advice,
-            "penalties_left": [h for h in self.plan.penalty if both_penalties(self.plan, h)[1] not in tried],
+            "penalties_left": [
+                h for h in self.plan.penalty if both_penalties(self.plan, h)[1] not in tried
+            ],
         }
 
 
@@ -137,43 +158,72 @@ def run_plan(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Planned:
-    """Solve and evaluate for each penalty; with a folder, what is done is kept there and not done again."""
+    """Solve and evaluate for each penalty.
+
+    With a folder, what is done is kept there and not done again.
+    """
     with plan.source.explained():
         return _run_plan(plan, folder, resume, jobs, progress)
 
 
-def _run_plan(plan: Plan, folder: str | None, resume: bool, jobs: int | None, progress: Progress | None) -> Planned:
-    started, plan = time.monotonic(), replace(plan, features=plan.features or STANDARD)
+def _run_plan(
+    plan: Plan, folder: str | None, resume: bool, jobs: int | None, progress: Progress | None
+) -> Planned:
+    started = time.monotonic()
+    plan = replace(plan, features=plan.features or STANDARD)
     criterion, model = asked(plan)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     check(plan, model, criterion, folder, resume)
     check_jobs(jobs)
     with within("fallback"):
-        fallback = None if plan.fallback is None else model.policy(plan.fallback)
+        if plan.fallback is None:
+            fallback = None
+        else:
+            fallback = model.policy(plan.fallback)
     problem = make_problem(plan, model, criterion)
     scheme = scheme_of(plan, problem)
     plan = with_defaults(plan, problem, scheme)
-    run, tell = open_run(plan, model, folder, resume), progress or (lambda *_: None)
+    run = open_run(plan, model, folder, resume)
+    tell = progress or (lambda *_: None)
     found, whole = _solutions(plan, problem, run, jobs, tell)
     total = len(plan.penalty)
     if not whole:  # quickly: what was found is to be shown, not to be proved
         judge = replace(judge, steps=min(judge.steps, SHORT))
-    outcomes, all_judged = _outcomes(found, judge, fallback, lambda words: tell(len(found), total, words))
+    outcomes, all_judged = _outcomes(
+        found, judge, fallback, lambda words: tell(len(found), total, words)
+    )
     points = _points(plan, scheme, sorted(found), outcomes)
-    choice = Choice(k := least(points), outcomes[k], None) if plan.choice == RULE else choose(outcomes, judge)
+    if plan.choice == RULE:
+        choice = Choice(k := least(points), outcomes[k], None)
+    else:
+        choice = choose(outcomes, judge)
     whole = whole and all_judged and choice.best.status is not Status.INTERRUPTED
     tell(len(found), total, "certificate and lower bound")
     bound = NO_BOUND
     try:
-        certificate = _certify(plan, problem, choice.best.solution, fallback, DRAWS if whole else FEW)
+        certificate = _certify(
+            plan, problem, choice.best.solution, fallback, DRAWS if whole else FEW
+        )
         if whole:
-            bound = best_bound(model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed)
+            bound = best_bound(
+                model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed
+            )
     except KeyboardInterrupt:
-        whole, certificate = False, _certify(plan, problem, choice.best.solution, fallback, FEW)
+        whole = False
+        certificate = _certify(plan, problem, choice.best.solution, fallback, FEW)
     result = Planned(
-        plan, problem, outcomes, choice, certificate, bound, scheme, points,
-        _theory(plan, problem, choice.best.solution, certificate, scheme), time.monotonic() - started, not whole,
-    )  # fmt: skip
+        plan,
+        problem,
+        outcomes,
+        choice,
+        certificate,
+        bound,
+        scheme,
+        points,
+        _theory(plan, problem, choice.best.solution, certificate, scheme),
+        time.monotonic() - started,
+        not whole,
+    )
     if run is not None:
         save_policy(result.best.policy, run.folder / POLICY)
         run.save_result(result.to_json())
@@ -183,9 +233,17 @@ def _run_plan(plan: Plan, folder: str | None, resume: bool, jobs: int | None, pr
 def _solutions(
     plan: Plan, problem: DualALP, run: Run | None, jobs: int | None, tell: Progress
 ) -> tuple[dict[int, Solution], bool]:
-    """A solution for each penalty, by its place, and whether they are all there; each is kept once it is found."""
-    grid, kept = plan.penalty, {} if run is None else run.checkpoint() or {}
-    found, begun = known_solutions(plan, problem, grid, kept), time.monotonic()
+    """A solution for each penalty, by its place, and whether they are all there.
+
+    Each is kept once it is found.
+    """
+    grid = plan.penalty
+    if run is None:
+        kept = {}
+    else:
+        kept = run.checkpoint() or {}
+    found = known_solutions(plan, problem, grid, kept)
+    begun = time.monotonic()
 
     def done(k: int, solution: Solution) -> None:
         nonlocal begun
@@ -199,16 +257,25 @@ def _solutions(
 
     def watch(samples: int, parts: Value) -> None:
         pace = samples / max(time.monotonic() - begun, 1e-9)
-        words = f"{_in_work(grid, found).removeprefix('; ')}: {_so_far(parts)}, {pace:,.0f} samples/s"
+        words = (
+            f"{_in_work(grid, found).removeprefix('; ')}: {_so_far(parts)}, {pace:,.0f} samples/s"
+        )
         tell(len(found) + samples / (plan.budget or BUDGET), len(grid), words)
 
     tell(len(found), len(grid), _in_work(grid, found).removeprefix("; "))
     try:
         solve_along(
-            problem, [both_penalties(plan, h) for h in grid], solver=str(plan.solver), budget=plan.budget,
-            seed=plan.seed, options=plan.options, jobs=jobs, known=dict(found), done=done,
+            problem,
+            [both_penalties(plan, h) for h in grid],
+            solver=str(plan.solver),
+            budget=plan.budget,
+            seed=plan.seed,
+            options=plan.options,
+            jobs=jobs,
+            known=dict(found),
+            done=done,
             watch=watch,
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
         if not found:
             raise
@@ -218,7 +285,10 @@ def _solutions(
 def _solved(solution: Solution) -> str:
     """A solution in words."""
     drawn = solution.samples / max(solution.seconds, 1e-9)
-    pace = f", {drawn:,.0f} samples/s" if solution.samples else ""
+    if solution.samples:
+        pace = f", {drawn:,.0f} samples/s"
+    else:
+        pace = ""
     return f"H = {solution.penalty[1]:.3g} {solution.status}: {_so_far(solution.parts)}{pace}"
 
 
@@ -229,16 +299,24 @@ def _so_far(parts: Value) -> str:
 def _in_work(grid: Sequence[float], found: Mapping[int, Solution]) -> str:
     """The penalty that comes next; the largest come first."""
     left = [h for k, h in enumerate(grid) if k not in found]
-    return f"; H = {max(left):.3g} in work" if left else ""
+    if left:
+        return f"; H = {max(left):.3g} in work"
+    return ""
 
 
 def _outcomes(
-    found: Mapping[int, Solution], judge: Judge, fallback: Policy | None, tell: Callable[[str], None]
+    found: Mapping[int, Solution],
+    judge: Judge,
+    fallback: Policy | None,
+    tell: Callable[[str], None],
 ) -> tuple[tuple[Outcome, ...], bool]:
     """What becomes of the policies, and whether all were evaluated in full."""
     outcomes: list[Outcome] = []
     for k in sorted(found):
-        tell(f"evaluating the policy of H = {found[k].penalty[1]:.3g}, {len(outcomes) + 1} of {len(found)}")
+        tell(
+            f"evaluating the policy of H = {found[k].penalty[1]:.3g}, {len(outcomes) + 1} of "
+            f"{len(found)}"
+        )
         try:
             outcomes.append(judged(found[k], judge, fallback))
         except KeyboardInterrupt:
@@ -250,25 +328,45 @@ def _outcomes(
     return tuple(outcomes), True
 
 
-def _certify(plan: Plan, problem: DualALP, solution: Solution, fallback: Policy | None, draws: int) -> Certificate:
-    return certify(problem, solution, fallback=fallback, span=plan.span, confidence=plan.confidence, budget=draws)
+def _certify(
+    plan: Plan, problem: DualALP, solution: Solution, fallback: Policy | None, draws: int
+) -> Certificate:
+    return certify(
+        problem,
+        solution,
+        fallback=fallback,
+        span=plan.span,
+        confidence=plan.confidence,
+        budget=draws,
+    )
 
 
-def _points(plan: Plan, scheme: Scheme | None, places: Sequence[int], outcomes: Sequence[Outcome]) -> tuple[Point, ...]:
+def _points(
+    plan: Plan, scheme: Scheme | None, places: Sequence[int], outcomes: Sequence[Outcome]
+) -> tuple[Point, ...]:
     """F̂ at each H of a grid made by theory, with what became of its policy."""
     if scheme is None:
         return ()
-    both = list(zip(places, outcomes, strict=False))  # of a run that was interrupted there are fewer outcomes
-    looks = (scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in both)
+    both = list(
+        zip(places, outcomes, strict=False)
+    )  # of a run that was interrupted there are fewer outcomes
+    looks = (
+        scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in both
+    )
     return tuple(replace(point, outcome=o) for point, (_, o) in zip(looks, both, strict=True))
 
 
 def _theory(
-    plan: Plan, problem: DualALP, solution: Solution, certificate: Certificate, scheme: Scheme | None
+    plan: Plan,
+    problem: DualALP,
+    solution: Solution,
+    certificate: Certificate,
+    scheme: Scheme | None,
 ) -> Guarantees | None:
     """What the theorems say at the chosen H, if the plan names an ε.
 
-    By the span that was measured unless one is given: measured of the one policy, assumed of those it is compared with.
+    By the span that was measured unless one is given: measured of the one policy, assumed of those
+    it is compared with.
     """
     if plan.epsilon is None:
         return None
@@ -278,7 +376,12 @@ def _theory(
     if span is None and not isinstance(problem.criterion, Discounted):
         return None  # several recurrent classes: the certificate says so
     return guarantees(
-        problem, solution.penalty[1], epsilon=plan.epsilon, delta=plan.delta,
-        beta=plan.beta if scheme is None else scheme.beta, span=span,
-        offset=None if scheme is None else scheme.offset, seed=plan.seed,
-    )  # fmt: skip
+        problem,
+        solution.penalty[1],
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        beta=plan.beta if scheme is None else scheme.beta,
+        span=span,
+        offset=None if scheme is None else scheme.offset,
+        seed=plan.seed,
+    )

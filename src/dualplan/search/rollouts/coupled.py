@@ -1,22 +1,24 @@
 """Differences of the values of a policy by copies of the model that meet.
 
-*Coupled copies.* Two copies of the model start at y and y', both under π and driven by the same random numbers, until
-they are in the same state, where they stay together. With T the time of the meeting (assumed finite, and such that the
-sums below have a mean)
+*Coupled copies.* Two copies of the model start at y and y', both under π and driven by the same
+random numbers, until they are in the same state, where they stay together. With T the time of the
+meeting (assumed finite, and such that the sums below have a mean)
 
     E Σ_{t<T} γ^t (ℓ(X_t, A_t) − ℓ(X'_t, A'_t)) = h(y) − h(y').
 
-Where a horizon N < T cuts the sum, γ^N (h(X_N) − h(X'_N)) is missing from its mean; `met` says how often that happens.
-All outcomes of one state share their random numbers, so that errors common to them cancel in differences of Q.
+Where a horizon N < T cuts the sum, γ^N (h(X_N) − h(X'_N)) is missing from its mean; `met` says how
+often that happens. All outcomes of one state share their random numbers, so that errors common to
+them cancel in differences of Q.
 
-*A control variate.* For any potential g, Σ_t γ^(t+1) (E[g(X_{t+1}) | X_t, A_t] − g(X_{t+1})) has mean 0. Added to the
-sum of losses it makes
+*A control variate.* For any potential g, Σ_t γ^(t+1) (E[g(X_{t+1}) | X_t, A_t] − g(X_{t+1})) has
+mean 0. Added to the sum of losses it makes
 
-    g(y) − g(y') + Σ_{t<T} γ^t (r(X_t, A_t) − r(X'_t, A'_t)),        r(x,a) = ℓ(x,a) + γ Σ_y P(y|x,a) g(y) − g(x),
+    g(y) − g(y') + Σ_{t<T} γ^t (r(X_t, A_t) − r(X'_t, A'_t)),        r(x,a) = ℓ(x,a) + γ Σ_y
+        P(y|x,a) g(y) − g(x),
 
-which has the same mean h(y) − h(y'), and no variance at all for g = h and a policy that does not draw its actions,
-since r is constant then. A step costs one look-ahead more. With a horizon N, only γ^N times the difference of h − g at
-the end is missing.
+which has the same mean h(y) − h(y'), and no variance at all for g = h and a policy that does not
+draw its actions, since r is constant then. A step costs one look-ahead more. With a horizon N, only
+γ^N times the difference of h − g at the end is missing.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ GROUPS = 16  # states whose copies are simulated in one task
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Estimates of h(first) − h(second), pair by pair; how they are known: statistical, but for the horizon.
+    """Estimates of h(first) − h(second), pair by pair; how they are known: statistical, but for the
+    horizon.
 
-    `errors` are standard errors of the means (NaN for one repetition), `met` the share of repetitions in which the two
-    copies met before the horizon, `steps` the steps of all copies.
+    `errors` are standard errors of the means (NaN for one repetition), `met` the share of
+    repetitions in which the two copies met before the horizon, `steps` the steps of all copies.
     """
 
     means: Floats
@@ -70,21 +73,33 @@ def coupled_differences(
     seed: int = 0,
     threads: int | None = None,
 ) -> Differences:
-    """Differences of the bias (discounted: the cost-to-go) of a policy between pairs of states, one a row.
+    """Differences of the bias (discounted: the cost-to-go) of a policy between pairs of states, one
+    a row.
 
-    A potential `control` near them makes for smaller errors and longer steps; it leaves means as they are.
+    A potential `control` near them makes for smaller errors and longer steps; it leaves means as
+    they are.
     """
     require_policy_of(model, policy)
     require_counts(repetitions=repetitions, horizon=horizon)
-    rows, others = (np.array([model.state(x) for x in np.atleast_2d(np.asarray(s))]) for s in (first, second))
+    rows, others = (
+        np.array([model.state(x) for x in np.atleast_2d(np.asarray(s))]) for s in (first, second)
+    )
     if rows.shape != others.shape:
-        raise InputError(f"differences need as many second states as first ones, got {len(others)} and {len(rows)}.")
+        raise InputError(
+            f"differences need as many second states as first ones, got {len(others)} and "
+            f"{len(rows)}."
+        )
     copies = np.stack([others, rows], axis=1).reshape(-1, model.box.dim)
     places = np.arange(0, len(copies) + 1, 2)
     gamma = (criterion or Average()).gamma
-    found = simulate_copies(model, policy, places, copies, gamma, repetitions, horizon, control, seed, threads)
+    found = simulate_copies(
+        model, policy, places, copies, gamma, repetitions, horizon, control, seed, threads
+    )
     totals = found.totals[1::2]
-    errors = totals.std(axis=1, ddof=1) / np.sqrt(repetitions) if repetitions > 1 else np.full(len(rows), np.nan)
+    if repetitions > 1:
+        errors = totals.std(axis=1, ddof=1) / np.sqrt(repetitions)
+    else:
+        errors = np.full(len(rows), np.nan)
     met = found.met[1::2] / repetitions
     return Differences(totals.mean(axis=1), errors, met, found.steps, repetitions, horizon, seed)
 
@@ -102,12 +117,18 @@ def simulate_copies(
     threads: int | None = None,
 ) -> Copies:
     """All groups, in tasks of fixed size, so that threads change nothing."""
-    run, potential = engine(model, policy, seed), None if control is None else _potential(model, control)
+    run = engine(model, policy, seed)
+    if control is None:
+        potential = None
+    else:
+        potential = _potential(model, control)
     tasks = []
     for g in range(0, places.size - 1, GROUPS):
         part = places[g : g + GROUPS + 1]
         own = np.ascontiguousarray(states[part[0] : part[-1]])
-        tasks.append(partial(run.coupled, part - part[0], own, g, repetitions, gamma, horizon, potential))
+        tasks.append(
+            partial(run.coupled, part - part[0], own, g, repetitions, gamma, horizon, potential)
+        )
     found = in_parallel(tasks, threads if run.fast else 1)
     totals, met = (np.concatenate([getattr(c, name) for c in found]) for name in ("totals", "met"))
     if control is not None:
@@ -118,9 +139,13 @@ def simulate_copies(
 
 def _potential(model: Model, control: CompiledValues) -> ValueCode:
     if not isinstance(control, CompiledValues) or control.code is None:
-        raise InputError("a control variate runs in compiled code; use a basis without functions of the user.")
+        raise InputError(
+            "a control variate runs in compiled code; use a basis without functions of the user."
+        )
     if control.model is not model and control.model.digest != model.digest:
-        raise InputError(f"the control variate belongs to {control.model.name!r}, not to {model.name!r}.")
+        raise InputError(
+            f"the control variate belongs to {control.model.name!r}, not to {model.name!r}."
+        )
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     return control.code

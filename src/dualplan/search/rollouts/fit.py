@@ -1,12 +1,14 @@
 """Values that have the differences of a sample.
 
-h ≈ Ψw by weighted ridge regression on differences: with z = Ψ(y) − Ψ(y'), D the estimate and c its weight,
+h ≈ Ψw by weighted ridge regression on differences: with z = Ψ(y) − Ψ(y'), D the estimate and c its
+weight,
 
     min_w Σ c (zᵀw − D)² + ρ wᵀ diag(Σ c zzᵀ) w.
 
-c is how much the probability of y depends on the action, over the mean squared error of pairs of like size in a first
-fit. The ridge ρ has the least error at states that were held out from the fit. R² and the agreement of signs are those
-at states that had no part in either: there D is a fresh estimate, without bias but for the horizon.
+c is how much the probability of y depends on the action, over the mean squared error of pairs of
+like size in a first fit. The ridge ρ has the least error at states that were held out from the fit.
+R² and the agreement of signs are those at states that had no part in either: there D is a fresh
+estimate, without bias but for the horizon.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ MOST_CUBIC = 8  # coordinates up to which there are cubic bases
 class RolloutFit:
     """Ψw fitted to differences, and what held-out states say of it.
 
-    `r_squared` is the share of the (weighted) squares of held-out differences that the fit explains; the noise of
-    single rollouts counts against it. `agreement` is the share of held-out states where the action that the fit finds
-    best is better than the one it finds worst by the fresh estimate too (ties count half). `gain` is the mean of
-    Q(x, π) − Q(x, greedy) there, `gain_error` its standard error. All are statistical.
+    `r_squared` is the share of the (weighted) squares of held-out differences that the fit
+    explains; the noise of single rollouts counts against it. `agreement` is the share of held-out
+    states where the action that the fit finds best is better than the one it finds worst by the
+    fresh estimate too (ties count half). `gain` is the mean of Q(x, π) − Q(x, greedy) there,
+    `gain_error` its standard error. All are statistical.
     """
 
     values: LinearValues
@@ -100,10 +103,16 @@ class _Rows:
     def reweighted(self, w: Floats) -> _Rows:
         """Weights over the mean squared error of rows of like size."""
         fitted = self.changes @ w
-        errors, scale = (self.targets - fitted) ** 2, np.empty(fitted.size)
-        floor = FLOOR * (float(errors.mean()) or 1.0)  # a fit without error has rows of equal weight
+        errors = (self.targets - fitted) ** 2
+        scale = np.empty(fitted.size)
+        floor = FLOOR * (
+            float(errors.mean()) or 1.0
+        )  # a fit without error has rows of equal weight
         for rows in np.array_split(np.argsort(np.abs(fitted), kind="stable"), BINS):
-            scale[rows] = max(float(errors[rows].mean()), floor) if rows.size else 1.0
+            if rows.size:
+                scale[rows] = max(float(errors[rows].mean()), floor)
+            else:
+                scale[rows] = 1.0
         return _Rows(self.changes, self.targets, self.weights / scale, self.state)
 
     def solve(self, ridge: float) -> Floats:
@@ -115,7 +124,9 @@ class _Rows:
         matrix = gram[np.ix_(used, used)]
         size = np.sqrt(np.diag(matrix))
         matrix = matrix / np.outer(size, size) + ridge * np.eye(size.size)
-        w[used] = np.linalg.lstsq(matrix, (scaled.T @ self.targets)[used] / size, rcond=None)[0] / size
+        w[used] = (
+            np.linalg.lstsq(matrix, (scaled.T @ self.targets)[used] / size, rcond=None)[0] / size
+        )
         return w
 
     def error(self, w: Floats) -> float:
@@ -133,36 +144,61 @@ def _regression(sample: RolloutSample, basis: Basis) -> _Rows:
 
 
 def fit_values(sample: RolloutSample, basis: Basis) -> RolloutFit:
-    """The fit of one basis to a sample; the ridge is chosen on held-out states, the check is on others."""
+    """The fit of one basis to a sample.
+
+    The ridge is chosen on held-out states, the check is on others.
+    """
     started = time.monotonic()
     order = np.random.default_rng([sample.seed, 3]).permutation(len(sample.alternatives))
     choosing, checking = (max(1, int(share * order.size)) for share in SHARES)
     check, choose, learn = np.split(order, [checking, checking + choosing])
     rows = _regression(sample, basis)
     rows = rows.reweighted(rows.part(learn).solve(FIRST_RIDGE))
-    learned, chosen = rows.part(learn), rows.part(choose)
+    learned = rows.part(learn)
+    chosen = rows.part(choose)
     ridge = min(RIDGES, key=lambda r: chosen.error(learned.solve(r)))
     values = LinearValues(basis, rows.part(np.concatenate([learn, choose])).solve(ridge))
     fresh = rows.part(check)
     total = max(float(fresh.weights @ fresh.targets**2), np.finfo(float).tiny)
     agreement, gain, error = _check(sample, values, check)
     return RolloutFit(
-        values, sample.criterion, sample.within, 1.0 - fresh.error(values.weights) / total, agreement, gain, error,
-        ridge, order.size, sample.met, sample.copies.steps, sample.seconds + time.monotonic() - started, sample.seed,
-    )  # fmt: skip
+        values,
+        sample.criterion,
+        sample.within,
+        1.0 - fresh.error(values.weights) / total,
+        agreement,
+        gain,
+        error,
+        ridge,
+        order.size,
+        sample.met,
+        sample.copies.steps,
+        sample.seconds + time.monotonic() - started,
+        sample.seed,
+    )
 
 
 def _check(sample: RolloutSample, values: LinearValues, states: Ints) -> tuple[float, float, float]:
     """The agreement of signs and the gain at held-out states."""
-    agree, gains = [], []
+    agree = []
+    gains = []
     for k in states:
-        own, here = sample.alternatives[k], slice(sample.places[k], sample.places[k + 1])
+        own = sample.alternatives[k]
+        here = slice(sample.places[k], sample.places[k + 1])
         fresh = own.qualities(sample.copies.totals[here].mean(axis=1), sample.gamma)
         fitted = own.qualities(values(own.outcomes), sample.gamma)
-        best, worst = int(np.argmin(fitted)), int(np.argmax(fitted))
+        best = int(np.argmin(fitted))
+        worst = int(np.argmax(fitted))
         agree.append(0.5 + 0.5 * float(np.sign(fresh[worst] - fresh[best])))
-        gains.append(float(own.chosen @ fresh / own.chosen.sum() - fresh[best]) if own.chosen.sum() > 0 else 0.0)
-    error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.nan
+        gains.append(
+            float(own.chosen @ fresh / own.chosen.sum() - fresh[best])
+            if own.chosen.sum() > 0
+            else 0.0
+        )
+    if len(gains) > 1:
+        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
+    else:
+        error = np.nan
     return float(np.mean(agree)), float(np.mean(gains)), error
 
 
@@ -180,19 +216,31 @@ def rollout_values(
     seed: int = 0,
     threads: int | None = None,
 ) -> RolloutFit:
-    """Ψw fitted to differences of the values of a policy; by default the first of `default_bases`."""
+    """Ψw fitted to differences of the values of a policy.
+
+    By default the first of `default_bases`.
+    """
     sample = rollout_sample(
-        model, policy, criterion, states=states, repetitions=repetitions, horizon=horizon, others=others,
-        control=control, seed=seed, threads=threads,
-    )  # fmt: skip
+        model,
+        policy,
+        criterion,
+        states=states,
+        repetitions=repetitions,
+        horizon=horizon,
+        others=others,
+        control=control,
+        seed=seed,
+        threads=threads,
+    )
     return fit_values(sample, basis or default_bases(model)[0])
 
 
 def default_bases(model: Model) -> list[Basis]:
     """Functions of all coordinates but the pending event, the richest first.
 
-    With few coordinates: cubic, with indicators of limits times quadratic functions and pairs of limits; quadratic,
-    with limits times linear functions. With more: quadratic, and sums of squares of single coordinates.
+    With few coordinates: cubic, with indicators of limits times quadratic functions and pairs of
+    limits; quadratic, with limits times linear functions. With more: quadratic, and sums of squares
+    of single coordinates.
     """
     seen = list(range(model.box.dim - has_event(model)))
     quadratic = monomials(model, 2, coordinates=seen)
@@ -200,7 +248,9 @@ def default_bases(model: Model) -> list[Basis]:
         single = [monomials(model, 2, coordinates=[i]) for i in seen]
         return [quadratic, concat(*single)]
     limits = _limits(model, 0, seen)
-    rich = concat(monomials(model, 3, coordinates=seen), _limits(model, 2, seen), tensor(limits, limits))
+    rich = concat(
+        monomials(model, 3, coordinates=seen), _limits(model, 2, seen), tensor(limits, limits)
+    )
     return [rich, concat(quadratic, _limits(model, 1, seen))]
 
 
@@ -208,4 +258,6 @@ def _limits(model: Model, degree: int, seen: Sequence[int]) -> Basis:
     """Indicators of limits, of the coordinates that are seen."""
     basis = boundaries(model, degree)
     kept = [k for k, p in enumerate(basis.products) if all(piece.coordinate in seen for piece in p)]
-    return Basis(model, tuple(basis.products[k] for k in kept), tuple(basis.labels[k] for k in kept))
+    return Basis(
+        model, tuple(basis.products[k] for k in kept), tuple(basis.labels[k] for k in kept)
+    )

@@ -16,7 +16,12 @@ from dualplan.evaluation.simulation import Copies
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Criterion
 from dualplan.policies.contract import Policy, require_policy_of
-from dualplan.search.rollouts.alternatives import Alternatives, alternatives, visited_states, working
+from dualplan.search.rollouts.alternatives import (
+    Alternatives,
+    alternatives,
+    visited_states,
+    working,
+)
 from dualplan.search.rollouts.coupled import HORIZON, simulate_copies
 from dualplan.values.contract import CompiledValues
 
@@ -26,7 +31,9 @@ ATTEMPTS = 8  # at finding as many states with a choice as were asked for
 
 @dataclass(frozen=True, eq=False)
 class RolloutSample:
-    """Alternatives at states, and what the copies from their outcomes did: state k has rows places[k], ... of them."""
+    """Alternatives at states, and what the copies from their outcomes did: state k has rows
+    places[k], ... of them.
+    """
 
     model: Model
     policy: Policy
@@ -64,7 +71,9 @@ class RolloutSample:
     def noise(self) -> float:
         """The mean variance of single repetitions; NaN if there is one only."""
         totals = self.copies.totals[self.compared]
-        return float(totals.var(axis=1, ddof=1).mean()) if self.repetitions > 1 else np.nan
+        if self.repetitions > 1:
+            return float(totals.var(axis=1, ddof=1).mean())
+        return np.nan
 
 
 def rollout_sample(
@@ -80,24 +89,42 @@ def rollout_sample(
     seed: int = 0,
     threads: int | None = None,
 ) -> RolloutSample:
-    """Coupled copies from the outcomes of all alternatives, at states that a policy and others visit."""
+    """Coupled copies from the outcomes of all alternatives, at states that a policy and others
+    visit.
+    """
     require_policy_of(model, policy)
     require_counts(states=states, repetitions=repetitions, horizon=horizon)
-    criterion, within, started = criterion or Average(), working(model), time.monotonic()
+    criterion = criterion or Average()
+    within = working(model)
+    started = time.monotonic()
     kept: list[Alternatives] = []
     for attempt in range(ATTEMPTS):
         seen = visited_states(model, policy, criterion, 2 * states, seed + attempt, others)
-        kept = (kept + alternatives(model, policy, seen, within=within, seed=seed + attempt))[:states]
+        kept = (kept + alternatives(model, policy, seen, within=within, seed=seed + attempt))[
+            :states
+        ]
         if len(kept) == states:
             break
     if len(kept) < FEWEST:
         raise InputError(
-            f"policy {policy.name!r} came to {len(kept)} states with a choice, and a fit needs {FEWEST}; ask for more."
+            f"policy {policy.name!r} came to {len(kept)} states with a choice, and a fit needs "
+            f"{FEWEST}; ask for more."
         )
     places = np.cumsum([0, *(len(a.outcomes) for a in kept)])
     rows = np.concatenate([a.outcomes for a in kept])
-    copies = simulate_copies(model, policy, places, rows, criterion.gamma, repetitions, horizon, control, seed, threads)
+    copies = simulate_copies(
+        model, policy, places, rows, criterion.gamma, repetitions, horizon, control, seed, threads
+    )
     return RolloutSample(
-        model, policy, criterion, within, tuple(kept), places, copies, repetitions, horizon, seed,
+        model,
+        policy,
+        criterion,
+        within,
+        tuple(kept),
+        places,
+        copies,
+        repetitions,
+        horizon,
+        seed,
         time.monotonic() - started,
-    )  # fmt: skip
+    )

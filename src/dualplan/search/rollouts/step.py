@@ -18,7 +18,10 @@ from dualplan.search.rollouts.sample import FEWEST, rollout_sample
 from dualplan.values.basis import Basis, LinearValues
 
 MOST = 20_000  # states: where copies meet at once, these cost more than steps
-PILOT, PILOT_STATES, WORTH = 0.25, 40, 4.0  # of a step: see `rollout_step`
+# of a step: see `rollout_step`
+PILOT = 0.25
+PILOT_STATES = 40
+WORTH = 4.0
 
 
 def rollout_step(
@@ -32,27 +35,49 @@ def rollout_step(
     seed: int = 0,
     threads: int | None = None,
 ) -> list[GreedyPolicy]:
-    """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own cost.
+    """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own
+    cost.
 
-    About `budget_steps` steps of copies are simulated, from at most `MOST` states. A quarter of it goes to a first fit.
-    It becomes the control variate of the rest if a pilot finds that it cuts the variance by more than `WORTH`, which is
-    about what its steps cost more. If the incumbent is greedy for values itself, the half-way points between these and
-    the fits are candidates too.
+    About `budget_steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
+    goes to a first fit. It becomes the control variate of the rest if a pilot finds that it cuts
+    the variance by more than `WORTH`, which is about what its steps cost more. If the incumbent is
+    greedy for values itself, the half-way points between these and the fits are candidates too.
     """
     require_counts(budget_steps=budget_steps)
-    tried = default_bases(model) if bases is None else list(bases)
+    if bases is None:
+        tried = default_bases(model)
+    else:
+        tried = list(bases)
     common: dict[str, Any] = {"horizon": horizon, "threads": threads}
-    pilot = rollout_sample(model, incumbent, criterion, states=PILOT_STATES, repetitions=2, seed=seed, **common)
+    pilot = rollout_sample(
+        model, incumbent, criterion, states=PILOT_STATES, repetitions=2, seed=seed, **common
+    )
     each = pilot.copies.steps / (2 * len(pilot.alternatives))
-    sizes = [min(max(FEWEST, int(share * budget_steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)]
+    sizes = [
+        min(max(FEWEST, int(share * budget_steps / max(each, 1.0))), MOST)
+        for share in (PILOT, 1 - PILOT)
+    ]
     first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
     control = fit_values(first, tried[0]).values
     again = rollout_sample(
-        model, incumbent, criterion, states=PILOT_STATES, repetitions=2, control=control, seed=seed, **common
+        model,
+        incumbent,
+        criterion,
+        states=PILOT_STATES,
+        repetitions=2,
+        control=control,
+        seed=seed,
+        **common,
     )
     useful = again.noise * WORTH < pilot.noise
     sample = rollout_sample(
-        model, incumbent, criterion, states=sizes[1], control=control if useful else None, seed=seed + 2, **common
+        model,
+        incumbent,
+        criterion,
+        states=sizes[1],
+        control=control if useful else None,
+        seed=seed + 2,
+        **common,
     )
     return _candidates(incumbent, [fit_values(sample, basis) for basis in tried])
 
@@ -62,7 +87,13 @@ def _candidates(incumbent: Policy, fits: Sequence[RolloutFit]) -> list[GreedyPol
     if isinstance(incumbent, GreedyPolicy) and isinstance(incumbent.values, LinearValues):
         old = incumbent.values
         found += [
-            GreedyPolicy(p.model, _between(old, fit.values), p.gamma, name=f"{p.name}, half-way", within=p.within)
+            GreedyPolicy(
+                p.model,
+                _between(old, fit.values),
+                p.gamma,
+                name=f"{p.name}, half-way",
+                within=p.within,
+            )
             for p, fit in zip(list(found), fits, strict=True)
         ]
     return found
@@ -70,7 +101,10 @@ def _candidates(incumbent: Policy, fits: Sequence[RolloutFit]) -> list[GreedyPol
 
 def _between(first: LinearValues, second: LinearValues) -> LinearValues:
     """Half of the one plus half of the other."""
-    a, b = first.basis, second.basis
+    a = first.basis
+    b = second.basis
     both = Basis(a.model, a.products + b.products, a.labels + b.labels, a.user + b.user)
     split = [np.split(v.weights, [len(v.basis.products)]) for v in (first, second)]
-    return LinearValues(both, np.concatenate([split[0][0], split[1][0], split[0][1], split[1][1]]) / 2)
+    return LinearValues(
+        both, np.concatenate([split[0][0], split[1][0], split[0][1], split[1][1]]) / 2
+    )
