@@ -9,7 +9,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import policies, primal
-from dualplan.core import budgets
+from dualplan.core import budgets, sizes
 from dualplan.core.budgets import Clock
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
@@ -190,11 +190,15 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     """
     model = dp.load("four-queue", buffers=4)
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
-    monkeypatch.setattr(loop, "EXACTLY", 0)
+    monkeypatch.setattr(sizes, "EXACTLY", 0)
     monkeypatch.setattr(loop, "LAST", 10_000_000)
     limit = Limit("lost fraction", 1.02 * exact)
     found = dp.improve(model, [model.policy("c-mu")], limits=[limit], time="100s", steps=["values"])
-    assert found.measures["lost fraction"].lower <= exact <= found.measures["lost fraction"].upper
+    assert (
+        found.evaluation.measures["lost fraction"].lower
+        <= exact
+        <= found.evaluation.measures["lost fraction"].upper
+    )
     assert found.kept
 
 
@@ -408,7 +412,7 @@ def test_a_policy_with_several_recurrent_classes_is_simulated_in_the_end():
     stay = np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     model = dp.TabularModel([stay], np.array([[1.0], [2.0], [3.0]]))
     found = dp.improve(model, time="5s", steps=["values"])
-    assert found.evaluation != "exact"
+    assert not found.evaluation.exact
 
 
 def test_discounts_near_one_have_runs_enough():
@@ -426,7 +430,7 @@ def test_discounted_searches():
     found = dp.improve(model, [model.policy("random")], criterion, time="60s", steps=["lattice"])
     optimum = dp.solve_exact(model, criterion)
     assert found.bound.value <= optimum.upper
-    assert optimum.lower <= found.upper + 1e-9
+    assert optimum.lower <= found.evaluation.upper + 1e-9
     assert found.cost < 1.02 * optimum.value
 
 

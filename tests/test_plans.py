@@ -135,7 +135,7 @@ def test_the_standard_plan_beats_every_heuristic():
     net = result.problem.model
     heuristics = [dp.evaluate_exact(net, net.policy(name)).cost for name in net.policies]
     assert result.best.cost < min(heuristics) - 1e-3
-    assert result.best.upper >= dp.solve_exact(net).lower
+    assert result.best.evaluation.upper >= dp.solve_exact(net).lower
     assert result.plan.solver == "listed-lp"
 
 
@@ -289,7 +289,8 @@ def test_a_plan_on_states_beyond_count():
     assert dp.load("reentrant", buffers=9).box.count > 10**30
     assert len(result.problem.features) == 4
     assert result.best.solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
-    assert result.best.lower < result.best.cost < result.best.upper
+    known = result.best.evaluation
+    assert known.lower < known.cost < known.upper
     assert 0 < result.best.cost < 270
     with pytest.raises(
         dp.InputError, match="visits of features 'trees' must be a positive integer"

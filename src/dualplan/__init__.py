@@ -59,7 +59,7 @@ from dualplan.primal.best_bound import best_bound
 from dualplan.report import figures
 from dualplan.report.policy_maps import PolicyMap, by_server, policy_map
 from dualplan.report.rules import Rule, readable
-from dualplan.search import Improved, improve
+from dualplan.search import SearchResult, improve
 from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
 from dualplan.search.plans import Plan, run_plan
 from dualplan.search.rollouts import (
@@ -90,7 +90,6 @@ __all__ = [
     "ExactSolution",
     "FactoredAction",
     "FactoredModel",
-    "Improved",
     "InputError",
     "Interval",
     "Judge",
@@ -113,6 +112,7 @@ __all__ = [
     "Rule",
     "Run",
     "RunError",
+    "SearchResult",
     "Sensitivity",
     "SimulatedALP",
     "SimulatedSolution",

@@ -25,6 +25,7 @@ cycles are missing and the estimate is biased.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,16 @@ class Interval:
             "lower": finite(self.lower),
             "upper": finite(self.upper),
         }
+
+    @staticmethod
+    def from_json(data: Json, confidence: float) -> Interval:
+        """From plain numbers, in which None stands for what is not finite."""
+        return Interval(
+            math.nan if data["value"] is None else float(data["value"]),
+            -math.inf if data["lower"] is None else float(data["lower"]),
+            math.inf if data["upper"] is None else float(data["upper"]),
+            confidence,
+        )
 
 
 def finite(value: float) -> float | None:

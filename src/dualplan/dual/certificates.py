@@ -34,7 +34,6 @@ from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.intervals import finite
 from dualplan.core.known import ASSUMED, MEASURED, PROVED, UNKNOWN
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
 from dualplan.dual.policy import NOISE
@@ -43,7 +42,7 @@ from dualplan.dual.solvers.contract import Solution
 from dualplan.dual.violations import Violations, measure_violations
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy
 
@@ -158,7 +157,7 @@ def certify(
 
 def measurable(model: Model) -> bool:
     """Whether the span of a policy's bias is measured unless told otherwise."""
-    return model.box.count is not None and model.box.count <= EXACTLY
+    return few_states(model)
 
 
 # -- the parts -------------------------------------------------------------------------------------

@@ -31,13 +31,12 @@ from dualplan.core.intervals import (
     warm_up,
 )
 from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.policies.contract import Policy, require_policy_of
 
 # of all replicas; slow are policies and simulators that are not compiled
@@ -130,7 +129,7 @@ def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
 def _computed(
     model: Model, policy: Policy, places: Sequence[int], exact: bool | None
 ) -> list[Marginal] | None:
-    few = model.box.count is not None and model.box.count <= EXACTLY
+    few = few_states(model)
     if exact is False or (
         exact is None and not (few and policy.code is not None and model.has_forward)
     ):

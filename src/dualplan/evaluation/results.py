@@ -1,13 +1,26 @@
-"""What an evaluation is asked for and what it answers: plain values, nothing computed here."""
+"""What an evaluation is asked for and what it answers: plain values, nothing computed here.
+
+`Evaluation` carries the cost of a policy from whoever found it, exactly or by simulation, to
+tables, JSON and the report; nothing repacks it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval, finite
 from dualplan.core.status import Status
 from dualplan.core.types import Json
+from dualplan.models.limits import Limit
+
+EXACT = "exact"  # the method of what is computed over all states
+SAVED_CONFIDENCE = 0.95  # of intervals in results of solvers
+NEGLIGIBLE_EXCESS = 1e-9  # over a limit
+# of a measure under a policy that is unstable
+UNKNOWN_MEASURE = Interval(math.nan, -math.inf, math.inf, 1.0)
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,66 @@ class Evaluation:
         """Half the length of the interval."""
         return (self.upper - self.lower) / 2
 
+    @property
+    def interval(self) -> Interval:
+        """The cost with its bounds or its interval."""
+        return Interval(self.cost, self.lower, self.upper, self.confidence)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it was computed over all states rather than simulated."""
+        return self.method == EXACT
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the cost is one number, and the interval to be believed."""
+        return self.status.good and math.isfinite(self.cost)
+
+    # -- limits ------------------------------------------------------------------------------------
+
+    def keeps(self, limit: Limit) -> bool:
+        """Whether a limit is kept, with the whole interval of its measure."""
+        return self._over(limit) <= NEGLIGIBLE_EXCESS
+
+    def breaks(self, limit: Limit) -> bool:
+        """Whether a limit is broken, with the whole interval of its measure."""
+        return limit.name in self.measures and self.measures[limit.name].lower > limit.at_most
+
+    def excess(self, limits: Sequence[Limit]) -> float:
+        """By how much limits may be exceeded, in sum; 0 if all are kept."""
+        return sum(self._over(limit) for limit in limits if not self.keeps(limit))
+
+    def _over(self, limit: Limit) -> float:
+        """How far the upper end of a measure lies above its limit; infinite if it is not known."""
+        measure = self.measures.get(limit.name, UNKNOWN_MEASURE)
+        over = measure.upper - limit.at_most
+        return math.inf if math.isnan(over) else over
+
+    # -- plain values ------------------------------------------------------------------------------
+
+    def cost_to_json(self) -> Json:
+        """What results of solvers say of their policy's cost; `cost_from_json` reads it."""
+        return {
+            "cost": finite(self.cost),
+            "cost_lower": finite(self.lower),
+            "cost_upper": finite(self.upper),
+            "cost_status": str(self.status),
+            "evaluation": self.method,
+            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
+        }
+
+    def limits_to_json(self, limits: Sequence[Limit]) -> list[Json]:
+        """What became of each limit."""
+        return [
+            {
+                "measure": limit.name,
+                "at_most": limit.at_most,
+                **self.measures.get(limit.name, UNKNOWN_MEASURE).to_json(),
+                "kept": self.keeps(limit),
+            }
+            for limit in limits
+        ]
+
     def to_json(self) -> Json:
         """Everything as plain values; infinite numbers become None."""
         return {
@@ -110,6 +183,33 @@ class Evaluation:
             f"{self.policy}: {self.cost:.6g}, {self.confidence:.0%} interval [{self.lower:.6g}, "
             f"{self.upper:.6g}] ({self.method}, {self.steps:,} steps; {self.status.advice})"
         )
+
+
+def cost_from_json(policy: str, data: Json) -> Evaluation:
+    """The cost of a policy from a result that was saved."""
+    exact = data["evaluation"] == EXACT
+    confidence = 1.0 if exact else SAVED_CONFIDENCE
+    cost = Interval.from_json(
+        {"value": data["cost"], "lower": data["cost_lower"], "upper": data["cost_upper"]},
+        confidence,
+    )
+    measures = {
+        name: Interval.from_json(values, confidence) for name, values in data["measures"].items()
+    }
+    return Evaluation(
+        policy=policy,
+        cost=cost.value,
+        lower=cost.lower,
+        upper=cost.upper,
+        confidence=confidence,
+        method=data["evaluation"],
+        status=Status(data["cost_status"]),
+        steps=0,
+        seconds=0.0,
+        seed=0,
+        measures=measures,
+        notes=tuple(data.get("notes") or ()),
+    )
 
 
 @dataclass(frozen=True)

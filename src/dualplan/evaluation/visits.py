@@ -12,12 +12,11 @@ import numpy as np
 
 from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis
@@ -121,7 +120,7 @@ def occupancy(
     require_policy_of(model, policy)
     criterion = criterion or Average()
     require_counts(samples=samples)
-    few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
+    few = few_states(model) and policy.code is not None
     if exact or (exact is None and few):
         found = evaluate_exact(model, policy, criterion)
         return Weighted(

@@ -15,13 +15,12 @@ from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
+from dualplan.evaluation.results import Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report import words
 from dualplan.report.gather import (
-    EXACT,
     Beside,
-    Judged,
     SavedRun,
     Tell,
     judge_heuristics,
@@ -161,9 +160,9 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     """The policy, heuristics, policies of the user's own, and the bound."""
     found = run.found
     shown = shown_measures([run.found, *beside.judged])
-    rows = [_cost_row(f"found: {found.name}", found, found, shown, "found")]
+    rows = [_cost_row(f"found: {found.policy}", found, found, shown, "found")]
     rows += [
-        _cost_row(judged.name, judged, found, shown, same=policy.digest == run.policy.digest)
+        _cost_row(judged.policy, judged, found, shown, same=policy.digest == run.policy.digest)
         for policy, judged in zip(beside.policies, beside.judged, strict=True)
     ]
     rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
@@ -184,14 +183,14 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
 
 def _cost_row(
     name: str,
-    judged: Judged,
-    found: Judged,
+    judged: Evaluation,
+    found: Evaluation,
     shown: Sequence[str],
     kind: str = "",
     *,
     same: bool = False,
 ) -> Row:
-    if judged.method == EXACT:
+    if judged.exact:
         interval = "exact"
     else:
         interval = words.between(judged.lower, judged.upper)
@@ -202,7 +201,7 @@ def _cost_row(
     else:
         against = _against(judged, found)
     measured = (_measure(judged, m, 4) for m in shown)
-    if judged.method == EXACT:
+    if judged.exact:
         how = "over all states"
     else:
         how = f"simulated ({judged.method})"
@@ -213,12 +212,12 @@ def _cost_row(
     return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
 
 
-def _against(judged: Judged, found: Judged) -> str:
+def _against(judged: Evaluation, found: Evaluation) -> str:
     """A percentage where the intervals tell two costs apart."""
     told = (
         judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
     )
-    if told or judged.method == found.method == EXACT:
+    if told or (judged.exact and found.exact):
         return _apart(judged.cost, found.cost)
     return "within error"
 
@@ -238,7 +237,7 @@ def _apart(cost: float, found: float) -> str:
 
 def _given(run: SavedRun, beside: Beside) -> list[Json]:
     """Policies that a search began with and that are none of the model's heuristics."""
-    names = {judged.name for judged in beside.judged}
+    names = {judged.policy for judged in beside.judged}
     if run.searched:
         return [row for row in run.result["start"] if row["policy"] not in names]
     return []
@@ -260,7 +259,7 @@ def measures(run: SavedRun, beside: Beside) -> Table:
     """All measures of the policy and of the best heuristics."""
     found = run.found
     others = beside.judged[:HEURISTICS]
-    columns = [f"found: {found.name}", *(judged.name for judged in others)]
+    columns = [f"found: {found.policy}", *(judged.policy for judged in others)]
     rows = [
         Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures
     ]
@@ -271,14 +270,14 @@ def measures(run: SavedRun, beside: Beside) -> Table:
     )
 
 
-def _measure(judged: Judged, name: str, digits: int = 5) -> str:
+def _measure(judged: Evaluation, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
     if (
         interval.half_width == 0
     ):  # a simulated run in which something never happened does not know how rare it is
-        unseen = judged.method != EXACT and interval.value == 0
+        unseen = not judged.exact and interval.value == 0
         return number(interval.value, digits) + (" (never seen)" if unseen else "")
     return f"{number(interval.value, digits)} ± {number(interval.half_width, 2)}"
 

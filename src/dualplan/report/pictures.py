@@ -19,12 +19,13 @@ from dualplan.core.known import COMPUTED, MEASURED
 from dualplan.core.types import Json
 from dualplan.evaluation.marginals import marginals
 from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity
+from dualplan.models.contract import few_states
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.report import figures
-from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
+from dualplan.report.gather import SEED, Beside, SavedRun
 from dualplan.report.policy_maps import by_server, policy_map
 from dualplan.report.slices import Tabulated
 
@@ -153,7 +154,7 @@ def _drawings(
         lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
-        if few(run.model, COMPUTABLE):
+        if few_states(run.model, COMPUTABLE):
             exactly = True
         else:
             exactly = None
@@ -175,7 +176,7 @@ def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
     """The policy and the best heuristic, and the words for both."""
     if beside.same or beside.best is None:
         return [run.policy], "the policy"
-    return [run.policy, beside.policies[0]], f"the policy and {beside.best.name}"
+    return [run.policy, beside.policies[0]], f"the policy and {beside.best.policy}"
 
 
 def _rates(network: QueueingNetwork) -> list[str] | None:
@@ -192,11 +193,11 @@ def with_heuristics(run: SavedRun, beside: Beside) -> Json:
     """
     start = [
         {
-            "policy": j.name,
-            "known": COMPUTED if j.method == EXACT else MEASURED,
+            "policy": j.policy,
+            "known": COMPUTED if j.exact else MEASURED,
             "cost": finite(j.cost),
-            "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
-            "cost_upper": finite(j.cost if j.method == EXACT else j.upper),
+            "cost_lower": finite(j.cost if j.exact else j.lower),
+            "cost_upper": finite(j.cost if j.exact else j.upper),
             "status": str(j.status),
         }
         for j in beside.judged
@@ -212,7 +213,7 @@ def _lines(run: SavedRun) -> dict[str, float]:
 
 def _map_caption(beside: Beside) -> str:
     if beside.best is not None and not beside.same:
-        against = f" and of the heuristic {beside.best.name}"
+        against = f" and of the heuristic {beside.best.policy}"
     else:
         against = ""
     return (

@@ -16,9 +16,10 @@ from dualplan.core.intervals import Interval
 from dualplan.core.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
 from dualplan.core.status import Status
 from dualplan.core.types import Json
+from dualplan.evaluation.results import Evaluation
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.report.gather import EXACT, Beside, Judged, SavedRun
+from dualplan.report.gather import Beside, SavedRun
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
 KNOWN = "unknown"
@@ -126,9 +127,9 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def how_known(judged: Judged) -> str:
+def how_known(judged: Evaluation) -> str:
     """How a cost is known."""
-    if judged.method == EXACT:
+    if judged.exact:
         return "computed over all states"
     if not judged.trusted:
         return f"simulated; {judged.status.advice}"
@@ -152,7 +153,7 @@ def found_words(run: SavedRun) -> str:
             else:
                 tries = "no step"
         return (
-            f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.name}”. "
+            f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.policy}”. "
             f"{cost}"
         )
     penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
@@ -184,9 +185,9 @@ def saved_share(beside: Beside) -> Interval | None:
     return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
 
 
-def _estimated(best: Judged) -> str:
+def _estimated(best: Evaluation) -> str:
     """What a share of the best heuristic's cost is a share of, where that is no exact number."""
-    if best.method == EXACT:
+    if best.exact:
         return ""
     return " of the estimate"
 
@@ -202,9 +203,9 @@ def heuristic_words(beside: Beside) -> str:
         )
     count = len(beside.judged)
     cost = f"{number(best.cost)} ({how_known(best)})"
-    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.name} at {cost}."
+    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.policy} at {cost}."
     if count == 1:
-        intro = f"The model has one heuristic, {best.name}, which costs {cost}."
+        intro = f"The model has one heuristic, {best.policy}, which costs {cost}."
     if beside.same:
         if saved.confidence == 1:
             alike = "is the policy"
@@ -292,7 +293,7 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     found = run.found
     result = run.result
     share = saved_share(beside)
-    exact = found.method == EXACT
+    exact = found.exact
     first = Fact(
         f"cost {unit(run)}",
         number(found.cost),
@@ -317,20 +318,20 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
 
 
 def _against(
-    beside: Beside, best: Judged, saved: Interval, share: Interval | None
+    beside: Beside, best: Evaluation, saved: Interval, share: Interval | None
 ) -> tuple[str, str]:
     if beside.same:
         return (
             "the same",
-            f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.name}",
+            f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.policy}",
         )
     if not math.isfinite(saved.value):
-        return "unknown", f"{best.name}; one of the two is unstable"
+        return "unknown", f"{best.policy}; one of the two is unstable"
     if share is None:
         value = number(-saved.value, 3)
     else:
         value = percent(-share.value)
-    costs = f"{best.name} costs {number(best.cost)}"
+    costs = f"{best.policy} costs {number(best.cost)}"
     if beside.doubt:
         doubt = f"; {beside.doubt}"
     else:
@@ -390,20 +391,20 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         )
     best = beside.best
     if best is not None and beside.doubt:
-        yield f"The comparison with the heuristic {best.name} is {beside.doubt}."
+        yield f"The comparison with the heuristic {best.policy} is {beside.doubt}."
     elif (
         best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0
     ):
-        yield f"The heuristic {best.name} is cheaper than the policy that was found."
+        yield f"The heuristic {best.policy} is cheaper than the policy that was found."
     for judged in beside.judged:
         if not judged.trusted:
             yield (
-                f"The heuristic {judged.name} has no cost that can be trusted: "
+                f"The heuristic {judged.policy} has no cost that can be trusted: "
                 f"{judged.status.advice}."
             )
 
 
-def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
+def _lost_by_both(found: Evaluation, beside: Beside) -> Iterator[str]:
     """Whether the policy, where losses cost nothing, turns more customers away than the
     heuristic.
     """
@@ -413,8 +414,8 @@ def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
     own, other = (judged.measures.get(LOST) for judged in (found, best))
     if own is not None and other is not None and own.value > other.value + MORE_LOST:
         yield (
-            f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the "
-            "saving is gain."
+            f"The heuristic {best.policy} loses only {percent(other.value)} of them: not all of "
+            "the saving is gain."
         )
 
 
@@ -460,7 +461,7 @@ def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Know
 def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
     found = run.found
     result = run.result
-    exact = found.method == EXACT
+    exact = found.exact
     how, note = (
         (COMPUTED, "over all states")
         if exact
@@ -479,7 +480,7 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         )
         note += f"; {beside.doubt}" if beside.doubt else ""
         yield Known(
-            f"saved against {beside.best.name}",
+            f"saved against {beside.best.policy}",
             number(gain.value),
             between(gain.lower, gain.upper),
             label,
@@ -524,7 +525,7 @@ def _down(value: float | None) -> float:
 def _bound_entries(run: SavedRun) -> Iterator[Known]:
     result = run.result
     kind = result["lower_bound_kind"]
-    exact = run.found.method == EXACT
+    exact = run.found.exact
     if result["lower_bound"] is None:
         yield Known("lower bound", KNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
         return

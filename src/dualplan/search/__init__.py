@@ -2,8 +2,8 @@
 around both.
 """
 
-from dualplan.search.contract import Attempt, Candidate, Improved
+from dualplan.search.contract import Attempt, Candidate, SearchResult
 from dualplan.search.loop import improve
 from dualplan.search.steps import STEPS
 
-__all__ = ["STEPS", "Attempt", "Candidate", "Improved", "improve"]
+__all__ = ["STEPS", "Attempt", "Candidate", "SearchResult", "improve"]

@@ -46,7 +46,7 @@ from dualplan.models.criteria import Average, Discounted
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
-from dualplan.search.contract import Candidate, Member, Search, broken, excess
+from dualplan.search.contract import Candidate, Member, Search
 from dualplan.values.functions import StateFunction
 
 # steps of a screening; how much longer the best few are looked at
@@ -286,7 +286,9 @@ def _verdict(search: Search, found: Comparison, last: bool) -> Verdict:
     gain = Interval(-d.value, -d.upper, -d.lower, d.confidence)
     if not math.isfinite(found.first.cost) or (found.status is Status.TOO_SHORT and not last):
         return Verdict(False, gain, found.first)
-    keeps = excess(found.first, search.limits) == 0
-    if not math.isfinite(found.second.cost) or broken(found.second, search.limits):
+    keeps = found.first.excess(search.limits) == 0
+    if not math.isfinite(found.second.cost) or any(
+        found.second.breaks(limit) for limit in search.limits
+    ):
         return Verdict(keeps, gain, found.first)
     return Verdict(bool(keeps and d.upper < 0), gain, found.first)

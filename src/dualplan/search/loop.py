@@ -26,21 +26,16 @@ import math
 import time as timer
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
-from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, unknown
-from dualplan.core.intervals import Interval
+from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
 from dualplan.core.known import PROVED
 from dualplan.core.runs import Run
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
-from dualplan.evaluation.evaluate import evaluate
-from dualplan.evaluation.experiments import notes_on
+from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
-from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Criterion, Discounted
 from dualplan.models.limits import Limit
@@ -49,7 +44,7 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY, load_policy, save_policy
 from dualplan.policies.tables import random_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search.contract import Attempt, Candidate, Improved, Member, Search, Step, excess
+from dualplan.search.contract import Attempt, Candidate, Member, Search, SearchResult, Step
 from dualplan.search.duels import BEGINNING, controlled, duel, pace, screen
 from dualplan.search.steps import STEPS
 
@@ -84,7 +79,7 @@ def improve(
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-) -> Improved:
+) -> SearchResult:
     """The best policy that the steps find in a time, what it costs, a lower bound, and the gap
     between the two.
 
@@ -332,7 +327,7 @@ class Loop:
         run = self.search.incumbent.run
         proved = self.bound.kind == PROVED
         small = largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
-        return small and proved and excess(run, self.search.limits) == 0
+        return small and proved and run.excess(self.search.limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
@@ -398,53 +393,66 @@ class Loop:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, status: Status) -> Improved:
+    def finish(self, status: Status) -> SearchResult:
         """Evaluate the best policy afresh, and prove a bound."""
         self.tell("evaluating the policy")
-        known = self._evaluated(
-            max(FOR_JUDGING * self.clock.allowed, self.left + FOR_JUDGING * self.clock.allowed)
-        )
-        if known[4] is Status.INTERRUPTED:
-            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
+        allowed = FOR_JUDGING * self.clock.allowed
+        evaluation = self.final_evaluation(allowed + max(0.0, self.left))
+        if evaluation.status is Status.INTERRUPTED:
+            return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
         self.tell("a lower bound")
         try:
             bound = self._bound(max(5.0, self.clock.left))
         except KeyboardInterrupt:  # what was found is worth more than what could be proved of it
-            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
-        return self._ended(status, known, bound)
+            return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
+        return self._ended(status, evaluation, bound)
 
-    def interrupted(self) -> Improved:
+    def interrupted(self) -> SearchResult:
         """The best policy so far after a short evaluation, with the bound that there is."""
         self.tell("interrupted: a short evaluation of the policy")
-        return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL, fit=False), NO_BOUND)
+        evaluation = self.final_evaluation(AFTER_ALL, fit=False)
+        return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
 
-    def _ended(self, status: Status, known: tuple[Any, ...], bound: LowerBound) -> Improved:
+    def final_evaluation(self, seconds: float, fit: bool = True) -> Evaluation:
+        """What the best policy costs, by random numbers that nothing was chosen by.
+
+        `seconds` are for a simulation. Without `fit` no control is fitted to the policy.
+        """
         search = self.search
-        best = self.search.incumbent
-        cost, lower, upper, method, how, measures, notes = known
+        best = search.incumbent
+        judge = Judge(
+            steps=LAST,
+            # measures that are limited have no control: they are known well long after the cost is
+            relative=None if search.limits else RELATIVE,
+            seed=search.fresh(16),
+            seconds=seconds,
+        )
+        if fit and not judge.exactly(search.model, best.policy):
+            best = controlled(search, best)
+        least = int(LEAST * pace(search, best.candidate, best.control))
+        judge = replace(judge, least=least)
+        return judge(search.model, best.policy, search.criterion, control=best.control)
+
+    def _ended(self, status: Status, evaluation: Evaluation, bound: LowerBound) -> SearchResult:
+        search = self.search
+        best = search.incumbent
         if self.bound is not None and self.bound.value > bound.value:
             bound = self.bound
-        result = Improved(
-            search.model,
-            search.criterion,
-            best.policy,
-            best.candidate.source,
-            cost,
-            lower,
-            upper,
-            method,
-            how,
-            measures,
-            notes,
-            search.limits,
-            self.start,
-            tuple(search.attempts),
-            bound,
-            self.gap,
-            status,
-            best.candidate.values,
-            search.seed,
-            self.clock.spent,
+        result = SearchResult(
+            model=search.model,
+            criterion=search.criterion,
+            policy=best.policy,
+            source=best.candidate.source,
+            evaluation=evaluation,
+            limits=search.limits,
+            start=self.start,
+            attempts=tuple(search.attempts),
+            bound=bound,
+            wanted_gap=self.gap,
+            status=status,
+            values=best.candidate.values,
+            seed=search.seed,
+            seconds=self.clock.spent,
         )
         if result.gap_reached and status is not Status.INTERRUPTED:
             result = replace(result, status=Status.GAP)
@@ -453,66 +461,6 @@ class Loop:
         if self.run is not None:
             self.run.save_result(result.to_json())
         return result
-
-    def _evaluated(self, allowed: float, fit: bool = True) -> tuple[Any, ...]:
-        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a
-        simulation.
-
-        Without `fit` no control is fitted to the policy.
-        """
-        search = self.search
-        best = self.search.incumbent
-        model = search.model
-        criterion = search.criterion
-        exact = self._exactly(best.policy)
-        if exact is not None:
-            measures = {
-                name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()
-            }
-            return (
-                exact.cost,
-                exact.lower,
-                exact.upper,
-                "exact",
-                exact.status,
-                measures,
-                notes_on(model, measures),
-            )
-        if fit:
-            best = controlled(search, best)
-        # measures that are limited have no control: they are known well long after the cost is
-        found: Evaluation = evaluate(
-            model,
-            best.policy,
-            criterion,
-            steps=LAST,
-            relative=None if search.limits else RELATIVE,
-            seed=search.fresh(16),
-            seconds=allowed,
-            control=best.control,
-            least=int(LEAST * pace(search, best.candidate, best.control)),
-        )
-        return (
-            found.cost,
-            found.lower,
-            found.upper,
-            found.method,
-            found.status,
-            dict(found.measures),
-            found.notes,
-        )
-
-    def _exactly(self, policy: Policy) -> ExactEvaluation | None:
-        """Where states are few, and the policy has one cost."""
-        count = self.search.model.box.count
-        if not self.search.listed or count is None or count > EXACTLY or policy.code is None:
-            return None
-        try:
-            return evaluate_exact(self.search.model, policy, self.search.criterion)
-        except (
-            ModelError
-        ):  # several recurrent classes: the cost depends on chance, and simulation says so
-            return None
 
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search

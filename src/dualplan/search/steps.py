@@ -38,7 +38,7 @@ from dualplan.policies.heuristics.network import (
 )
 from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
-from dualplan.search.contract import Candidate, Member, Search, Step, excess
+from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.duels import pace
 from dualplan.search.families import ALL, NEXT, Family, greedy_for, indices, mixing
 from dualplan.search.lattice import make_lattice, solve_lattice, truncation
@@ -219,7 +219,7 @@ class OnLattice:
             run = evaluate(
                 search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10)
             )
-            found.append((excess(run, search.limits), one))
+            found.append((run.excess(search.limits), one))
             low, high = (low, price) if found[-1][0] == 0 else (price, high)
             if math.isinf(high):
                 price = 4 * price

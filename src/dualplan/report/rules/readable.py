@@ -39,13 +39,12 @@ from dualplan.core.checks import is_number, require_counts
 from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import Interval
 from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.visits import occupancy, weighted_visits
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Average, Criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -144,13 +143,6 @@ def _looks(
     if isinstance(policy, GreedyAmong) and listed:
         return Looks(policy.values, policy.gamma, model.box.upper)
     return None
-
-
-def few_states(model: Model) -> bool:
-    """Whether costs are computed over all states rather than simulated."""
-    if isinstance(model, SimulatorModel) or not model.has_forward:
-        return False
-    return model.box.count is not None and model.box.count <= EXACTLY
 
 
 # -- what a rule costs -----------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from dualplan.core import checks
 from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.types import Json
 from dualplan.dual.meta import POLICIES
-from dualplan.evaluation.judge import STEPS
+from dualplan.evaluation.judge import JUDGING_STEPS
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.limits import Limit
@@ -70,7 +70,7 @@ class Plan:
     seed: int = 0
     fallback: str | None = None
     evaluation: str | None = None
-    steps: int = STEPS
+    steps: int = JUDGING_STEPS
     confidence: float = 0.95
     span: float | None = None
     sweeps: int | None = None

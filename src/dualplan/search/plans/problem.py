@@ -20,7 +20,7 @@ from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN
 from dualplan.dual.violations import BERNSTEIN
-from dualplan.evaluation.judge import EXACT
+from dualplan.evaluation.results import EXACT
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted

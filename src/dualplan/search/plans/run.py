@@ -34,7 +34,7 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
 from dualplan.policies.saved import POLICY, save_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search import Improved, improve
+from dualplan.search import SearchResult, improve
 from dualplan.search.loop import NO_BOUND, TIME
 from dualplan.search.plans.checkpoint import as_arrays, known_solutions, open_run
 from dualplan.search.plans.families import STANDARD
@@ -54,7 +54,7 @@ FEW = 20_000  # and constraints that are still drawn
 
 def improve_by(
     plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None
-) -> Improved:
+) -> SearchResult:
     """The best policy in the plan's time."""
     with plan.source.explained():
         criterion, model = asked(plan)
@@ -105,7 +105,8 @@ class Planned:
     @property
     def gap(self) -> float:
         """The largest part of the cost that another policy could save."""
-        return largest_gap(self.best.lower, self.best.upper, self.bound.value)
+        known = self.best.evaluation
+        return largest_gap(known.lower, known.upper, self.bound.value)
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
@@ -197,7 +198,7 @@ def _run_plan(
         choice = Choice(k := least(points), outcomes[k], None)
     else:
         choice = choose(outcomes, judge)
-    whole = whole and all_judged and choice.best.status is not Status.INTERRUPTED
+    whole = whole and all_judged and choice.best.evaluation.status is not Status.INTERRUPTED
     tell(len(found), total, "certificate and lower bound")
     bound = NO_BOUND
     try:
@@ -323,7 +324,7 @@ def _outcomes(
             if not outcomes:
                 raise
             return tuple(outcomes), False
-        if outcomes[-1].status is Status.INTERRUPTED:
+        if outcomes[-1].evaluation.status is Status.INTERRUPTED:
             return tuple(outcomes), False
     return tuple(outcomes), True
 
