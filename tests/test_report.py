@@ -778,4 +778,4 @@ def test_a_model_that_cannot_be_made_again(altered, run):
 
 def test_seconds_must_be_positive(searched):
     with pytest.raises(InputError, match="positive"):
-        write_report(searched, seconds=0)
+        write_report(searched, time=0)

@@ -36,9 +36,7 @@ def show(
         typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS"),
     ] = None,
     leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
-    tolerance: Annotated[
-        float, typer.Option(min=0, help="of a rule, as a part of the cost")
-    ] = 0.01,
+    tol: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[
         str | None, typer.Option(help="file for the curve of costs and violations against H")
     ] = None,
@@ -68,7 +66,7 @@ def show(
     else:
         asked = [_in_state(s, _state(s.policy.model, state)) for s in sources]
     if rules:
-        made = [_rule(s, leaves, tolerance) for s in sources]
+        made = [_rule(s, leaves, tol) for s in sources]
     else:
         made = []
     if as_json:
@@ -123,10 +121,10 @@ def _in_state(source: Source, x: Ints) -> dict[str, Any]:
     return {"policy": policy.name, "state": vector(x), "actions": actions, "labels": labels}
 
 
-def _rule(source: Source, leaves: int, tolerance: float) -> Rule:
+def _rule(source: Source, leaves: int, tol: float) -> Rule:
     model = source.policy.model
     policy = source.policy
-    return readable(model, policy, leaves, criterion=source.criterion, tolerance=tolerance)
+    return readable(model, policy, leaves=leaves, criterion=source.criterion, tol=tol)
 
 
 def _as_json(rule: Rule) -> dict[str, Any]:

@@ -122,14 +122,14 @@ def certify(
     measure: bool | None = None,
     violations: Violations | None = None,
     confidence: float = 0.95,
-    budget: int = 2_000_000,
+    samples: int = 2_000_000,
     seed: int | None = None,
 ) -> Certificate:
     """The certificate of a solution's policy.
 
     `span` is a bound on the span of the policy's bias or cost-to-go that you vouch for. `measure`
     asks, in the average criterion, for the span to be computed over all states, which by default is
-    done where they are few. `violations` and `budget` are for the constraints
+    done where they are few. `violations` and `samples` are for the constraints
     (`measure_violations`).
     """
     if span is not None and (not is_number(span) or span < 0):
@@ -139,7 +139,7 @@ def certify(
     else:
         draws = seed
     found = violations or measure_violations(
-        problem, solution.theta, confidence=confidence, budget=budget, seed=draws
+        problem, solution.theta, confidence=confidence, samples=samples, seed=draws
     )
     losses = _loss_bounds(problem.model)
     entries = list[Entry]()

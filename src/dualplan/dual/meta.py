@@ -155,14 +155,14 @@ def _solved(
     watch: Watch | None = None,
 ) -> Solution:
     if solver == THEORY:
-        return solve_by_theory(problem, penalty, budget=budget or BUDGET, seed=seed, **options)
+        return solve_by_theory(problem, penalty, samples=budget or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
     if solver in WARM and "epsilon" not in options:
         warm = {"start": start}
     else:
         warm = {}
     return solve(
-        problem, penalty, solver=solver, budget=budget, seed=seed, watch=watch, **warm, **options
+        problem, penalty, method=solver, samples=budget, seed=seed, watch=watch, **warm, **options
     )
 
 
@@ -229,7 +229,7 @@ class Scheme:
             rule=rule,
             within=self.epsilon / 4 / weight,
             confidence=1 - self.failure,
-            budget=draws,
+            samples=draws,
             seed=seed,
         )
         rest = float(problem.slope @ solution.theta) + problem.intercept + self.beta / penalty

@@ -97,23 +97,23 @@ def measure_violations(
     rule: str | None = None,
     within: float | None = None,
     confidence: float = 0.95,
-    budget: int = BUDGET,
+    samples: int = BUDGET,
     seed: int = 0,
     threads: int | None = None,
 ) -> Violations:
     """The violations at θ.
 
     Without a `rule` all constraints are listed where states are few, and otherwise drawn. With
-    `within` the interval of V is made that short to either side, if the budget allows; without, the
-    whole budget is drawn.
+    `within` the interval of V is made that short to either side, if the samples allows; without,
+    the whole samples is drawn.
     """
-    _check(rule, within, confidence, budget)
+    _check(rule, within, confidence, samples)
     count = problem.model.box.count
     if rule == LISTED or (rule is None and count is not None and count <= FEW):
         return _listed(problem, theta)
     few, weights = collected(problem, theta)
     ranges = _ranges(few, weights)
-    looks = _looks(rule or BERNSTEIN, sum(ranges), within, 1 - confidence, budget)
+    looks = _looks(rule or BERNSTEIN, sum(ranges), within, 1 - confidence, samples)
     sums = np.zeros((3, 2))
     done = 0
     for n, failure, by_variance in looks:
@@ -178,7 +178,7 @@ def _check(rule: str | None, within: float | None, confidence: float, budget: in
     if not is_number(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
     if not is_whole(budget) or budget < 2:
-        raise InputError(f"the budget must be an integer of at least 2, got {budget!r}.")
+        raise InputError(f"samples must be a whole number of at least 2, got {budget!r}.")
 
 
 def _listed(problem: DualALP, theta: Floats) -> Violations:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dualplan.core.errors import ModelError, unknown
+from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.experiments import notes_on
-from dualplan.evaluation.results import EXACT, Evaluation
+from dualplan.evaluation.results import EXACT, Evaluation, require_known_method
 from dualplan.evaluation.simulation import Control
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 
-SIMULATION = "simulation"
 JUDGING_STEPS = 5_000_000
 
 
@@ -48,21 +47,20 @@ class Judge:
     """How policies are judged: `exact`, `simulation`, or None for exactly where states are few.
 
     The others are for simulation: steps, confidence and seed, the relative half-width at which it
-    may end, though not before `least` steps, and seconds.
+    may end, though not before `least` steps, and the time.
     """
 
     method: str | None = None
     steps: int = JUDGING_STEPS
     confidence: float = 0.95
     seed: int = 0
-    relative: float | None = None
+    relative_tol: float | None = None
     least: int = 0
-    seconds: float | None = None
+    time: str | float | None = None
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in (None, EXACT, SIMULATION):
-            raise unknown("evaluation", str(self.method), [EXACT, SIMULATION])
+        require_known_method(self.method)
 
     def exactly(self, model: Model, policy: Policy) -> bool:
         """Whether the policy is evaluated over all states."""
@@ -99,8 +97,8 @@ class Judge:
             steps=self.steps,
             seed=self.seed,
             confidence=self.confidence,
-            relative=self.relative,
+            relative_tol=self.relative_tol,
             least=self.least,
-            seconds=self.seconds,
+            time=self.time,
             threads=self.threads,
         )

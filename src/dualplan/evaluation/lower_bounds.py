@@ -142,9 +142,9 @@ def largest_gap(lower: float, upper: float, bound: float) -> float:
 
 def lower_bound(
     model: Model,
-    potential: StateFunction | ArrayLike | None = None,
     criterion: Criterion | None = None,
     *,
+    potential: StateFunction | ArrayLike | None = None,
     sweeps: int = 0,
     samples: int = 100_000,
     confidence: float = 0.95,

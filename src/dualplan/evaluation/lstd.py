@@ -42,26 +42,26 @@ def policy_values(
     policy: Policy,
     basis: Basis,
     *,
-    visits: int = VISITS,
+    samples: int = VISITS,
     every: int = SPACING,
     seed: int = 0,
 ) -> LinearValues:
-    """Ψw for the policy, from so many of its visits, one every so many steps."""
+    """Ψw for the policy, from so many of its samples, one every so many steps."""
     require_policy_of(model, policy)
     if basis.model is not model and basis.model.digest != model.digest:
         raise InputError(f"the functions belong to {basis.model.name!r}, not to {model.name!r}.")
-    if visits < 1 or every < 1:
+    if samples < 1 or every < 1:
         raise InputError(
-            f"visits and the steps between them are positive, got {visits!r} and {every!r}."
+            f"samples and the steps between them are positive, got {samples!r} and {every!r}."
         )
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    # a stream of its own: with the visits of the run that it controls, a fit would make its
+    # a stream of its own: with the samples of the run that it controls, a fit would make its
     # interval too narrow
     states, where = np.unique(
-        visited(model, policy, visits, own_seed(seed, FIT), every), axis=0, return_inverse=True
+        visited(model, policy, samples, own_seed(seed, FIT), every), axis=0, return_inverse=True
     )
-    weights = np.bincount(where.ravel()) / visits
+    weights = np.bincount(where.ravel()) / samples
     parts = [
         _one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)
     ]

@@ -34,6 +34,7 @@ from dualplan.core.known import COMPUTED, MEASURED
 from dualplan.core.status import Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.results import EXACT, SIMULATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
@@ -85,13 +86,14 @@ def marginals(
     steps: int | None = None,
     seed: int = 0,
     confidence: float = 0.95,
-    exact: bool | None = None,
+    method: str | None = None,
 ) -> list[Marginal]:
     """The stationary law of each coordinate under each policy, policy by policy.
 
     Computed where there are at most `EXACTLY` states or it is asked for, otherwise simulated with
     `steps` steps.
     """
+    require_known_method(method)
     if isinstance(policies, Policy):
         chosen = [policies]
     else:
@@ -106,7 +108,7 @@ def marginals(
     found: list[Marginal] = []
     for policy in chosen:
         require_policy_of(model, policy)
-        computed = _computed(model, policy, places, exact)
+        computed = _computed(model, policy, places, method)
         found += (
             _measured(model, policy, places, steps, seed, confidence)
             if computed is None
@@ -127,17 +129,16 @@ def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
 
 
 def _computed(
-    model: Model, policy: Policy, places: Sequence[int], exact: bool | None
+    model: Model, policy: Policy, places: Sequence[int], method: str | None
 ) -> list[Marginal] | None:
-    few = few_states(model)
-    if exact is False or (
-        exact is None and not (few and policy.code is not None and model.has_forward)
-    ):
+    if method == SIMULATION:
+        return None
+    if method is None and not (few_states(model) and policy.code is not None):
         return None
     try:
         run = evaluate_exact(model, policy)
     except ModelError:  # several recurrent classes: which one is entered is a matter of chance
-        if exact:
+        if method == EXACT:
             raise
         return None
     states = model.box.states(run.reached)

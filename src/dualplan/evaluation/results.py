@@ -9,46 +9,58 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
-from dualplan.core.errors import InputError
+from dualplan.core.budgets import seconds
+from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval, finite
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.models.limits import Limit
 
 EXACT = "exact"  # the method of what is computed over all states
+SIMULATION = "simulation"
 SAVED_CONFIDENCE = 0.95  # of intervals in results of solvers
 NEGLIGIBLE_EXCESS = 1e-9  # over a limit
 # of a measure under a policy that is unstable
 UNKNOWN_MEASURE = Interval(math.nan, -math.inf, math.inf, 1.0)
 
 
+def require_known_method(method: str | None) -> None:
+    """Raise unless it is `exact`, `simulation`, or None for exactly where states are few."""
+    if method not in (None, EXACT, SIMULATION):
+        raise unknown("evaluation", str(method), [EXACT, SIMULATION])
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to evaluate: the interval wanted and the work allowed.
 
-    Before `least` steps no width ends a run.
+    A run ends when the half-width of its interval is at most `tol`, or `relative_tol` times the
+    cost, though not before `least` steps; after `steps` steps or the `time` it ends in any case.
     """
 
     method: str | None = None
-    half_width: float | None = None
-    relative: float | None = None
+    tol: float | None = None
+    relative_tol: float | None = None
     steps: int = 20_000_000
     least: int = 0
     confidence: float = 0.95
     seed: int = 0
     threads: int | None = None
-    seconds: float | None = None
+    time: str | float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
             raise InputError(
                 f"confidence must lie strictly between 0 and 1, got {self.confidence!r}."
             )
-        for name in ("half_width", "relative", "seconds"):
+        for name in ("tol", "relative_tol"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, got {value!r}.")
+        if self.time is not None:
+            seconds(self.time)  # raises, if it is no time
         if not isinstance(self.steps, int) or self.steps < 1:
             raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
         if not isinstance(self.least, int) or self.least < 0:
@@ -60,16 +72,35 @@ class Settings:
 
     def satisfied(self, interval: Interval) -> bool:
         """Whether the interval is as narrow as was asked."""
-        if self.half_width is not None and interval.half_width <= self.half_width:
+        if self.tol is not None and interval.half_width <= self.tol:
             return True
-        return self.relative is not None and interval.half_width <= self.relative * abs(
+        return self.relative_tol is not None and interval.half_width <= self.relative_tol * abs(
             interval.value
         )
 
     @property
     def wants_width(self) -> bool:
         """Whether a half-width was asked for."""
-        return self.half_width is not None or self.relative is not None
+        return self.tol is not None or self.relative_tol is not None
+
+    @property
+    def seconds(self) -> float | None:
+        """The wall clock that is allowed, in seconds."""
+        return None if self.time is None else seconds(self.time)
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The fields of `Settings`, as keywords of `evaluate` and `compare`."""
+
+    method: str | None
+    tol: float | None
+    relative_tol: float | None
+    steps: int
+    least: int
+    confidence: float
+    seed: int
+    threads: int | None
+    time: str | float | None
 
 
 @dataclass(frozen=True)

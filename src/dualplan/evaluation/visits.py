@@ -14,6 +14,7 @@ from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.evaluation.results import EXACT, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
@@ -112,16 +113,18 @@ def occupancy(
     *,
     samples: int = 100_000,
     seed: int = 0,
-    exact: bool | None = None,
+    method: str | None = None,
 ) -> Weighted | Visits:
-    """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for,
-    else by simulation.
+    """Where a policy goes.
+
+    Exactly where states are few or `method` is "exact", otherwise by simulation.
     """
     require_policy_of(model, policy)
+    require_known_method(method)
     criterion = criterion or Average()
     require_counts(samples=samples)
     few = few_states(model) and policy.code is not None
-    if exact or (exact is None and few):
+    if method == EXACT or (method is None and few):
         found = evaluate_exact(model, policy, criterion)
         return Weighted(
             model, model.box.states(found.reached), found.occupancy / found.occupancy.sum()

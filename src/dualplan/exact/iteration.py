@@ -126,7 +126,7 @@ def solve_exact(
     *,
     method: str | None = None,
     tol: float = 1e-4,
-    max_sweeps: int = 200_000,
+    sweeps: int = 200_000,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> ExactSolution:
@@ -138,14 +138,12 @@ def solve_exact(
     criterion = criterion or Average()
     if method is not None and method not in METHODS:
         raise unknown("exact method", method, METHODS)
-    if not tol > 0 or max_sweeps < 1:
-        raise InputError(
-            f"tol must be positive and max_sweeps at least 1, got {tol!r} and {max_sweeps!r}."
-        )
+    if not tol > 0 or sweeps < 1:
+        raise InputError(f"tol must be positive and sweeps at least 1, got {tol!r} and {sweeps!r}.")
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
-    search = Search(sweeper, criterion, tol, max_sweeps, progress)
+    search = Search(sweeper, criterion, tol, sweeps, progress)
     before, after = METHODS[method](search)
     best = np.zeros(sweeper.states, np.int64)
     last = sweeper.optimal(before, search.gamma, best=best)

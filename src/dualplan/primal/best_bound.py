@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from dualplan import primal
-from dualplan.core.budgets import Clock
+from dualplan.core.budgets import Clock, seconds
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.known import PROVED
 from dualplan.core.sizes import LISTABLE
@@ -60,7 +60,7 @@ def best_bound(
     criterion: Criterion | None = None,
     *,
     potentials: Sequence[StateFunction | None] = (),
-    seconds: float = 10.0,
+    time: str | float = 10.0,
     sweeps: int | None = None,
     seed: int = 0,
 ) -> LowerBound:
@@ -68,7 +68,8 @@ def best_bound(
 
     `functions` of it says what it came from.
     """
-    clock = Clock(seconds)
+    allowed = seconds(time)
+    clock = Clock(allowed)
     if criterion is None:
         criterion = Average()
     if isinstance(model, SimulatorModel) or not model.has_forward:
@@ -78,13 +79,13 @@ def best_bound(
     if _listable(model):
         least = None
     else:
-        least = lower_bound(model, None, criterion, seed=seed)
+        least = lower_bound(model, criterion, potential=None, seed=seed)
     if least is not None and least.kind == PROVED:
         best = least
     else:
         best = None
     last = 0.0
-    for name, prove in _families(model, criterion, potentials, sweeps, seconds):
+    for name, prove in _families(model, criterion, potentials, sweeps, allowed):
         if best is not None and GROWTH * last > clock.left:
             break
         before = clock.spent
@@ -104,7 +105,7 @@ def best_bound(
             best = replace(found, functions=name)
     if best is None:  # nothing is proved: what drawn states say, labelled as such
         if least is None:
-            best = lower_bound(model, None, criterion, seed=seed)
+            best = lower_bound(model, criterion, potential=None, seed=seed)
         else:
             best = least
     return best
@@ -132,7 +133,7 @@ def _families(
             name = f"{count:,} sweeps of value iteration from " + (
                 "0" if h is None else "the policy's values"
             )
-            yield name, partial(lower_bound, model, h, criterion, sweeps=count)
+            yield name, partial(lower_bound, model, criterion, potential=h, sweeps=count)
     elif primal.has_cells(model):
         for name, basis in _on_cells(model):
             yield (

@@ -161,7 +161,7 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
 
 
 def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Evaluation:
-    judge = Judge(steps=STEPS, seed=seed, seconds=seconds)
+    judge = Judge(steps=STEPS, seed=seed, time=seconds)
     return judge(run.model, policy, run.criterion)
 
 
@@ -180,7 +180,7 @@ def _saving(
         run.criterion,
         steps=2 * STEPS,
         seed=SEED - 1,
-        seconds=seconds,
+        time=seconds,
     )
     return pair.difference, pair.status
 

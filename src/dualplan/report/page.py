@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dualplan.core.checks import is_number
+from dualplan.core.budgets import seconds
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
@@ -47,16 +47,15 @@ def write_report(
     folder: str | Path,
     out: str | Path | None = None,
     *,
-    seconds: float = SECONDS,
+    time: str | float = SECONDS,
     tell: Tell = lambda _: None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
 
-    `seconds` are for what is computed for the page alone: costs of heuristics where they are
-    simulated, and maps.
+    `time` is for what is computed for the page alone: costs of heuristics where they are simulated,
+    and maps.
     """
-    if not is_number(seconds) or seconds <= 0:
-        raise InputError(f"seconds must be a positive number, got {seconds!r}.")
+    allowed = seconds(time)
     run = read_run(folder)
     if out is None:
         target = Path(folder) / "report.html"
@@ -66,20 +65,20 @@ def write_report(
         raise InputError(f"there is no folder {str(target.parent)!r} for the report.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file for the report.")
-    write_bytes(target, render(run, seconds, tell).encode())
+    write_bytes(target, render(run, allowed, tell).encode())
     return target
 
 
-def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None) -> str:
-    """The page as text."""
-    beside = judge_heuristics(run, (1 - FOR_MAPS) * seconds, tell)
+def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None) -> str:
+    """The page as text, made in so many seconds."""
+    beside = judge_heuristics(run, (1 - FOR_MAPS) * allowed, tell)
     tell("what the policies do")
     others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS]]
     visits = visited(
         run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1
     )
-    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
+    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * allowed)
     tell("pictures")
     drawn, left_out = pictures(run, beside, tabulated)
     return _template().render(

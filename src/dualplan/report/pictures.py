@@ -155,14 +155,12 @@ def _drawings(
     )
     if isinstance(run.model, QueueingNetwork):
         if few_states(run.model, COMPUTABLE):
-            exactly = True
+            how = "exact"
         else:
-            exactly = None
+            how = None
         rates = _rates(run.model)
         changed = cache(
-            lambda: sensitivity(
-                run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly
-            )
+            lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, method=how)
         )
         yield (
             "If the rates are other than they were taken to be",

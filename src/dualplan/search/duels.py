@@ -234,7 +234,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     if degree is None:
         return None
     return primal.policy_values(
-        model, policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=seed
+        model, policy, primal.monomials(model, degree), samples=VISITS, every=EVERY, seed=seed
     )
 
 

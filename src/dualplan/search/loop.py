@@ -66,15 +66,15 @@ NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 Progress = Callable[[int, int, str], None]
 
 
-def improve(
+def solve(
     model: Model,
-    policies: Sequence[Policy] = (),
     criterion: Criterion | None = None,
     *,
+    policies: Sequence[Policy] = (),
     limits: Sequence[Limit | str] = (),
     time: str | float = TIME,
     gap: str | float | None = None,
-    steps: Sequence[str] | None = None,
+    method: str | Sequence[str] | None = None,
     seed: int = 0,
     folder: str | None = None,
     resume: bool = False,
@@ -85,14 +85,11 @@ def improve(
 
     `policies` are what to begin with (anything that maps a state to probabilities; by default the
     model's heuristics), `limits` side constraints such as "lost fraction <= 0.01", `gap` the share
-    of the cost at which to stop, `steps` names of steps, by default all. With a `folder` the best
-    policy is saved whenever it changes.
+    of the cost at which to stop, `method` the name of a step or several, by default all of them.
+    With a `folder` the best policy is saved whenever it changes.
     """
     clock = Clock(seconds(time))
-    if gap is None:
-        wanted = None
-    else:
-        wanted = share(gap)
+    wanted = None if gap is None else share(gap)
     if criterion is None:
         criterion = Average()
     if limits and isinstance(criterion, Discounted):
@@ -101,14 +98,11 @@ def improve(
             "solve_lp."
         )
     search = Search(model, criterion, _limits(model, limits), seed)
-    chosen = _steps(steps)
+    chosen = _steps([method] if isinstance(method, str) else method)
     for policy in policies:
         require_policy_of(model, policy)
     run = _open(search, policies, list(chosen), clock.allowed, folder, resume)
-    if run is None:
-        search.before = 0
-    else:
-        search.before = run.traced
+    search.before = 0 if run is None else run.traced
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
@@ -423,9 +417,9 @@ class Loop:
         judge = Judge(
             steps=LAST,
             # measures that are limited have no control: they are known well long after the cost is
-            relative=None if search.limits else RELATIVE,
+            relative_tol=None if search.limits else RELATIVE,
             seed=search.fresh(16),
-            seconds=seconds,
+            time=seconds,
         )
         if fit and not judge.exactly(search.model, best.policy):
             best = controlled(search, best)
@@ -466,5 +460,5 @@ class Loop:
         search = self.search
         potentials = [search.incumbent.candidate.values]
         return best_bound(
-            search.model, search.criterion, potentials=potentials, seconds=allowed, seed=search.seed
+            search.model, search.criterion, potentials=potentials, time=allowed, seed=search.seed
         )

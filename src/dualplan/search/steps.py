@@ -368,7 +368,7 @@ class Rollouts:
         """One or two for each basis."""
         best = search.incumbent.policy
         found = rollout_step(
-            search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9)
+            search.model, best, search.criterion, steps=ROLLED[size], seed=search.fresh(9)
         )
         return [Candidate(policy, policy.name, policy.values) for policy in found]
 

@@ -240,7 +240,7 @@ def _curve(
     solve_subgradient(
         problem,
         penalty,
-        steps=steps,
+        iterations=steps,
         step_size=halving(FIRST_STEP, HALVED),
         batch=BATCH,
         seed=seed,

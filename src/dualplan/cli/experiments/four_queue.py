@@ -25,8 +25,8 @@ from dualplan.core.errors import InputError
 from dualplan.core.known import PROVED
 from dualplan.core.status import Status
 from dualplan.core.types import Json
-from dualplan.evaluation.judge import SIMULATION, Judge
-from dualplan.evaluation.results import EXACT, Evaluation
+from dualplan.evaluation.judge import Judge
+from dualplan.evaluation.results import EXACT, SIMULATION, Evaluation
 from dualplan.exact.iteration import solve_exact
 from dualplan.models import instances as zoo
 from dualplan.models.contract import Model, few_states

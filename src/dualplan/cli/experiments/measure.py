@@ -15,7 +15,7 @@ from dualplan.evaluation.results import Evaluation
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
-from dualplan.search.loop import improve
+from dualplan.search.loop import solve
 
 FOUND = "improve"  # the name of the row of a search
 
@@ -68,7 +68,7 @@ def searched(
     model: Model, policies: Sequence[Policy] = (), *, time: str, seed: int, **more: Any
 ) -> Row:
     """What `improve` finds in a time, and what it proves that any policy costs."""
-    found = improve(model, policies, time=time, seed=seed)
+    found = solve(model, policies=policies, time=time, seed=seed)
     unless_interrupted(found.status)
     judged = found.evaluation
     doubt = "" if judged.exact or judged.status.good else f"; evaluation {judged.status}"

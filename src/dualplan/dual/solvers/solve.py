@@ -1,7 +1,7 @@
-"""Solvers by name, with one budget: the number of constraints of each kind that may be drawn to
-search with.
+"""Methods by name, with one measure of their work: `samples`, the number of constraints of each
+kind that may be drawn to search with.
 
-Fresh ones beyond the budget judge the result.
+Fresh ones beyond these judge the result.
 
 adaptive     stochastic subgradients with step sizes that adapt; no tuning
 paper        the paper's projected method with averaged iterates; a step size (halved every so often
@@ -55,8 +55,8 @@ def solve(
     problem: DualALP,
     penalty: Penalty,
     *,
-    solver: str = "adaptive",
-    budget: int | None = None,
+    method: str = "adaptive",
+    samples: int | None = None,
     seed: int = 0,
     start: Floats | None = None,
     watch: Watch | None = None,
@@ -68,16 +68,16 @@ def solve(
     linear programs find their minimum without. `watch` is told by the subgradient methods how many
     samples were drawn so far, and the surrogate of the best weights, on a few others.
     """
-    check_solver(solver, budget, options)
+    check_solver(method, samples, options)
     if start is not None:
         start = problem.starting_point(start)
-    if solver == "listed-lp":
+    if method == "listed-lp":
         return replace(solve_listed(problem, penalty), seed=seed)
     more: dict[str, Any] = {}
-    if watch is not None and solver in WATCHED:
-        more["watch"] = _shown(problem, penalty, budget or BUDGET, seed, watch)
-    return SOLVERS[solver](
-        problem, penalty, budget=budget, seed=seed, start=start, **more, **options
+    if watch is not None and method in WATCHED:
+        more["watch"] = _shown(problem, penalty, samples or BUDGET, seed, watch)
+    return SOLVERS[method](
+        problem, penalty, samples=samples, seed=seed, start=start, **more, **options
     )
 
 
@@ -92,8 +92,8 @@ def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Wa
     )
 
 
-def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) -> None:
-    """Raise if a solver of this name does not take this budget and these options."""
+def check_solver(solver: str, samples: int | None, options: Mapping[str, Any]) -> None:
+    """Raise if a solver of this name does not take this samples and these options."""
     if solver not in SOLVERS:
         raise unknown("solver", str(solver), SOLVERS)
     known = [name for name in inspect.signature(SOLVERS[solver]).parameters if name in OPTIONS]
@@ -111,28 +111,36 @@ def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) ->
             raise InputError(
                 f"option {name!r} is a positive {'integer' if whole else 'number'}, got {value!r}."
             )
-    if budget is not None and (
-        isinstance(budget, bool) or not isinstance(budget, int) or budget < 1
+    if samples is not None and (
+        isinstance(samples, bool) or not isinstance(samples, int) or samples < 1
     ):
-        raise InputError(f"budget must be a positive integer, got {budget!r}.")
-    if budget is not None and solver == "listed-lp":
-        raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
-    if options.get("batch", 1) > (budget or BUDGET):
-        raise InputError(f"a batch of {options['batch']} exceeds the budget of {budget or BUDGET}.")
+        raise InputError(f"samples must be a positive integer, got {samples!r}.")
+    if samples is not None and solver == "listed-lp":
+        raise InputError("solver 'listed-lp' draws nothing; leave samples out.")
+    if options.get("batch", 1) > (samples or BUDGET):
+        raise InputError(
+            f"a batch of {options['batch']} exceeds the samples of {samples or BUDGET}."
+        )
 
 
 def _adaptive(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,
     batch: int = 10,
     watch: Averages | None = None,
 ) -> Solution:
     return solve_adaptive(
-        problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed, start=start, watch=watch
+        problem,
+        penalty,
+        samples=samples or BUDGET,
+        batch=batch,
+        seed=seed,
+        start=start,
+        watch=watch,
     )
 
 
@@ -140,7 +148,7 @@ def _paper(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,
     batch: int = 1,
@@ -162,16 +170,16 @@ def _paper(
                 "with epsilon and delta, steps begin at the projection of 0; leave start out."
             )
         return solve_by_theory(
-            problem, penalty, epsilon=epsilon, delta=delta, budget=budget or BUDGET, seed=seed
+            problem, penalty, epsilon=epsilon, delta=delta, samples=samples or BUDGET, seed=seed
         )
-    steps = max((budget or BUDGET) // batch, 1)
+    steps = max((samples or BUDGET) // batch, 1)
     if step_size is None:
         step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
     sizes = halving(step_size, halve_every or steps)
     return solve_subgradient(
         problem,
         penalty,
-        steps=steps,
+        iterations=steps,
         step_size=sizes,
         batch=batch,
         seed=seed,
@@ -184,13 +192,13 @@ def _sampled(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,  # noqa: ARG001 - as the others'
 ) -> Solution:
-    if budget is None:
+    if samples is None:
         return solve_sampled(problem, penalty, seed=seed)
-    return solve_sampled(problem, penalty, samples=max(budget // 2, 1), seed=seed, enlarge=0)
+    return solve_sampled(problem, penalty, samples=max(samples // 2, 1), seed=seed, enlarge=0)
 
 
 SOLVERS: dict[str, Callable[..., Solution]] = {

@@ -65,10 +65,10 @@ ROUNDS = 3
 def readable(
     model: Model,
     policy: Policy,
-    leaves: int = 8,
-    *,
     criterion: Criterion | None = None,
-    tolerance: float = 0.01,
+    *,
+    leaves: int = 8,
+    tol: float = 0.01,
     values: StateFunction | ArrayLike | None = None,
     features: Sequence[Mapping[str, int]] | None = None,
     rounds: int = ROUNDS,
@@ -77,7 +77,7 @@ def readable(
     seed: int = 0,
     threads: int | None = None,
 ) -> Rule:
-    """The smallest readable rule whose cost is within `tolerance` (a part of the cost) of that of
+    """The smallest readable rule whose cost is within `tol` (a part of the cost) of that of
     the policy.
 
     A decision (of a server, or of the model) has at most `leaves` leaves; if none of these is
@@ -88,7 +88,7 @@ def readable(
     visits in each round, `steps` the length of the last comparison.
     """
     require_policy_of(model, policy)
-    _check(leaves, tolerance, rounds, samples)
+    _check(leaves, tol, rounds, samples)
     criterion = criterion or Average()
     judge = _Judge(model, policy, criterion, steps, seed, threads)
     looks = _looks(model, policy, criterion, values, judge)
@@ -96,23 +96,23 @@ def readable(
     data.visit(policy, seed, judge.own)
     best: _Found | None = None
     for k in range(rounds):
-        found = _smallest(judge, data.path(leaves), tolerance)
-        if best is None or found.better_than(best, judge.allowed(tolerance)):
+        found = _smallest(judge, data.path(leaves), tol)
+        if best is None or found.better_than(best, judge.allowed(tol)):
             best = found
         # of rules with a leaf less, most were tried: the tables of priorities, or the actions
         small = best.rule.leaves <= len(best.rule.trees) + 1
-        done = small and best.fits(judge.allowed(tolerance))
+        done = small and best.fits(judge.allowed(tol))
         if done or k == rounds - 1:
             break
         data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
     assert best is not None, "there is at least one round"
-    return _reported(judge, data, best.rule, tolerance)
+    return _reported(judge, data, best.rule, tol)
 
 
 def _check(leaves: int, tolerance: float, rounds: int, samples: int) -> None:
     require_counts(leaves=leaves, rounds=rounds, samples=samples)
     if not is_number(tolerance) or tolerance < 0:
-        raise InputError(f"tolerance is a part of the cost such as 0.01, got {tolerance!r}.")
+        raise InputError(f"tol is a part of the cost such as 0.01, got {tolerance!r}.")
 
 
 # -- what decisions are weighed with ---------------------------------------------------------------
@@ -335,7 +335,7 @@ class _Data:
             self.visits.append((states, weights / weights.sum()))
             return
         found = occupancy(
-            self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False
+            self.model, policy, self.criterion, samples=self.samples, seed=seed, method="simulation"
         )
         drawn = weighted_visits(self.model, found.draw(self.samples, seed))
         self.visits.append((drawn.states, drawn.weights))

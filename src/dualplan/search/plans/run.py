@@ -34,8 +34,8 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
 from dualplan.policies.saved import POLICY, save_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search import SearchResult, improve
-from dualplan.search.loop import NO_BOUND, TIME
+from dualplan.search.contract import SearchResult
+from dualplan.search.loop import NO_BOUND, TIME, solve
 from dualplan.search.plans.checkpoint import as_arrays, known_solutions, open_run
 from dualplan.search.plans.families import STANDARD
 from dualplan.search.plans.plan import Plan, asked
@@ -62,10 +62,10 @@ def improve_by(
         for k, name in enumerate(plan.policies):
             with within("policies", k):
                 policies.append(named_policy(model, name))
-        return improve(
+        return solve(
             model,
-            policies,
             criterion,
+            policies=policies,
             limits=plan.limits,
             time=TIME if plan.time is None else plan.time,
             gap=plan.gap,
@@ -338,7 +338,7 @@ def _certify(
         fallback=fallback,
         span=plan.span,
         confidence=plan.confidence,
-        budget=draws,
+        samples=draws,
     )
 
 

@@ -175,9 +175,9 @@ def visited_states(
 
 def _visits(model: Model, policy: Policy, criterion: Criterion, count: int, seed: int) -> Ints:
     if isinstance(criterion, Discounted):
-        return occupancy(model, policy, criterion, samples=10 * count, seed=seed, exact=False).draw(
-            count, seed
-        )
+        return occupancy(
+            model, policy, criterion, samples=10 * count, seed=seed, method="simulation"
+        ).draw(count, seed)
     each = WARM_UP - (-count // REPLICAS)
     paths = visited(model, policy, REPLICAS * each, seed, SPACING).reshape(
         REPLICAS, each, model.box.dim

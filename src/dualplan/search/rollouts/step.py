@@ -29,7 +29,7 @@ def rollout_step(
     incumbent: Policy,
     criterion: Criterion | None = None,
     *,
-    budget_steps: int = 20_000_000,
+    steps: int = 20_000_000,
     horizon: int = HORIZON,
     bases: Sequence[Basis] | None = None,
     seed: int = 0,
@@ -38,12 +38,12 @@ def rollout_step(
     """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own
     cost.
 
-    About `budget_steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
+    About `steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
     goes to a first fit. It becomes the control variate of the rest if a pilot finds that it cuts
     the variance by more than `WORTH`, which is about what its steps cost more. If the incumbent is
     greedy for values itself, the half-way points between these and the fits are candidates too.
     """
-    require_counts(budget_steps=budget_steps)
+    require_counts(steps=steps)
     if bases is None:
         tried = default_bases(model)
     else:
@@ -54,8 +54,7 @@ def rollout_step(
     )
     each = pilot.copies.steps / (2 * len(pilot.alternatives))
     sizes = [
-        min(max(FEWEST, int(share * budget_steps / max(each, 1.0))), MOST)
-        for share in (PILOT, 1 - PILOT)
+        min(max(FEWEST, int(share * steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)
     ]
     first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
     control = fit_values(first, tried[0]).values
