@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Floats, Ints
@@ -50,10 +51,8 @@ def policy_values(
     require_policy_of(model, policy)
     if basis.model is not model and basis.model.digest != model.digest:
         raise InputError(f"the functions belong to {basis.model.name!r}, not to {model.name!r}.")
-    if visits < 1 or every < 1:
-        raise InputError(
-            f"visits and the steps between them are positive, got {visits!r} and {every!r}."
-        )
+    require_counts(visits=visits, every=every)
+    require_seed(seed)
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     # a stream of its own: with the visits of the run that it controls, a fit would make its

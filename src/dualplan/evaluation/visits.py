@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dualplan.core.checks import require_counts
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.sizes import EXACTLY
 from dualplan.core.threads import in_parallel
@@ -18,7 +18,7 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis
 
@@ -119,7 +119,8 @@ def occupancy(
     else by simulation.
     """
     require_policy_of(model, policy)
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
+    require_seed(seed)
     require_counts(samples=samples)
     few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
     if exact or (exact is None and few):
@@ -140,6 +141,9 @@ def visited(model: Model, policy: Policy, count: int, seed: int = 0, every: int 
     """States that a policy visits from the model's start, one every so many steps of several
     trajectories.
     """
+    require_policy_of(model, policy)
+    require_counts(count=count, every=every)
+    require_seed(seed)
     run = engine(model, policy, seed)
     replicas = [Replica(k, model.start.copy(), np.zeros(2), 0) for k in range(REPLICAS)]
     each = -(-count // REPLICAS)

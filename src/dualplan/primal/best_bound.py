@@ -21,13 +21,14 @@ from functools import partial
 
 from dualplan import primal
 from dualplan.core.budgets import Clock
+from dualplan.core.checks import require_positive, require_seed, require_whole
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.known import PROVED
 from dualplan.core.sizes import LISTABLE
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Average, Criterion, require_criterion
 from dualplan.models.factored import FactoredModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -69,8 +70,11 @@ def best_bound(
     `functions` of it says what it came from.
     """
     clock = Clock(seconds)
-    if criterion is None:
-        criterion = Average()
+    criterion = require_criterion(criterion)
+    require_positive(seconds=seconds)
+    require_seed(seed)
+    if sweeps is not None:
+        require_whole("sweeps", sweeps)
     if isinstance(model, SimulatorModel) or not model.has_forward:
         return LowerBound(
             -math.inf, PROVED, "", (), functions="nothing: the model does not list its next states"

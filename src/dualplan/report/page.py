@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dualplan.core.checks import is_number
+from dualplan.core.checks import require_positive
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
@@ -56,8 +56,7 @@ def write_report(
     `seconds` are for what is computed for the page alone: costs of heuristics where they are
     simulated, and maps.
     """
-    if not is_number(seconds) or seconds <= 0:
-        raise InputError(f"seconds must be a positive number, got {seconds!r}.")
+    require_positive(seconds=seconds)
     run = read_run(folder)
     if out is None:
         target = Path(folder) / "report.html"

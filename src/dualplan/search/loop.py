@@ -30,6 +30,7 @@ from typing import Any
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
+from dualplan.core.checks import require_seed
 from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.known import PROVED
@@ -42,8 +43,8 @@ from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
-from dualplan.models.limits import Limit
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
+from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY, load_policy, save_policy
@@ -98,8 +99,8 @@ def improve(
         wanted = None
     else:
         wanted = share(gap)
-    if criterion is None:
-        criterion = Average()
+    criterion = require_criterion(criterion)
+    require_seed(seed)
     if limits and isinstance(criterion, Discounted):
         raise InputError(
             "limits are judged by simulated measures, which the discounted criterion has not; use "
@@ -123,7 +124,7 @@ def improve(
 
 
 def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
-    limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in given)
+    limits = require_limits(given)
     for limit in limits:
         if not isinstance(limit.measure, str):
             raise InputError(

@@ -29,7 +29,14 @@ import numpy as np
 
 from dualplan._kernels import values as kernels
 from dualplan._kernels.compiler import Data
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import (
+    is_number,
+    is_whole,
+    require_counts,
+    require_numbers,
+    require_positive,
+    require_whole,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
@@ -69,8 +76,7 @@ def between(coordinate: int, low: float, high: float) -> Piece:
 
 def hinge(coordinate: int, knot: float, *, scale: float = 1.0) -> Piece:
     """max(v − knot, 0)/scale."""
-    if not is_number(knot):
-        raise InputError(f"the knot of a hinge is a finite number, got {knot!r}.")
+    require_numbers(knot=knot)
     return Piece(coordinate, kernels.HINGE, float(knot), 0.0, float(scale))
 
 
@@ -290,8 +296,7 @@ def monomials(
 
     `scale` divides the coordinates, by default their widths (10 where there is no upper limit).
     """
-    if not is_whole(degree) or degree < 0:
-        raise InputError(f"the degree of monomials is a whole number >= 0, got {degree!r}.")
+    require_whole("degree", degree)
     chosen = _coordinates(model, coordinates)
     scales = _scales(model, scale)
     made = []
@@ -317,11 +322,8 @@ def capped_monomials(
     """All products of 1 to `degree` factors min(v, cap)/cap: polynomials near the lower limits,
     constant far out.
     """
-    if not is_whole(degree) or degree < 1 or not is_number(cap) or cap <= 0:
-        raise InputError(
-            f"capped monomials need a whole degree >= 1 and a positive cap, got {degree!r} and "
-            f"{cap!r}."
-        )
+    require_counts(degree=degree)
+    require_positive(cap=cap)
     chosen = _coordinates(model, coordinates)
     lists = [
         c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(chosen, d)

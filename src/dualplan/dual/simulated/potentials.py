@@ -18,7 +18,7 @@ from dualplan.dual.features.ratios import portfolio
 from dualplan.dual.simulated.problem import SimulatedALP
 from dualplan.evaluation.simulation import REPLICAS, Recorded
 from dualplan.models.criteria import Criterion, Discounted
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import Policy, require_policy
 from dualplan.values.basis import Basis, LinearValues
 from dualplan.values.partitions import whole
 from dualplan.values.test_functions import Cells, Witnesses
@@ -55,6 +55,7 @@ def fitted_potential(
 
 def visits(policy: Policy, criterion: Criterion | None = None, **options: Any) -> SimulatedALP:
     """The problem of a policy alone, for its transitions; `options` are those of `SimulatedALP`."""
+    require_policy(policy)
     tests = Witnesses((Cells(whole(policy.model)),))
     return SimulatedALP(portfolio(policy, [policy]), tests, criterion, **options)
 

@@ -16,11 +16,11 @@ listed-lp    the linear program over all constraints of a model that can be enum
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats
 from dualplan.dual.problem import DualALP, Penalty, Value
@@ -69,6 +69,7 @@ def solve(
     samples were drawn so far, and the surrogate of the best weights, on a few others.
     """
     check_solver(solver, budget, options)
+    require_seed(seed)
     if start is not None:
         start = problem.starting_point(start)
     if solver == "listed-lp":
@@ -102,19 +103,12 @@ def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) ->
             raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
         if name not in known:
             raise unknown(f"option of solver {solver!r}", name, known)
-        whole = OPTIONS[name] is int
-        if whole:
-            good = isinstance(value, int)
+        if OPTIONS[name] is int:
+            require_counts(**{name: value})
         else:
-            good = isinstance(value, (int, float))
-        if isinstance(value, bool) or not good or not 0 < value < math.inf:
-            raise InputError(
-                f"option {name!r} is a positive {'integer' if whole else 'number'}, got {value!r}."
-            )
-    if budget is not None and (
-        isinstance(budget, bool) or not isinstance(budget, int) or budget < 1
-    ):
-        raise InputError(f"budget must be a positive integer, got {budget!r}.")
+            require_positive(**{name: value})
+    if budget is not None:
+        require_counts(budget=budget)
     if budget is not None and solver == "listed-lp":
         raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
     if options.get("batch", 1) > (budget or BUDGET):
