@@ -21,6 +21,7 @@ from dualplan.core.intervals import Interval
 from dualplan.core.known import PROVED
 from dualplan.core.runs import Run, read_json, write_json
 from dualplan.core.status import Status
+from dualplan.core.words import at_most, percent
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average
@@ -34,15 +35,7 @@ from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
-from dualplan.report.words import (
-    at_most,
-    bound_words,
-    certificate,
-    facts,
-    heuristic_words,
-    percent,
-    warnings,
-)
+from dualplan.report.words import bound_words, certificate, facts, heuristic_words, warnings
 from dualplan.search.contract import Attempt, Candidate, Improved, Member
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
