@@ -18,9 +18,8 @@ import dualplan as dp
 from dualplan.cli.inputs import parameters_from
 from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import Interval
-from dualplan.core.known import PROVED
 from dualplan.core.runs import Run, read_json, write_json
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.words import at_most, percent
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import visited

@@ -9,8 +9,7 @@ import typer
 from rich.table import Table
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import load_model
-from dualplan.cli.options import (
+from dualplan.cli.inputs import (
     CriterionOption,
     GammaOption,
     JsonOption,
@@ -18,6 +17,7 @@ from dualplan.cli.options import (
     OverloadedOption,
     SetOption,
     ThreadsOption,
+    load_model,
 )
 from dualplan.cli.output import Update, bar, out_console, print_json
 from dualplan.cli.tables import print_evaluation

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from dualplan.cli.experiments.rows import Outcome, Row, verdict
 from dualplan.cli.output import out_console, styled
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.words import (
     at_most,
     ends,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from dualplan.core.intervals import Interval
-from dualplan.core.known import UNKNOWN
+from dualplan.core.status import UNKNOWN
 
 
 def number(value: float | None, digits: int = 5) -> str:

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.intervals import finite
-from dualplan.core.known import ASSUMED, MEASURED, PROVED, UNKNOWN
-from dualplan.core.sizes import EXACTLY
+from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
 from dualplan.dual.policy import NOISE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.errors import unknown
-from dualplan.core.sizes import EXACTLY
 from dualplan.models.contract import Model
 
 EXACT = "exact"

@@ -38,11 +38,11 @@ from functools import partial
 
 import numpy as np
 
+from dualplan.core.budgets import LISTABLE
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import finite
-from dualplan.core.known import PROVED, STATISTICAL
-from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine

@@ -20,6 +20,7 @@ from functools import partial
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_inside, require_seed, require_whole
 from dualplan.core.errors import ModelError, unknown
 from dualplan.core.intervals import (
@@ -30,9 +31,7 @@ from dualplan.core.intervals import (
     too_short,
     warm_up,
 )
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.sizes import EXACTLY
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine

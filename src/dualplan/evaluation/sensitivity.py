@@ -26,8 +26,7 @@ from typing import Any, Protocol
 from dualplan.core.checks import is_list, is_positive
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval, cut_into_batches, finite, ratio_interval, warm_up
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
 from dualplan.evaluation.results import Evaluation, Settings

@@ -10,9 +10,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine

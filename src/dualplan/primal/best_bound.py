@@ -20,11 +20,10 @@ from dataclasses import replace
 from functools import partial
 
 from dualplan import primal
-from dualplan.core.budgets import Clock
+from dualplan.core.budgets import LISTABLE, Clock
 from dualplan.core.checks import require_positive, require_seed, require_whole
 from dualplan.core.errors import InputError, MissingError
-from dualplan.core.known import PROVED
-from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import PROVED
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model

@@ -58,9 +58,8 @@ from dualplan.core.checks import (
     require_seed,
 )
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.known import PROVED
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import occupancy

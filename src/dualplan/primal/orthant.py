@@ -50,9 +50,8 @@ import scipy.sparse as sp
 
 from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError
-from dualplan.core.known import PROVED
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.models.contract import Model

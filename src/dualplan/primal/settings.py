@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dualplan.core.budgets import LISTABLE
 from dualplan.core.checks import require_counts, require_positive, require_seed, require_threads
 from dualplan.core.errors import InputError, MissingError, unknown
-from dualplan.core.sizes import LISTABLE
 from dualplan.core.types import Ints
 from dualplan.evaluation.visits import occupancy
 from dualplan.models.contract import Model

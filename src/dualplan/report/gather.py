@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import SETTINGS, read_json, read_result
-from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.evaluation.evaluate import compare, evaluate

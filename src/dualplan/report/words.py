@@ -1,9 +1,9 @@
 """What a report says, in sentences: the model, what was found, against heuristics and all policies,
 what that rests on.
 
-Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings`
-are what a reader must know before believing them: customers that are lost for nothing, limits that
-are broken, runs that were too short.
+Every sentence is made of numbers of the run, and says how they are known (the words for that are in
+`core/status.py`). `warnings` are what a reader must know before believing them: customers that are
+lost for nothing, limits that are broken, runs that were too short.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dualplan.core.intervals import Interval
-from dualplan.core.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
-from dualplan.core.status import Status
+from dualplan.core.status import (
+    ASSUMED,
+    COMPUTED,
+    ESTIMATED,
+    MEASURED,
+    PROVED,
+    STATISTICAL,
+    UNKNOWN,
+    Status,
+)
 from dualplan.core.types import Json
 from dualplan.core.words import at_most, between, number, percent, plural, states_of
 from dualplan.models.criteria import Discounted

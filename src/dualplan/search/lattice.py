@@ -51,8 +51,7 @@ from dualplan.core.checks import (
     require_whole,
 )
 from dualplan.core.errors import InputError
-from dualplan.core.known import ASSUMED
-from dualplan.core.status import Status
+from dualplan.core.status import ASSUMED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.visits import visited
 from dualplan.exact.sparse import Table, policy_iteration

@@ -29,14 +29,12 @@ from dataclasses import replace
 from typing import Any
 
 from dualplan._kernels.compiler import compiling
-from dualplan.core.budgets import Clock, seconds, share
+from dualplan.core.budgets import EXACTLY, Clock, seconds, share
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, unknown
 from dualplan.core.intervals import Interval
-from dualplan.core.known import PROVED
 from dualplan.core.runs import Run
-from dualplan.core.sizes import EXACTLY
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.experiments import notes_on
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap

@@ -22,10 +22,9 @@ from typing import Any
 from dualplan import primal
 from dualplan.cli.experiments.measure import unless_interrupted
 from dualplan.cli.experiments.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.errors import InputError
-from dualplan.core.known import PROVED
-from dualplan.core.sizes import EXACTLY
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Json
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.exact.iteration import solve_exact

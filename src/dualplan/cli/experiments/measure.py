@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualplan.cli.experiments.rows import Row
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model

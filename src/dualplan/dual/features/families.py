@@ -33,8 +33,7 @@ from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.choices import Choices
-from dualplan.dual.features.contract import Block, Features, concat, estimated_losses
-from dualplan.dual.features.losses import check_allowed
+from dualplan.dual.features.contract import Block, Features, check_allowed, concat, estimated_losses
 from dualplan.dual.features.tree_laws import Node, Tree
 from dualplan.dual.features.trees import check_pairs, trees
 from dualplan.exact.operators import Sweeper

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualplan._kernels.fitting import mutual_information
+from dualplan._kernels.trees import mutual_information
 from dualplan.core.checks import (
     require_counts,
     require_numbers,

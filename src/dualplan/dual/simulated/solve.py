@@ -39,9 +39,8 @@ import scipy.sparse as sp
 from dualplan._kernels import saddle as kernels
 from dualplan.core.checks import require_counts, require_inside
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.known import ASSUMED, STATISTICAL
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import ASSUMED, STATISTICAL, Status
 from dualplan.core.types import Bools, Floats, Json
 from dualplan.dual.features.ratios import RatioPolicy
 from dualplan.dual.problem import Penalty, penalties

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import COMPUTED, MEASURED
 from dualplan.core.runs import TRACE
+from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.types import Json
 from dualplan.core.words import number, plus_minus
 from dualplan.report.figures.canvas import current, drawn, empty

@@ -35,12 +35,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_counts, require_nonnegative, require_seed, require_threads
 from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.sizes import EXACTLY
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.visits import occupancy, weighted_visits
