@@ -28,7 +28,7 @@ from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model
 from dualplan.models.transitions import transitions
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
-from dualplan.values.basis import Basis, LinearValues, power, products
+from dualplan.values.basis import Basis, LinearValues, least_squares, power, products
 
 VISITS = 40_000
 SPACING = 100
@@ -130,9 +130,6 @@ def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -
     scale = np.sqrt(weights @ centred**2)
     used = scale > 1e-9 * (1 + np.abs(values).max(axis=0))
     tests = weights[:, None] * centred[:, used] / scale[used]
-    found = np.linalg.lstsq(
-        tests.T @ -(drifts[:, used] / scale[used]), tests.T @ (losses - weights @ losses), SINGULAR
-    )
-    out = np.zeros(scale.size)
-    out[used] = found[0] / scale[used]
-    return out
+    matrix = tests.T @ -(drifts[:, used] / scale[used])
+    right = tests.T @ (losses - weights @ losses)
+    return least_squares(matrix, right, scale, used, singular=SINGULAR)

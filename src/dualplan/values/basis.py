@@ -38,7 +38,7 @@ from dualplan.core.checks import (
     require_whole,
 )
 from dualplan.core.errors import InputError
-from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.core.types import ArrayLike, Bools, Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
 from dualplan.values.contract import ValueCode
 
@@ -55,6 +55,26 @@ class Piece:
     p: float
     q: float = 0.0
     s: float = 1.0
+
+
+def least_squares(
+    matrix: Floats,
+    right: Floats,
+    scale: Floats | None = None,
+    used: Bools | None = None,
+    singular: float | None = None,
+) -> Floats:
+    """The weights w of functions from M·v = r, v_k = scale_k·w_k for those in use and 0 for others.
+
+    M and r are of the functions in use, over their scales. Where M is singular, v has the least
+    norm; singular values below the part `singular` of the largest count as 0.
+    """
+    found = np.asarray(np.linalg.lstsq(matrix, right, singular)[0], np.float64)
+    if scale is None or used is None:
+        return found
+    weights = np.zeros(used.size)
+    weights[used] = found / scale[used]
+    return weights
 
 
 def power(coordinate: int, exponent: int, *, shift: float = 0.0, scale: float = 1.0) -> Piece:
