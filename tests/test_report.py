@@ -35,7 +35,7 @@ from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
 from dualplan.report.words import bound_words, certificate, facts, heuristic_words, warnings
-from dualplan.search.contract import Attempt, Candidate, Improved, Member
+from dualplan.search.contract import Attempt, Candidate, Member, SearchResult
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
 
