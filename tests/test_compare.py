@@ -21,7 +21,11 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     model = dp.load("four-queue", buffers=2)
     dp.solve(
-        model, [dp.solve_exact(model).policy], time=0.1, steps=[], folder=str(root / "improved")
+        model,
+        policies=[dp.solve_exact(model).policy],
+        time=0.1,
+        method=[],
+        folder=str(root / "improved"),
     )
     dp.search.run_plan(
         dp.search.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)),

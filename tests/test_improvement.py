@@ -9,7 +9,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import policies, primal
-from dualplan.core import budgets, sizes
+from dualplan.core import budgets
 from dualplan.core.budgets import Clock
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
@@ -190,10 +190,12 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     """
     model = dp.load("four-queue", buffers=4)
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
-    monkeypatch.setattr(sizes, "EXACTLY", 0)
+    monkeypatch.setattr(budgets, "EXACTLY", 0)
     monkeypatch.setattr(loop, "LAST", 10_000_000)
     limit = Limit("lost fraction", 1.02 * exact)
-    found = dp.solve(model, [model.policy("c-mu")], limits=[limit], time="100s", steps=["values"])
+    found = dp.solve(
+        model, policies=[model.policy("c-mu")], limits=[limit], time="100s", method=["values"]
+    )
     assert (
         found.evaluation.measures["lost fraction"].lower
         <= exact
@@ -227,9 +229,9 @@ def improved(_smaller):
     model = dp.load("four-queue", buffers=4)
     return dp.solve(
         model,
-        [model.policy("lbfs"), model.policy("longer")],
+        policies=[model.policy("lbfs"), model.policy("longer")],
         time="60s",
-        steps=["lattice", "values"],
+        method=["lattice", "values"],
     )
 
 
@@ -268,7 +270,7 @@ def test_the_result_is_plain_and_says_what_is_proved(improved):
 @pytest.mark.slow
 def test_same_seed_same_attempts():
     model = dp.load("four-queue", buffers=2)
-    first, second = (dp.solve(model, time="100s", steps=["lattice"], seed=3) for _ in range(2))
+    first, second = (dp.solve(model, time="100s", method=["lattice"], seed=3) for _ in range(2))
     assert first.policy.digest == second.policy.digest
     assert [a.gain for a in first.attempts] == [a.gain for a in second.attempts]
 
@@ -277,7 +279,7 @@ def test_same_seed_same_attempts():
 def test_a_policy_in_python_enters_the_portfolio_and_is_improved():
     model = dp.load("four-queue", buffers=2)
     poor = policies.FunctionPolicy(model, lambda x: [0.25] * 4, name="any")
-    found = dp.solve(model, [poor], time="60s", steps=["lattice"])
+    found = dp.solve(model, policies=[poor], time="60s", method=["lattice"])
     assert found.start[0].policy is poor
     assert found.cost < dp.evaluate_exact(model, poor).cost
 
@@ -297,14 +299,14 @@ def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
 @pytest.mark.slow
 def test_a_run_goes_on_from_its_best_policy(tmp_path):
     model, folder = dp.load("four-queue", buffers=2), str(tmp_path / "run")
-    first = dp.solve(model, time="100s", steps=["lattice"], folder=folder)
-    again = dp.solve(model, time="100s", steps=["lattice"], folder=folder, resume=True)
+    first = dp.solve(model, time="100s", method=["lattice"], folder=folder)
+    again = dp.solve(model, time="100s", method=["lattice"], folder=folder, resume=True)
     assert again.cost <= first.cost + 1e-9
     assert first.policy.digest in {m.policy.digest for m in again.start}
     with pytest.raises(dp.errors.RunError, match="already holds a run"):
         dp.solve(model, time="100s", folder=folder)
     with pytest.raises(dp.errors.RunError, match="another 'seed'"):
-        dp.solve(model, time="100s", steps=["lattice"], folder=folder, resume=True, seed=9)
+        dp.solve(model, time="100s", method=["lattice"], folder=folder, resume=True, seed=9)
 
 
 def test_rules_whose_indices_are_all_alike_are_searched_from_too():
@@ -372,7 +374,7 @@ def test_an_interruption_ends_the_search_with_what_there_is(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(steps.OnLattice, "propose", stopped)
-    found = dp.solve(model, time="100s", steps=["lattice"])
+    found = dp.solve(model, time="100s", method=["lattice"])
     assert found.status is dp.Status.INTERRUPTED
     assert found.policy is found.start[0].policy
     assert found.cost == pytest.approx(dp.evaluate_exact(model, found.policy).cost)
@@ -402,7 +404,7 @@ def test_a_gap_by_a_bound_that_is_not_proved_is_no_gap():
         loss=lambda x, a: float(x[0]) + 1.0,
         jumps=[(1,), (-1,), (0,)],
     )
-    found = dp.solve(model, time="5s", gap="99%", steps=["values"])
+    found = dp.solve(model, time="5s", gap="99%", method=["values"])
     assert found.bound.kind == "statistical"
     assert found.gap_reached is False
     assert found.status is not dp.Status.GAP
@@ -411,7 +413,7 @@ def test_a_gap_by_a_bound_that_is_not_proved_is_no_gap():
 def test_a_policy_with_several_recurrent_classes_is_simulated_in_the_end():
     stay = np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     model = dp.TabularModel([stay], np.array([[1.0], [2.0], [3.0]]))
-    found = dp.solve(model, time="5s", steps=["values"])
+    found = dp.solve(model, time="5s", method=["values"])
     assert not found.evaluation.exact
 
 
@@ -427,7 +429,9 @@ def test_discounts_near_one_have_runs_enough():
 def test_discounted_searches():
     model = dp.load("four-queue", buffers=2)
     criterion = dp.Discounted(0.95)
-    found = dp.solve(model, [model.policy("random")], criterion, time="60s", steps=["lattice"])
+    found = dp.solve(
+        model, criterion, policies=[model.policy("random")], time="60s", method=["lattice"]
+    )
     optimum = dp.solve_exact(model, criterion)
     assert found.bound.value <= optimum.upper
     assert optimum.lower <= found.evaluation.upper + 1e-9
@@ -460,7 +464,7 @@ def test_every_step_proposes_policies_that_are_judged(name):
     """From a poor policy each of them finds a better one, and what was kept costs less exactly."""
     model = dp.load("four-queue", buffers=3)
     begin = [model.policy("fbfs"), model.policy("longer")]
-    found = dp.solve(model, begin, time="100s", steps=[name])
+    found = dp.solve(model, policies=begin, time="100s", method=[name])
     assert {a.step for a in found.attempts} == {name}
     assert found.attempts[0].made > 0
     best = min(dp.evaluate_exact(model, policy).cost for policy in begin)
@@ -473,7 +477,7 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
     model = dp.load("four-queue", buffers=3)
     limit = "lost fraction <= 0.17"
     exact = dp.solve_lp(model, limits=[Limit.parse(limit)])
-    found = dp.solve(model, limits=[limit], time="100s", steps=["lattice"])
+    found = dp.solve(model, limits=[limit], time="100s", method=["lattice"])
     assert found.kept
     assert dp.evaluate_exact(model, found.policy).measures["lost fraction"] <= 0.17 + 1e-9
     assert exact.value - 1e-6 <= found.cost <= 1.1 * exact.value
@@ -494,7 +498,7 @@ def test_a_simulator_alone_is_searched_too():
         step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4
     )
     begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
-    found = dp.solve(model, begin, time="15s", steps=["dual", "lattice"])
+    found = dp.solve(model, policies=begin, time="15s", method=["dual", "lattice"])
     assert {a.step for a in found.attempts} <= {"dual"}
     assert found.cost <= min(m.run.cost for m in found.start) + 0.1
     assert found.gap == np.inf

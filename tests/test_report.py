@@ -18,9 +18,9 @@ import dualplan as dp
 from dualplan.cli.inputs import parameters_from
 from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import Interval
-from dualplan.core.known import PROVED
 from dualplan.core.runs import Run, read_json, write_json
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
+from dualplan.core.words import at_most, percent
 from dualplan.evaluation.judge import exact_evaluation
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import visited
@@ -35,15 +35,7 @@ from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
-from dualplan.report.words import (
-    at_most,
-    bound_words,
-    certificate,
-    facts,
-    heuristic_words,
-    percent,
-    warnings,
-)
+from dualplan.report.words import bound_words, certificate, facts, heuristic_words, warnings
 from dualplan.search.contract import Attempt, Candidate, Member, SearchResult
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
@@ -317,7 +309,7 @@ def test_simulated_against_exact(searched, monkeypatch):
     whole interval.
     """
     _, beside = judged(searched)
-    monkeypatch.setattr("dualplan.core.sizes.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
     monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     _, simulated = judged(searched)
     assert simulated.best.method == "batch-means"
@@ -331,7 +323,7 @@ def test_simulated_against_exact(searched, monkeypatch):
 
 def test_a_comparison_that_was_too_short(searched, monkeypatch):
     """Its numbers are shown with the doubt wherever they stand, and nothing is claimed by them."""
-    monkeypatch.setattr("dualplan.core.sizes.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
     monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     asked = []
 

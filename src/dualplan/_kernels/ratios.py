@@ -1,5 +1,4 @@
-"""Ratios against a reference policy: cells of a partition, rows for many pairs, and steps of a
-saddle point.
+"""Ratios against a reference policy: cells of a partition, and rows for many pairs.
 
 `cell_of` reads a partition: the number of parts, then for each its coordinate, the interval that
 counts, the number of cuts and the cuts.

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
-from dualplan.cli.inputs import load_model
-from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
-from dualplan.cli.output import bar, print_json, words_of
+from dualplan.cli.inputs import GammaOption, JsonOption, SetOption, ThreadsOption, load_model
+from dualplan.cli.output import bar, print_json
 from dualplan.cli.run_tables import draw_compared, print_compared
 from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.types import Json
+from dualplan.core.words import estimate
 from dualplan.evaluation.evaluate import compare as compare_two
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import EXACT, Evaluation
@@ -88,7 +88,7 @@ def compare(
                 steps=steps,
                 seed=seed,
                 threads=threads,
-                progress=lambda done, total, interval: update(done, total, words_of(interval)),
+                progress=lambda done, total, interval: update(done, total, estimate(interval)),
             )
     result = {"model": sources[0].policy.model.name, **wanted.describe(), **found}
     if figure is not None:

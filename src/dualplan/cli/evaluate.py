@@ -9,8 +9,7 @@ import typer
 from rich.table import Table
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import load_model
-from dualplan.cli.options import (
+from dualplan.cli.inputs import (
     CriterionOption,
     GammaOption,
     JsonOption,
@@ -18,11 +17,13 @@ from dualplan.cli.options import (
     OverloadedOption,
     SetOption,
     ThreadsOption,
+    load_model,
 )
-from dualplan.cli.output import Update, bar, out_console, print_json, words_of
+from dualplan.cli.output import Update, bar, out_console, print_json
 from dualplan.cli.tables import print_evaluation
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
+from dualplan.core.words import ends, estimate, number
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.evaluate import evaluate as evaluate_policy
 from dualplan.evaluation.results import Comparison, Evaluation
@@ -150,7 +151,7 @@ class _Progress:
             self.expected = min(
                 [done * (interval.half_width / w) ** 2 for w in wanted], default=float("inf")
             )
-        self.update(done, max(done, min(total, self.expected)), words_of(interval))
+        self.update(done, max(done, min(total, self.expected)), estimate(interval))
 
 
 def _evaluate_exactly(
@@ -170,8 +171,8 @@ def _evaluate_exactly(
     for r in results:
         table.add_row(
             r.policy,
-            f"{r.cost:.8g}",
-            f"{r.lower:.10g} – {r.upper:.10g}",
+            number(r.cost, 8),
+            ends(r.lower, r.upper, 10),
             str(r.status),
             f"{r.reached.size:,}",
             f"{r.seconds:.1f}",

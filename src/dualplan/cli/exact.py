@@ -9,20 +9,21 @@ from typing import Annotated
 import typer
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import load_model
-from dualplan.cli.options import (
+from dualplan.cli.inputs import (
     CriterionOption,
     GammaOption,
     JsonOption,
     ModelArgument,
     SetOption,
     ThreadsOption,
+    load_model,
 )
 from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.status import Status
 from dualplan.core.types import Json
+from dualplan.core.words import ends
 from dualplan.exact import solve_exact, solve_lp
 from dualplan.exact.iteration import METHODS as ITERATIONS
 from dualplan.exact.programs import FORMS
@@ -118,7 +119,7 @@ class _Looks:
             self.first = (sweeps, upper - lower)
         if event := sweeps >= self.next_line:
             self.next_line = 2 * sweeps
-        words = f"{lower:.6g} – {upper:.6g} after {sweeps:,} sweeps"
+        words = f"{ends(lower, upper, 6)} after {sweeps:,} sweeps"
         self.update(sweeps, self._expected(), words, event=event)
 
     def _expected(self) -> float:

@@ -1,6 +1,6 @@
 """Where output goes: results to stdout, everything else to stderr.
 
-Numbers, and progress on a terminal.
+And progress on a terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
-from dualplan.core.intervals import Interval
 from dualplan.core.runs import plain
 
 err = Console(stderr=True)
@@ -88,22 +87,6 @@ def styled(style: str, words: str, rest: str = "") -> Text:
 def print_json(value: dict[str, Any]) -> None:
     """One line of JSON."""
     sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
-
-
-def number(value: float | None, digits: int = 5) -> str:
-    """A number in a table; JSON has None for one that is infinite or unknown."""
-    if value is None:
-        return "unknown"
-    if value == float("inf"):
-        return "∞"
-    return f"{value:.{digits}g}"
-
-
-def words_of(interval: Interval | None) -> str:
-    """An interval as it is shown beside a bar."""
-    if interval is None:
-        return ""
-    return f"{interval.value:.5g} ± {interval.half_width:.2g}"
 
 
 def note(words: str) -> None:

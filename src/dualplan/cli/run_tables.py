@@ -7,10 +7,11 @@ from typing import Any
 
 from rich.table import Table
 
-from dualplan.cli.output import number, out_console, styled
+from dualplan.cli.output import out_console, styled
 from dualplan.cli.tables import print_evaluation
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.words import ends, number, percent
 from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.report.figures import blank, save
 from dualplan.report.rules import Rule
@@ -73,7 +74,7 @@ def print_rule(rule: Rule) -> None:
         out.print(str(known), soft_wrap=True)
         if not known.within:
             out.print(
-                f"the rule is not within {known.tolerance:.2%} of the cost with its whole "
+                f"the rule is not within {percent(known.tolerance)} of the cost with its whole "
                 "interval; allow more leaves, a larger tolerance, or more steps.",
                 soft_wrap=True,
             )
@@ -104,11 +105,13 @@ def print_compared(result: dict[str, Any]) -> None:
         if difference is None:
             cells = ["", ""]
         else:
-            cells = [number(difference["value"], 4), _ends(difference, 4)]
+            cells = [
+                number(difference["value"], 4),
+                ends(difference["lower"], difference["upper"], 4),
+            ]
         shares = [_share(row["measures"].get(name)) for name in rates]
-        table.add_row(
-            row["name"], number(row["cost"], 6), _ends(row, 6), *cells, *shares, row["status"]
-        )
+        interval = ends(row["lower"], row["upper"], 6)
+        table.add_row(row["name"], number(row["cost"], 6), interval, *cells, *shares, row["status"])
     out.print(table)
     _print_losses(rows)
     out.print(_how(result), soft_wrap=True)
@@ -129,14 +132,10 @@ def _how(result: dict[str, Any]) -> str:
     )
 
 
-def _ends(row: dict[str, Any], digits: int) -> str:
-    return f"{number(row['lower'], digits)} – {number(row['upper'], digits)}"
-
-
 def _share(measure: dict[str, Any] | None) -> str:
     if measure is None or measure["value"] is None:
         return ""
-    return f"{measure['value']:.2%}"
+    return percent(measure["value"])
 
 
 def _print_losses(rows: list[dict[str, Any]]) -> None:

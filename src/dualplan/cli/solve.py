@@ -9,8 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import parameters_from
-from dualplan.cli.options import GammaOption, JsonOption, OverloadedOption, SetOption
+from dualplan.cli.inputs import (
+    GammaOption,
+    JsonOption,
+    OverloadedOption,
+    SetOption,
+    parameters_from,
+)
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import draw, print_improved, print_planned
 from dualplan.core.errors import InputError

@@ -9,9 +9,18 @@ from typing import Any
 from rich.table import Table
 
 from dualplan.cli.experiments.rows import Outcome, Row, verdict
-from dualplan.cli.output import number, out_console, styled
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.cli.output import out_console, styled
+from dualplan.core.status import PROVED, Status
+from dualplan.core.words import (
+    at_most,
+    ends,
+    more_than,
+    number,
+    percent,
+    plural,
+    plus_minus,
+    states_of,
+)
 from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
@@ -55,15 +64,13 @@ def print_planned(result: dict[str, Any]) -> None:
     out = out_console()
     status = Status(result["cost_status"])
     out.print(_outcomes(result))
-    cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(
-        f"best: H = {_penalty(result)}, cost {cost} ({low} – {high}, {result['evaluation']}); "
-        f"{status.advice}"
-    )
+    out.print(f"best: H = {_penalty(result)}, {_cost_found(result)}; {status.advice}")
     if result.get("advantage") is not None:
         gain = result["advantage"]
-        value, low, high = (number(gain[key], 4) for key in ("value", "lower", "upper"))
-        out.print(f"cost minus that of the runner-up: {value}, paired interval {low} – {high}")
+        out.print(
+            f"cost minus that of the runner-up: {number(gain['value'], 4)}, paired interval "
+            f"{ends(gain['lower'], gain['upper'], 4)}"
+        )
     if any(not limit["kept"] for limit in result["limits"]):
         out.print("no policy that was found keeps the limits; this one comes nearest.")
     if "certificate" not in result:
@@ -85,8 +92,7 @@ def print_improved(result: dict[str, Any]) -> None:
     if result["attempts"]:
         out.print(_steps(result["attempts"]))
     out.print(_costs(result))
-    cost, low, high = (number(result[key], 6) for key in ("cost", "cost_lower", "cost_upper"))
-    out.print(f"best: {_found(result)}, cost {cost} ({low} – {high}, {result['evaluation']})")
+    out.print(f"best: {_found(result)}, {_cost_found(result)}")
     if not (status := Status(result["cost_status"])).good:
         out.print(_sentence(status))
     for row in result["attempts"]:
@@ -98,14 +104,14 @@ def print_improved(result: dict[str, Any]) -> None:
         else:
             kept = "not kept; no policy that was found keeps it for sure"
         out.print(
-            f"{limit['measure']} {number(limit['value'])} ({number(limit['lower'])} – "
-            f"{number(limit['upper'])}), at most {limit['at_most']:g}: {kept}"
+            f"{limit['measure']} {number(limit['value'])} "
+            f"({ends(limit['lower'], limit['upper'])}), at most {limit['at_most']:g}: {kept}"
         )
     for note in result["notes"]:
         out.print(styled("yellow", "note", f" {note}"))
     _print_gap(result)
     if result["gap_reached"] is False:
-        out.print(f"the gap of {result['gap_wanted']:.2%} that was asked for is not reached.")
+        out.print(f"the gap of {percent(result['gap_wanted'])} that was asked for is not reached.")
     out.print(f"{_sentence(Status(result['status']))} It took {result['seconds']:.0f} s.")
 
 
@@ -132,7 +138,7 @@ def _steps(attempts: list[dict[str, Any]]) -> Table:
         if gain is None:
             words = ""
         else:
-            words = f"{number(gain['value'], 3)} [{_range(gain, 3)}]"
+            words = f"{number(gain['value'], 3)} [{ends(gain['lower'], gain['upper'], 3)}]"
         table.add_row(
             row["step"],
             str(row["candidates"]),
@@ -160,20 +166,20 @@ def _costs(result: dict[str, Any]) -> Table:
         name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = ""
     ) -> None:
         if not more and cost is not None and best and not style:
-            more = f"{cost / best - 1:+.1%}"
+            more = more_than(cost, best)
         table.add_row(name, number(cost), interval, more, how, style=style)
 
     start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
     for m in start:
         status = Status(m["status"])
         how = "simulated" + ("" if status.good else f", {status}")
-        ends = {"lower": m["cost_lower"], "upper": m["cost_upper"]}
-        row(m["policy"], m["cost"], _range(ends), how, more=_apart(result, m))
+        interval = ends(m["cost_lower"], m["cost_upper"])
+        row(m["policy"], m["cost"], interval, how, more=_apart(result, m))
     exact = result["evaluation"] == "exact"
     if exact:
         interval = "exact"
     else:
-        interval = _range({"lower": result["cost_lower"], "upper": result["cost_upper"]})
+        interval = ends(result["cost_lower"], result["cost_upper"])
     row(
         f"found: {_found(result)}",
         best,
@@ -215,6 +221,12 @@ def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
     return "within error"
 
 
+def _cost_found(result: dict[str, Any]) -> str:
+    """The cost of the policy that was found, its ends, and how they are known."""
+    interval = ends(result["cost_lower"], result["cost_upper"], 6)
+    return f"cost {number(result['cost'], 6)} ({interval}, {result['evaluation']})"
+
+
 def _found(result: dict[str, Any]) -> str:
     """The policy by its name, where it is one of those to begin with, or by the step that
     made it.
@@ -226,20 +238,12 @@ def _began_with(result: dict[str, Any], name: str) -> bool:
     return name == result["policy"] and any(m["policy"] == name for m in result["start"])
 
 
-def _range(ends: dict[str, Any], digits: int = 5) -> str:
-    return f"{number(ends['lower'], digits)}, {number(ends['upper'], digits)}"
-
-
-def _rounded_up(share: float) -> str:
-    return f"{math.ceil(1e4 * share - 1e-9) / 1e4:.2%}"
-
-
 def _print_gap(result: dict[str, Any]) -> None:
     """What no policy undercuts, from where it is known, and the gap."""
     if result["gap"] is None:
         gap = "unknown"
     else:
-        gap = f"at most {_rounded_up(result['gap'])} of the cost"
+        gap = f"at most {at_most(result['gap'])} of the cost"
     if result["gap"] is not None and result["evaluation"] != "exact":
         gap += ", as surely as the cost's interval holds"
     bound = number(result["lower_bound"], 6)
@@ -269,7 +273,7 @@ def _outcomes(result: dict[str, Any]) -> Table:
     )
     for k, row in enumerate(result["tried"]):
         cells = [
-            _with_error(row[key], row[f"{key}_error"])
+            plus_minus(row[key], row[f"{key}_error"])
             for key in ("violation_negative", "violation_flow", "surrogate")
         ]
         if k == result.get("chosen"):
@@ -295,12 +299,11 @@ def _penalty(row: dict[str, Any]) -> str:
 def _certificate(certificate: dict[str, Any]) -> Table:
     table = Table("", "value", "between", "known", "why", title="certificate")
     for name, entry in certificate["entries"].items():
-        ends = entry["lower"], entry["upper"]
-        if ends[0] == ends[1]:
-            between = ""
+        if entry["lower"] == entry["upper"]:
+            interval = ""
         else:
-            between = " – ".join(number(end) for end in ends)
-        table.add_row(name, number(entry["value"]), between, entry["label"], entry["note"])
+            interval = ends(entry["lower"], entry["upper"])
+        table.add_row(name, number(entry["value"]), interval, entry["label"], entry["note"])
     return table
 
 
@@ -361,12 +364,6 @@ def print_curves(outcome: Outcome) -> None:
     out_console().print(table)
 
 
-def _with_error(value: float, error: float) -> str:
-    if error == 0:
-        return f"{value:.4g}"
-    return f"{value:.4g} ± {error:.1g}"
-
-
 def _limits(rows: list[dict[str, Any]]) -> Table:
     table = Table("measure", "at most", "of the policy", "multiplier", title="limits")
     for row in rows:
@@ -378,16 +375,10 @@ def _limits(rows: list[dict[str, Any]]) -> Table:
 
 def print_report(model: Model, report: Any) -> None:
     """What a check of a model found."""
-    described = model.describe()
-    states = described["states"]
     out = out_console()
-    if states is None:
-        many = "infinitely many"
-    else:
-        many = states
     size = (
-        f"{_plural(model.box.dim, 'coordinate')}, {many} states, "
-        f"{_plural(len(model.actions), 'action')}"
+        f"{plural(model.box.dim, 'coordinate')}, {states_of(model.describe()['states'])}, "
+        f"{plural(len(model.actions), 'action')}"
     )
     out.print(styled("bold", model.name, f": {size}"))
     if isinstance(model, QueueingNetwork):
@@ -420,10 +411,6 @@ def _print_loads(network: QueueingNetwork) -> None:
             )
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> None:
     """Costs, measures, notes and advice of one or two policies."""
     out = out_console()
@@ -445,7 +432,7 @@ def print_evaluation(result: Evaluation | Comparison, folder: str | None) -> Non
         table.add_row(
             e.policy,
             number(e.cost),
-            f"{number(e.lower)} – {number(e.upper)}",
+            ends(e.lower, e.upper),
             str(e.status),
             f"{e.steps:,}",
             f"{e.seconds:.1f}",
@@ -481,7 +468,7 @@ def _measures(evaluations: list[Evaluation]) -> Table:
             cells += (
                 ["", ""]
                 if interval is None
-                else [number(interval.value), f"{interval.half_width:.2g}"]
+                else [number(interval.value), number(interval.half_width, 2)]
             )
         table.add_row(name, *cells)
     return table

@@ -1,4 +1,6 @@
-"""Budgets in the user's words: a time such as 90s, 2m or 1h, a share such as 2% or 0.02."""
+"""Budgets: in the user's words, a time such as 90s, 2m or 1h, a share such as 2% or 0.02; and how
+many states are few, so that all parts agree on what is exact and what is sampled.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,9 @@ from dataclasses import dataclass, field
 from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError
 
+# states up to which a policy's law and cost are computed, unless told otherwise: seconds
+EXACTLY = 20_000
+LISTABLE = 2_000_000  # states up to which all of them may be gone through at all: minutes
 UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

@@ -1,5 +1,6 @@
-"""Kinds of values: tests of what users hand in, and for the keys of a plan the words for when a
-test fails.
+"""Kinds of values: tests of what users hand in, and the sentences for when a test fails.
+
+`require_...` are for arguments of functions, the tables at the end for the keys of a plan.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def is_seed(value: Any) -> bool:
+    """A seed of random numbers, which kernels take as a signed integer."""
+    return is_whole(value) and 0 <= value < 2**63
+
+
 def is_interval(value: Any) -> bool:
     """Two integers, the first no larger than the second."""
     return (
@@ -61,11 +67,71 @@ def is_list(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
     )
 
 
+# -- arguments: one sentence for each kind, with the name, the value and what it must be -----------
+
+
+def require_whole(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
+    """A whole number, at least `least` and at most `most`."""
+    if is_whole(value) and value >= least and (most is None or value <= most):
+        return
+    if most is None:
+        wanted = f"a whole number, at least {least}"
+    else:
+        wanted = f"a whole number from {least} to {most}"
+    raise InputError(f"{name} must be {wanted}, got {value!r}.")
+
+
 def require_counts(**counts: Any) -> None:
     """Whole numbers, each at least 1."""
     for name, value in counts.items():
-        if not is_whole(value) or value < 1:
-            raise InputError(f"{name} must be a whole number, at least 1, got {value!r}.")
+        require_whole(name, value, least=1)
+
+
+def require_numbers(**numbers: Any) -> None:
+    """Finite numbers."""
+    for name, value in numbers.items():
+        if not is_number(value):
+            raise InputError(f"{name} must be a finite number, got {value!r}.")
+
+
+def require_positive(**numbers: Any) -> None:
+    """Finite numbers, each above 0."""
+    for name, value in numbers.items():
+        if not is_positive(value):
+            raise InputError(f"{name} must be a positive number, got {value!r}.")
+
+
+def require_nonnegative(**numbers: Any) -> None:
+    """Finite numbers, each at least 0."""
+    for name, value in numbers.items():
+        if not is_number(value) or value < 0:
+            raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
+
+
+def require_inside(**shares: Any) -> None:
+    """Numbers strictly between 0 and 1: a confidence, a discount factor, a ratio."""
+    for name, value in shares.items():
+        if not is_number(value) or not 0 < value < 1:
+            raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+
+
+def require_probabilities(**shares: Any) -> None:
+    """Numbers from 0 to 1, both included."""
+    for name, value in shares.items():
+        if not is_number(value) or not 0 <= value <= 1:
+            raise InputError(f"{name} must be a number from 0 to 1, got {value!r}.")
+
+
+def require_seed(seed: Any, name: str = "seed") -> None:
+    """A seed of random numbers."""
+    if not is_seed(seed):
+        raise InputError(f"{name} must be a whole number from 0 to 2^63 - 1, got {seed!r}.")
+
+
+def require_threads(threads: Any) -> None:
+    """A number of threads; None is one for each core."""
+    if threads is not None:
+        require_counts(threads=threads)
 
 
 _NAME: Kind = (is_text, "a name")
@@ -97,7 +163,7 @@ PLAN: dict[str, Kind] = {
     "solver": _NAME,
     "options": (is_table, "a table"),
     "budget": _COUNT,
-    "seed": (lambda v: is_whole(v) and 0 <= v < 2**63, "an integer from 0 to 2^63 - 1"),
+    "seed": (is_seed, "a whole number from 0 to 2^63 - 1"),
     "fallback": _NAME,
     "evaluation": _NAME,
     "steps": _COUNT,

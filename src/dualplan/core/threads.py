@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import joblib
 
+from dualplan.core.checks import require_threads
+
 T = TypeVar("T")
 
 
@@ -30,6 +32,7 @@ def cores() -> int:
 
 def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
     """Run tasks on threads; results in the order of the tasks."""
+    require_threads(threads)
     workers = threads or cores()
     if workers == 1:
         return [task() for task in tasks]

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.checks import is_number
+from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.intervals import finite
-from dualplan.core.known import ASSUMED, MEASURED, PROVED, UNKNOWN
+from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
 from dualplan.dual.policy import NOISE
@@ -44,7 +44,7 @@ from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Discounted
-from dualplan.policies.contract import Policy
+from dualplan.policies.contract import Policy, require_policy_of
 
 ERRORS = 5.0  # standard errors of an estimated objective that count as certain
 ROUNDING = 2.0**-45
@@ -132,8 +132,10 @@ def certify(
     done where they are few. `violations` and `samples` are for the constraints
     (`measure_violations`).
     """
-    if span is not None and (not is_number(span) or span < 0):
-        raise InputError(f"span must be a finite number of at least 0, got {span!r}.")
+    if fallback is not None:
+        require_policy_of(problem.model, fallback)
+    if span is not None:
+        require_nonnegative(span=span)
     if seed is None:
         draws = solution.seed
     else:

@@ -59,8 +59,7 @@ import numpy as np
 
 from dualplan.core.checks import is_number, is_positive, require_counts
 from dualplan.core.errors import InputError
-from dualplan.core.known import ESTIMATED, STATISTICAL
-from dualplan.core.status import Status
+from dualplan.core.status import ESTIMATED, STATISTICAL, Status
 from dualplan.core.types import Bools, Floats, Ints, Json
 from dualplan.dual.features.ratios import RatioPolicy, Ratios
 from dualplan.dual.features.ratios import portfolio as ratios_of

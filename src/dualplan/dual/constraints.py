@@ -34,8 +34,8 @@ from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
+from dualplan.core.budgets import LISTABLE
 from dualplan.core.errors import InputError, MissingError
-from dualplan.core.sizes import LISTABLE
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.contract import DRAWS, Features

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+from dualplan.core.checks import require_positive
 from dualplan.core.errors import InputError
 
 GRIDS = ("geometric", "paper")
@@ -64,13 +65,7 @@ def geometric_grid(beta: float, v_max: float, epsilon: float, ratio: float = 2.0
 
 
 def _ends(beta: float, v_max: float, epsilon: float) -> float:
-    for name, value in (("beta", beta), ("V_max", v_max), ("epsilon", epsilon)):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not 0 < value < math.inf
-        ):
-            raise InputError(f"{name} must be a positive number, got {value!r}.")
+    require_positive(beta=beta, V_max=v_max, epsilon=epsilon)
     return math.sqrt(beta / v_max)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import ASSUMED
+from dualplan.core.status import ASSUMED
 from dualplan.core.types import Json
 from dualplan.dual import theorems
 from dualplan.dual.certificates import ERRORS, loss_range, measurable

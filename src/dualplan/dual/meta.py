@@ -40,11 +40,11 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from dualplan.core.checks import is_number, is_positive
+from dualplan.core.budgets import LISTABLE
+from dualplan.core.checks import is_number, is_positive, require_seed
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval
-from dualplan.core.known import ASSUMED, MEASURED, PROVED
-from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import ASSUMED, MEASURED, PROVED
 from dualplan.core.types import Floats, Json
 from dualplan.core.workers import check_jobs, in_order
 from dualplan.dual import theorems
@@ -358,6 +358,7 @@ def solve_meta(
     options = dict(options or {})
     check_choice(choice, violations)
     check_jobs(jobs)
+    require_seed(seed)
     if solver != THEORY:
         check_solver(solver, budget, options)
     scheme = make_scheme(

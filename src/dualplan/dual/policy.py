@@ -18,7 +18,7 @@ from dualplan.core.errors import InputError, MissingError, PolicyError
 from dualplan.core.types import ArrayLike
 from dualplan.dual.features.contract import Block, Features
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.saved import Parts, saved_as
 from dualplan.policies.tables import random_policy
 
@@ -48,6 +48,7 @@ class MixturePolicy(Policy):
         if fallback is None:
             self.fallback = random_policy(features.model)
         else:
+            require_policy_of(features.model, fallback)
             self.fallback = fallback
         other = self.fallback.code
         if other is None:

@@ -52,14 +52,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.checks import (
+    is_positive,
+    require_counts,
+    require_numbers,
+    require_positive,
+    require_seed,
+    require_whole,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.constraints import Rows
 from dualplan.dual.features.contract import Features, concat
 from dualplan.dual.sampling import Constants, Mixture, Sampling, table
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
-from dualplan.models.limits import Limit
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
+from dualplan.models.limits import Limit, require_limits
 from dualplan.values.functions import StateFunction, state_values
 
 Penalty = float | tuple[float, float]
@@ -155,8 +163,7 @@ class DualALP:
         """
         if not isinstance(features, Features):
             raise InputError(f"features are made by dualplan.features, got {features!r}.")
-        if criterion is not None and not isinstance(criterion, (Average, Discounted)):
-            raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
+        criterion = require_criterion(criterion)
         others = [given for given in (base, sampling) if isinstance(given, Features)]
         for given in (features, *others):
             if given.model.digest != model.digest:
@@ -167,7 +174,7 @@ class DualALP:
             raise InputError(f"the base measure is a single feature, got {len(base)}.")
         self.model = model
         self.features = features
-        self.criterion = criterion or Average()
+        self.criterion = criterion
         self.base = base
         self._scheme = sampling
         self.rows = Rows(model, concat(features, *others), self.criterion)
@@ -185,9 +192,7 @@ class DualALP:
         self.potential = potential
         self.slope, self.intercept, self.slope_errors = self._shaped()
         self._kept: dict[tuple[int | None, int, int], Constraints] = {}
-        self.limits = tuple(
-            Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits
-        )
+        self.limits = require_limits(limits)
         self.limit_rows, self.limit_base, self.limit_errors = self._limit_rows()
         self.limit_penalty = self._limit_penalty(limit_penalty)
         if not isinstance(sampling, Features) and sampling != "features":
@@ -199,8 +204,7 @@ class DualALP:
             value = 10.0 * self.total
         else:
             value = radius
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
-            raise InputError(f"radius must be a finite number, got {radius!r}.")
+        require_numbers(radius=value)
         if not value >= least or value <= 0:
             raise InputError(
                 f"no θ has norm at most {value:g} and sum {self.mass:g}; radius must be >= "
@@ -291,12 +295,9 @@ class DualALP:
 
         a number always gives the same constraint.
         """
-        if not isinstance(count, (int, np.integer)) or count < 1 or first < 0:
-            raise InputError(
-                f"the number of constraints must be a positive integer, got {count!r}."
-            )
-        if not 0 <= seed < 2**63:
-            raise InputError(f"a seed is an integer from 0 to 2^63 - 1, got {seed!r}.")
+        require_counts(count=count)
+        require_whole("first", first)
+        require_seed(seed)
         if self.weights is None:
             prices = None
         else:
@@ -399,8 +400,8 @@ class DualALP:
         return rows[:, :d], base, errors[:, :d]
 
     def _limit_penalty(self, given: float | None) -> Floats:
-        if given is not None and not (np.isfinite(given) and given > 0):
-            raise InputError(f"limit_penalty must be positive, got {given!r}.")
+        if given is not None:
+            require_positive(limit_penalty=given)
         sizes = np.abs(self.limit_rows).max(axis=1, initial=0.0)
         automatic = (
             100 * max(1.0, float(np.abs(self.losses).max())) / np.where(sizes > 0, sizes, 1.0)
@@ -482,11 +483,7 @@ def penalties(penalty: Penalty) -> tuple[float, float]:
         pair = tuple(penalty)
     else:
         pair = (penalty, penalty)
-    numbers = all(
-        isinstance(h, (int, float)) and not isinstance(h, bool) and np.isfinite(h) and h > 0
-        for h in pair
-    )
-    if len(pair) != 2 or not numbers:
+    if len(pair) != 2 or not all(map(is_positive, pair)):
         raise InputError(
             f"the penalty H must be positive, or two positive numbers, got {penalty!r}."
         )

@@ -38,7 +38,7 @@ import scipy.sparse as sp
 from dualplan._kernels.constraints import uniforms
 from dualplan._kernels.philox import generator
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.known import COMPUTED, ESTIMATED, PROVED
+from dualplan.core.status import COMPUTED, ESTIMATED, PROVED
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.constraints import FLOW, LISTED, NEGATIVE, Drawn, Listed, Prices, Rows
 

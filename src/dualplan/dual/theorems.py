@@ -69,7 +69,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import MEASURED, PROVED
+from dualplan.core.status import MEASURED, PROVED
 from dualplan.core.types import Json
 from dualplan.dual.problem import DualALP, Penalty, penalties
 from dualplan.dual.solvers.subgradient import gradient_bound, theory

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_positive, is_whole
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.checks import require_inside, require_positive, require_seed, require_whole
+from dualplan.core.errors import unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
@@ -108,6 +108,7 @@ def measure_violations(
     the whole samples is drawn.
     """
     _check(rule, within, confidence, samples)
+    require_seed(seed)
     count = problem.model.box.count
     if rule == LISTED or (rule is None and count is not None and count <= FEW):
         return _listed(problem, theta)
@@ -173,12 +174,10 @@ def collected(problem: DualALP, theta: Floats) -> tuple[DualALP, Floats]:
 def _check(rule: str | None, within: float | None, confidence: float, budget: int) -> None:
     if rule is not None and rule not in RULES:
         raise unknown("rule", str(rule), RULES)
-    if within is not None and not is_positive(within):
-        raise InputError(f"within must be a positive number, got {within!r}.")
-    if not is_number(confidence) or not 0 < confidence < 1:
-        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if not is_whole(budget) or budget < 2:
-        raise InputError(f"samples must be a whole number of at least 2, got {budget!r}.")
+    if within is not None:
+        require_positive(within=within)
+    require_inside(confidence=confidence)
+    require_whole("samples", budget, least=2)
 
 
 def _listed(problem: DualALP, theta: Floats) -> Violations:

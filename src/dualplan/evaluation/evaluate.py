@@ -23,7 +23,7 @@ from dualplan.evaluation.experiments import LongRun, ManyRuns
 from dualplan.evaluation.results import Comparison, Evaluation, Settings, SettingsKeywords
 from dualplan.evaluation.simulation import Control
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Average, Criterion, Discounted, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
@@ -52,7 +52,7 @@ def evaluate(
     With a `folder` the run is saved there, and can be resumed after an interruption or with a
     larger budget.
     """
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
     wanted = _settings(model, criterion, settings)
     controls = () if control is None else (control,)
     _check_controls(model, criterion, wanted, controls, folder)
@@ -80,7 +80,7 @@ def compare(
 
     A control is for both policies, or one for each.
     """
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
     wanted = _settings(model, criterion, settings)
     if wanted.method == "regenerative":
         raise InputError(

@@ -38,18 +38,18 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.checks import is_whole, require_counts
+from dualplan.core.budgets import LISTABLE
+from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import finite
-from dualplan.core.known import PROVED, STATISTICAL
-from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.iteration import DAMPING, rounding
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model, read_only, vector
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.transitions import allowed_rows, inside, transitions
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
@@ -163,11 +163,10 @@ def lower_bound(
     policy never goes.
     """
     started = time.monotonic()
-    if criterion is None:
-        criterion = Average()
-    if not isinstance(criterion, (Average, Discounted)):
-        raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
+    criterion = require_criterion(criterion)
     _check(model, sweeps, samples, confidence, seed, kind)
+    if policy is not None:
+        require_policy_of(model, policy)
     shaped = _Shaped(model, criterion, potential)
     few = model.box.count is not None and model.box.count <= LISTABLE
     if kind == PROVED or (kind is None and few):
@@ -184,7 +183,6 @@ def lower_bound(
             chosen = _policies(model)
         else:
             chosen = [policy]
-        require_policy_of(model, chosen[0])
         missed = min(1.0, -math.log1p(-confidence) / samples)
         shares = [samples // len(chosen) + (k < samples % len(chosen)) for k in range(len(chosen))]
         states = [_drawn(shaped, p, n, seed, threads) for p, n in zip(chosen, shares, strict=True)]
@@ -209,13 +207,10 @@ def _check(
         model.forward(model.start, 0)  # raises, and says why
     if kind is not None and kind not in KINDS:
         raise unknown("kind of lower bound", str(kind), KINDS)
-    if not is_whole(sweeps) or sweeps < 0:
-        raise InputError(f"sweeps must be a whole number, at least 0, got {sweeps!r}.")
+    require_whole("sweeps", sweeps)
     require_counts(samples=samples)
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if not is_whole(seed) or not 0 <= seed < 2**64:
-        raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {seed!r}.")
+    require_inside(confidence=confidence)
+    require_seed(seed)
 
 
 class _Shaped:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Floats, Ints
@@ -27,7 +28,7 @@ from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model
 from dualplan.models.transitions import transitions
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
-from dualplan.values.basis import Basis, LinearValues, power, products
+from dualplan.values.basis import Basis, LinearValues, least_squares, power, products
 
 VISITS = 40_000
 SPACING = 100
@@ -50,10 +51,8 @@ def policy_values(
     require_policy_of(model, policy)
     if basis.model is not model and basis.model.digest != model.digest:
         raise InputError(f"the functions belong to {basis.model.name!r}, not to {model.name!r}.")
-    if samples < 1 or every < 1:
-        raise InputError(
-            f"samples and the steps between them are positive, got {samples!r} and {every!r}."
-        )
+    require_counts(samples=samples, every=every)
+    require_seed(seed)
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     # a stream of its own: with the samples of the run that it controls, a fit would make its
@@ -131,9 +130,6 @@ def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -
     scale = np.sqrt(weights @ centred**2)
     used = scale > 1e-9 * (1 + np.abs(values).max(axis=0))
     tests = weights[:, None] * centred[:, used] / scale[used]
-    found = np.linalg.lstsq(
-        tests.T @ -(drifts[:, used] / scale[used]), tests.T @ (losses - weights @ losses), SINGULAR
-    )
-    out = np.zeros(scale.size)
-    out[used] = found[0] / scale[used]
-    return out
+    matrix = tests.T @ -(drifts[:, used] / scale[used])
+    right = tests.T @ (losses - weights @ losses)
+    return least_squares(matrix, right, scale, used, singular=SINGULAR)

@@ -20,8 +20,8 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.checks import is_whole
-from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.checks import require_inside, require_seed, require_whole
+from dualplan.core.errors import ModelError, unknown
 from dualplan.core.intervals import (
     Interval,
     cut_into_batches,
@@ -30,15 +30,14 @@ from dualplan.core.intervals import (
     too_short,
     warm_up,
 )
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.results import EXACT, SIMULATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
-from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.contract import Policy, require_policies
 
 # of all replicas; slow are policies and simulators that are not compiled
 STEPS = 4_000_000
@@ -94,20 +93,14 @@ def marginals(
     `steps` steps.
     """
     require_known_method(method)
-    if isinstance(policies, Policy):
-        chosen = [policies]
-    else:
-        chosen = list(policies)
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if steps is not None and (not is_whole(steps) or steps < REPLICAS * CHUNKS):
-        raise InputError(
-            f"steps must be a whole number, at least {REPLICAS * CHUNKS}, got {steps!r}."
-        )
+    chosen = require_policies(model, policies)
+    require_inside(confidence=confidence)
+    require_seed(seed)
+    if steps is not None:
+        require_whole("steps", steps, least=REPLICAS * CHUNKS)
     places = _places(model, coordinates)
     found: list[Marginal] = []
     for policy in chosen:
-        require_policy_of(model, policy)
         computed = _computed(model, policy, places, method)
         found += (
             _measured(model, policy, places, steps, seed, confidence)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from dualplan.core.budgets import seconds
+from dualplan.core.checks import require_seed
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval, finite
 from dualplan.core.status import Status
@@ -65,8 +66,7 @@ class Settings:
             raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
         if not isinstance(self.least, int) or self.least < 0:
             raise InputError(f"least must be at least 0, a whole number, got {self.least!r}.")
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {self.seed!r}.")
+        require_seed(self.seed)
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise InputError(f"threads must be at least 1, a whole number, got {self.threads!r}.")
 

@@ -23,17 +23,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from dualplan.core.checks import is_list, is_positive
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval, cut_into_batches, finite, ratio_interval, warm_up
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
 from dualplan.evaluation.results import EXACT, Evaluation, Settings, require_known_method
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueClass, QueueingNetwork
-from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.contract import Policy, require_policies
 
 FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1)
 STEPS = 1_000_000  # of one simulation
@@ -134,14 +134,9 @@ def sensitivity(
     """
     require_known_method(method)
     network = _network(model)
-    if isinstance(policies, Policy):
-        chosen = [policies]
-    else:
-        chosen = list(policies)
+    chosen = require_policies(model, policies)
     names = _rates(network, rates)
     _check_factors(factors)
-    for policy in chosen:
-        require_policy_of(model, policy)
     settings = Settings(method="batch-means", steps=steps, seed=seed, confidence=confidence)
     changed = _changed_networks(network, names, factors)
     few = network.box.count is not None and network.box.count <= FEW_STATES and network.has_forward
@@ -179,9 +174,7 @@ def _rates(network: QueueingNetwork, asked: Sequence[str] | None) -> list[str]:
 
 
 def _check_factors(factors: Sequence[float]) -> None:
-    if not factors or not all(
-        isinstance(f, (int, float)) and f > 0 and math.isfinite(f) for f in factors
-    ):
+    if not is_list(is_positive)(factors):
         raise InputError(f"factors are positive numbers, at least one, got {factors!r}.")
 
 

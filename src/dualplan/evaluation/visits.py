@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dualplan.core.checks import require_counts
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
@@ -18,7 +18,7 @@ from dualplan.evaluation.results import EXACT, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis
 
@@ -121,7 +121,8 @@ def occupancy(
     """
     require_policy_of(model, policy)
     require_known_method(method)
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
+    require_seed(seed)
     require_counts(samples=samples)
     few = few_states(model) and policy.code is not None
     if method == EXACT or (method is None and few):
@@ -142,6 +143,9 @@ def visited(model: Model, policy: Policy, count: int, seed: int = 0, every: int 
     """States that a policy visits from the model's start, one every so many steps of several
     trajectories.
     """
+    require_policy_of(model, policy)
+    require_counts(count=count, every=every)
+    require_seed(seed)
     run = engine(model, policy, seed)
     replicas = [Replica(k, model.start.copy(), np.zeros(2), 0) for k in range(REPLICAS)]
     each = -(-count // REPLICAS)

@@ -48,13 +48,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as linear
 
+from dualplan.core.checks import require_counts, require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.exact.classes import require_one_cost
 from dualplan.exact.operators import Sweep, Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.tables import TablePolicy
 
 DAMPING = 0.98  # τ, before laziness is taken into account
@@ -135,11 +136,12 @@ def solve_exact(
     The default method is modified policy iteration, or value iteration where a sweep over all
     actions costs no more than one over the greedy policy's.
     """
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
     if method is not None and method not in METHODS:
         raise unknown("exact method", method, METHODS)
-    if not tol > 0 or sweeps < 1:
-        raise InputError(f"tol must be positive and sweeps at least 1, got {tol!r} and {sweeps!r}.")
+    require_positive(tol=tol)
+    require_counts(sweeps=sweeps)
+    require_threads(threads)
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as graph
 
+from dualplan.core.checks import require_positive, require_threads
 from dualplan.core.errors import ModelError
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
@@ -30,7 +31,7 @@ from dualplan.exact.linear import Solver
 from dualplan.exact.mixing import Mixing, mixing
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 
 CENTRING = 256  # steps of the chain after which a frequent state is picked
@@ -110,8 +111,10 @@ def evaluate_exact(
     can be reached from the start: values then are over the whole box, and the average criterion
     needs one recurrent class in all of it.
     """
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
     require_policy_of(model, policy)
+    require_positive(tol=tol)
+    require_threads(threads)
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
     matrix, losses = sweeper.chain(policy)

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.checks import require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.lp import Optimum, minimise
 from dualplan.core.status import Status
@@ -37,8 +38,8 @@ from dualplan.exact.iteration import DAMPING, peak_mb, rounding
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
-from dualplan.models.limits import Limit
+from dualplan.models.criteria import Average, Criterion, Discounted, require_criterion
+from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.tables import TablePolicy
 
 FORMS = ("dual", "primal")
@@ -120,7 +121,7 @@ def solve_lp(
     model: Model,
     criterion: Criterion | None = None,
     *,
-    limits: Sequence[Limit] = (),
+    limits: Sequence[Limit | str] = (),
     form: str = "dual",
     tol: float = 1e-4,
     threads: int | None = None,
@@ -128,8 +129,10 @@ def solve_lp(
     """The optimum under side constraints, over all pairs of a model that can be enumerated."""
     if form not in FORMS:
         raise unknown("form of the linear program", form, FORMS)
-    if not tol > 0:
-        raise InputError(f"tol must be positive, got {tol!r}.")
+    criterion = require_criterion(criterion)
+    require_positive(tol=tol)
+    require_threads(threads)
+    limits = require_limits(limits)
     started = time.monotonic()
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
     whole = program.losses.size <= WHOLE

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from dualplan._kernels import philox
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import ModelError
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model, vector
@@ -72,6 +73,8 @@ def check_model(
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:
     """Look for violations of the contract; the first one found is described in the report."""
+    require_counts(pairs=pairs)
+    require_seed(seed)
     chosen: list[Pair] = []
     exhaustive = False
     checked: list[str] = []

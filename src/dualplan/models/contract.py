@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
-from dualplan.core import sizes
+from dualplan.core import budgets
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.identity import digest
 from dualplan.core.types import ArrayLike, Bools, Floats, Ints, Json
@@ -424,5 +424,5 @@ def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], 
 def few_states(model: Model, most: int | None = None) -> bool:
     """Whether next states are listed, and there are at most so many states (few, if not given)."""
     if most is None:
-        most = sizes.EXACTLY
+        most = budgets.EXACTLY
     return model.has_forward and model.box.count is not None and model.box.count <= most

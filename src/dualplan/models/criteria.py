@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dualplan.core.checks import is_number, require_inside
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
@@ -34,8 +35,7 @@ class Discounted:
     start: Any = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma < 1:
-            raise InputError(f"gamma must lie strictly between 0 and 1, got {self.gamma!r}.")
+        require_inside(gamma=self.gamma)
 
     def start_distribution(self, model: Model) -> tuple[Ints, Floats]:
         """The start states and their probabilities."""
@@ -67,6 +67,40 @@ class Discounted:
 
 
 Criterion = Average | Discounted
+
+
+def require_criterion(given: Criterion | None) -> Criterion:
+    """The criterion, by default the average one; raise if this is none."""
+    if given is None:
+        return Average()
+    if not isinstance(given, (Average, Discounted)):
+        raise InputError(
+            "the criterion must be dp.Average() or dp.Discounted(gamma), got "
+            f"{given!r}; {_instead(given)}."
+        )
+    return given
+
+
+def _instead(given: Any) -> str:
+    """What was probably meant."""
+    if is_number(given) and 0 < given < 1:
+        return f"pass dp.Discounted({given!r})"
+    if given is Average or (isinstance(given, str) and given == "average"):
+        return "pass dp.Average()"
+    return "pass one of these two, or leave it out for the average"
+
+
+def require_discounted(given: Discounted, method: str, otherwise: str = "") -> Discounted:
+    """The criterion, for a method that is for discounted costs only; `otherwise` is the one for
+    average costs.
+    """
+    found = require_criterion(given)
+    if isinstance(found, Discounted):
+        return found
+    remedy = "pass dp.Discounted(gamma)"
+    if otherwise:
+        remedy = f"for the average criterion use {otherwise}"
+    raise InputError(f"{method} is for the discounted criterion, got {given!r}; {remedy}.")
 
 
 def make_criterion(name: str, gamma: float | None = None, start: Any = None) -> Criterion:

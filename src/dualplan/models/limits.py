@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,3 +89,21 @@ class Limit:
         if not np.isfinite(values).all():
             raise InputError(f"the limit on {self.name!r} gives a value that is no finite number.")
         return values
+
+
+def require_limits(given: Sequence[Limit | str]) -> tuple[Limit, ...]:
+    """Limits, some of which may be texts; raise if these are none."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InputError(f"limits must be a list of limits, got {given!r}; {_REMEDY}.")
+    limits = []
+    for limit in given:
+        if isinstance(limit, str):
+            limits.append(Limit.parse(limit))
+        elif isinstance(limit, Limit):
+            limits.append(limit)
+        else:
+            raise InputError(f"a limit is needed, got {limit!r}; {_REMEDY}.")
+    return tuple(limits)
+
+
+_REMEDY = "pass limits=[dp.Limit(measure, at_most)] or texts like 'lost fraction <= 0.1'"

@@ -21,7 +21,7 @@ from dualplan._kernels.sweep import no_counts
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
+from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy, looked_ahead
 from dualplan.policies.mixed import bank
 from dualplan.policies.saved import Parts, inner, outer, saved_as
@@ -45,6 +45,7 @@ class GreedyAmong(Policy):
     ) -> None:
         if not policies:
             raise InputError("to be greedy among policies takes at least one.")
+        require_policy(policies[0])
         model = policies[0].model
         for policy in policies:
             require_policy_of(model, policy)

@@ -7,6 +7,7 @@ asked state by state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,10 +107,33 @@ class Policy:
         return f"<{type(self).__name__} {self.name!r} of {self.model.name!r}>"
 
 
+def require_policy(policy: Policy) -> None:
+    """Raise unless this is a policy."""
+    if isinstance(policy, Policy):
+        return
+    if isinstance(policy, str):
+        remedy = f"heuristics are model.policy(name), so pass model.policy({policy!r})"
+    elif callable(policy):
+        remedy = "pass dp.policies.FunctionPolicy(model, function) for a function of states"
+    else:
+        remedy = "heuristics are model.policy(name)"
+    raise PolicyError(f"a policy is needed, got {policy!r}; {remedy}.")
+
+
+def require_policies(model: Model, policies: Policy | Sequence[Policy]) -> list[Policy]:
+    """A policy or several, as a list; raise unless all of them were made for this model."""
+    if isinstance(policies, (list, tuple)):
+        chosen = list(policies)
+    else:
+        chosen = [policies]
+    for policy in chosen:
+        require_policy_of(model, policy)
+    return chosen
+
+
 def require_policy_of(model: Model, policy: Policy) -> None:
     """Raise unless the policy was made for this model, or for one with the same fingerprint."""
-    if not isinstance(policy, Policy):
-        raise PolicyError(f"a policy is needed, got {policy!r}; heuristics are model.policy(name).")
+    require_policy(policy)
     if policy.model is not model and policy.model.digest != model.digest:
         raise PolicyError(f"policy {policy.name!r} was made for another model than {model.name!r}.")
 

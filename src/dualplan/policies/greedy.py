@@ -15,6 +15,7 @@ import numpy as np
 
 from dualplan._kernels.look_ahead import NOISE, greedy_rule, within_rule
 from dualplan._kernels.sweep import no_counts
+from dualplan.core.checks import require_probabilities
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model
@@ -50,8 +51,7 @@ class GreedyPolicy(Policy):
         clip: Ints | None = None,
         name: str = "greedy",
     ) -> None:
-        if not 0 <= gamma <= 1:
-            raise InputError(f"gamma must lie between 0 and 1, got {gamma!r}.")
+        require_probabilities(gamma=gamma)
         if not callable(values):
             raise InputError(
                 "values are Ψw or a function of states; for an array over all states use `greedy`."

@@ -22,10 +22,11 @@ import numba
 import numpy as np
 
 from dualplan._kernels.compiler import ACT, FLOATS, INTS, ROWS, Data, Kernel, made_once, user_kernel
+from dualplan.core.checks import require_probabilities
 from dualplan.core.errors import InputError, PolicyError
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
+from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
 from dualplan.policies.saved import Parts, inner, outer, saved_as
 from dualplan.policies.tables import random_policy
 
@@ -124,11 +125,7 @@ class Mixed(Policy):
         if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-9:
             raise PolicyError(f"the weights of a mixture must be probabilities, got {weights!r}.")
         for policy in policies:
-            if not isinstance(policy, Policy):
-                raise PolicyError(
-                    f"a mixture is one of policies, got {policy!r}; heuristics are "
-                    "model.policy(name)."
-                )
+            require_policy(policy)
             require_policy_of(policies[0].model, policy)
         model = policies[0].model
         self.policies = tuple(policies)
@@ -190,8 +187,8 @@ def exploring(
     """(1 − ε)π + ε·(the others in equal parts), by default ε of all allowed actions equally
     likely.
     """
-    if not isinstance(epsilon, (int, float)) or not 0 <= epsilon <= 1:
-        raise InputError(f"epsilon is a probability, got {epsilon!r}.")
+    require_policy(policy)
+    require_probabilities(epsilon=epsilon)
     model: Model = policy.model
     if others is None:
         rest = [random_policy(model)]

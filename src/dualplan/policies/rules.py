@@ -18,9 +18,8 @@ import numpy as np
 from dualplan._kernels.rules import LEAF, TEST, network_tree_rule, tree_rule
 from dualplan.core.errors import PolicyError
 from dualplan.core.intervals import Interval
-from dualplan.core.known import COMPUTED
 from dualplan.core.runs import plain
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork

@@ -54,7 +54,7 @@ from dualplan.core.runs import plain, write_bytes
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.load import remake
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import Policy, PolicyCode, require_policy
 
 POLICY = "policy.npz"  # in the folder of a run
 FORMAT = "dualplan policy 3"
@@ -233,6 +233,7 @@ def outer(model: Model, parts: Parts) -> list[Policy]:
 
 def save_policy(policy: Policy, path: str | Path) -> None:
     """Write the policy to a file, whole or not at all."""
+    require_policy(policy)
     model = policy.model
     parts = written(policy)
     made_for = {

@@ -45,13 +45,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.core.checks import is_whole
+from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Discounted
+from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.models.transitions import allowed_pairs, allowed_rows
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import CHUNK, Pairs, Program, maximise_in_parts
@@ -71,10 +71,7 @@ class Mixtures:
     pairs: int = 1
 
     def __post_init__(self) -> None:
-        if not all(is_whole(n) and n >= 1 for n in (self.columns, self.pairs)):
-            raise InputError(
-                f"mixtures need whole numbers of columns and of pairs, at least 1, got {self}."
-            )
+        require_counts(columns=self.columns, pairs=self.pairs)
 
 
 def aggregated_alp(
@@ -96,8 +93,7 @@ def aggregated_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(f"aggregated_alp takes Discounted(gamma), got {criterion!r}.")
+    require_discounted(criterion, "aggregated_alp")
     if wanted.constraints == GENERATED:
         raise InputError(
             "mixtures of constraints are of all or of sampled ones, not of generated ones."

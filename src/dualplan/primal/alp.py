@@ -32,11 +32,10 @@ import math
 import time
 from typing import Any
 
-from dualplan.core.checks import is_positive, is_whole
-from dualplan.core.errors import InputError
+from dualplan.core.checks import require_counts, require_inside, require_positive
 from dualplan.evaluation.judge import Judge
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Program
@@ -62,11 +61,7 @@ def alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(
-            f"alp takes Discounted(gamma), got {criterion!r}; for the average criterion use "
-            "average_alp."
-        )
+    require_discounted(criterion, "alp", otherwise="average_alp")
     way = wanted.way(model, len(basis))
     moments = relevant(model, relevance, criterion, wanted.seed).moments(basis)
     found = wanted.solve(Program(basis, criterion.gamma, moments, weight_bound=wanted.weight_bound))
@@ -117,10 +112,8 @@ def sample_size(functions: int, epsilon: float, delta: float) -> int:
     """Drawn constraints that leave, with probability 1−δ, at most measure ε of the others violated
     (theorem 2.1).
     """
-    if not is_whole(functions) or functions < 1 or not 0 < epsilon < 1 or not 0 < delta < 1:
-        raise InputError(
-            "the sample size needs functions >= 1, and epsilon and delta between 0 and 1."
-        )
+    require_counts(functions=functions)
+    require_inside(epsilon=epsilon, delta=delta)
     return math.ceil(4 / epsilon * (functions * math.log(12 / epsilon) + math.log(2 / delta)))
 
 
@@ -130,14 +123,7 @@ def sample_size_for_error(
     """Drawn constraints for an error of ε·‖J*‖_{1,c} beyond the whole program's, with θ as above
     (theorem 3.1).
     """
-    if (
-        not is_positive(theta)
-        or not 0 < gamma < 1
-        or not is_whole(actions)
-        or actions < 1
-        or not is_positive(epsilon)
-    ):
-        raise InputError(
-            "the sample size needs theta and epsilon > 0, actions >= 1 and gamma between 0 and 1."
-        )
+    require_counts(actions=actions)
+    require_inside(gamma=gamma)
+    require_positive(theta=theta, epsilon=epsilon)
     return sample_size(functions, min((1 - gamma) * epsilon / (4 * actions * theta), 0.5), delta)

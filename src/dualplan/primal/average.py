@@ -29,8 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_number
-from dualplan.core.errors import InputError
+from dualplan.core.checks import require_nonnegative, require_numbers
 from dualplan.core.status import Status
 from dualplan.evaluation.judge import Judge
 from dualplan.models.contract import Model
@@ -64,10 +63,9 @@ def average_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not is_number(slack) or slack < 0 or (level is not None and not is_number(level)):
-        raise InputError(
-            f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}."
-        )
+    require_nonnegative(slack=slack)
+    if level is not None:
+        require_numbers(level=level)
     way = wanted.way(model, len(basis) + 1)
     anchor = basis(model.start[None, :])[0]
     moments = relevant(model, relevance, Average(), wanted.seed).moments(basis) - anchor

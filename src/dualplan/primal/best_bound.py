@@ -20,14 +20,14 @@ from dataclasses import replace
 from functools import partial
 
 from dualplan import primal
-from dualplan.core.budgets import Clock, seconds
+from dualplan.core.budgets import LISTABLE, Clock, seconds
+from dualplan.core.checks import require_seed, require_whole
 from dualplan.core.errors import InputError, MissingError
-from dualplan.core.known import PROVED
-from dualplan.core.sizes import LISTABLE
+from dualplan.core.status import PROVED
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Average, Criterion, require_criterion
 from dualplan.models.factored import FactoredModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -70,8 +70,10 @@ def best_bound(
     """
     allowed = seconds(time)
     clock = Clock(allowed)
-    if criterion is None:
-        criterion = Average()
+    criterion = require_criterion(criterion)
+    require_seed(seed)
+    if sweeps is not None:
+        require_whole("sweeps", sweeps)
     if isinstance(model, SimulatorModel) or not model.has_forward:
         return LowerBound(
             -math.inf, PROVED, "", (), functions="nothing: the model does not list its next states"

@@ -43,7 +43,7 @@ from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Discounted
+from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import WHOLE, Relaxed, UnboundedError, to_add
@@ -75,8 +75,7 @@ def expanded_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(f"expanded_alp takes Discounted(gamma), got {criterion!r}.")
+    require_discounted(criterion, "expanded_alp")
     require_counts(steps=steps)
     if wanted.constraints not in (None, GENERATED) or wanted.sample is not None:
         raise InputError(

@@ -50,15 +50,20 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_positive, is_whole
+from dualplan.core.checks import (
+    require_counts,
+    require_nonnegative,
+    require_numbers,
+    require_positive,
+    require_seed,
+)
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.known import PROVED
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import occupancy
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Average, Criterion, Discounted, require_discounted
 from dualplan.models.factored import FactoredModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.local_greedy import local_greedy
@@ -217,12 +222,9 @@ class FactoredSettings:
     def __post_init__(self) -> None:
         if self.constraints not in WAYS:
             raise unknown("way to constraints", str(self.constraints), WAYS)
-        if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
-            raise InputError(
-                f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}."
-            )
-        if not is_whole(self.seed) or not 0 <= self.seed < 2**63:
-            raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed!r}.")
+        require_positive(tol=self.tol)
+        require_counts(rounds=self.rounds)
+        require_seed(self.seed)
 
 
 def factored_alp(
@@ -240,11 +242,7 @@ def factored_alp(
     started = time.monotonic()
     wanted = _settings(settings)
     functions = _checked(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(
-            f"factored_alp takes Discounted(gamma), got {criterion!r}; for the average criterion "
-            "use factored_average_alp."
-        )
+    require_discounted(criterion, "factored_alp", otherwise="factored_average_alp")
     moments = _moments(functions, relevance, criterion, wanted.seed)
     found = _Program(FactoredConstraints(functions, criterion.gamma), moments).solve(wanted)
     return _solution(functions, criterion, "factored alp", (found,), moments, wanted, started)
@@ -268,10 +266,9 @@ def factored_average_alp(
     started = time.monotonic()
     wanted = _settings(settings)
     functions = _checked(model, basis)
-    if not is_number(slack) or slack < 0 or (level is not None and not is_number(level)):
-        raise InputError(
-            f"slack must be a number of at least 0 and level a number, got {slack!r} and {level!r}."
-        )
+    require_nonnegative(slack=slack)
+    if level is not None:
+        require_numbers(level=level)
     means = _moments(functions, relevance, Average(), wanted.seed)
     moments = cleaned(
         means - functions(model.start[None, :])[0]

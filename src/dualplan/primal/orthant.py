@@ -48,15 +48,14 @@ from typing import TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.core.checks import is_positive, is_whole
+from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError
-from dualplan.core.known import PROVED
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Average, Criterion, Discounted, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.primal.drift import Coefficients, Drift
 from dualplan.primal.program import Relaxed, to_add
@@ -111,18 +110,11 @@ def orthant_bound(
     stopped early, the bound is lower, but proved.
     """
     started = time.monotonic()
-    if criterion is None:
-        criterion = Average()
-    if not isinstance(criterion, (Average, Discounted)):
-        raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
+    criterion = require_criterion(criterion)
     network = _network(model, basis, criterion)
-    if not is_whole(seed) or not 0 <= seed < 2**63:
-        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed!r}.")
-    if not is_positive(tol) or not is_whole(rounds) or rounds < 1 or not is_positive(weight_bound):
-        raise InputError(
-            "tol and weight_bound must be positive and rounds at least 1, got "
-            f"{tol!r}, {weight_bound!r} and {rounds!r}."
-        )
+    require_seed(seed)
+    require_positive(tol=tol, weight_bound=weight_bound)
+    require_counts(rounds=rounds)
     drift = Drift(network, basis, criterion.gamma, cells)
     search = _Search(drift, network, criterion, weight_bound, seed)
     search.run(tol, rounds)

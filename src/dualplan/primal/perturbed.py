@@ -51,7 +51,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_positive
+from dualplan.core.checks import is_positive, require_inside
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
@@ -103,8 +103,7 @@ def perturbed_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not is_number(gamma) or not 0 < gamma < 1:
-        raise InputError(f"gamma must lie between 0 and 1, without either, got {gamma!r}.")
+    require_inside(gamma=gamma)
     moments = (1 - gamma) * relevant(model, restarts, Discounted(gamma), wanted.seed).moments(basis)
     program = Program(basis, gamma, moments, level=True, weight_bound=wanted.weight_bound)
     if shaping is not None or budget is not None:

@@ -33,11 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_positive
-from dualplan.core.errors import InputError
+from dualplan.core.checks import require_positive
 from dualplan.core.status import Status
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Discounted
+from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
@@ -68,10 +67,9 @@ def relaxed_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(f"relaxed_alp takes Discounted(gamma), got {criterion!r}.")
-    if penalty is not None and not is_positive(penalty):
-        raise InputError(f"the penalty must be a positive number, got {penalty!r}.")
+    require_discounted(criterion, "relaxed_alp")
+    if penalty is not None:
+        require_positive(penalty=penalty)
     c = relevant(model, relevance, criterion, wanted.seed)
     if weights is None:
         law = c

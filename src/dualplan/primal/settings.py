@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_positive, is_whole, require_counts
+from dualplan.core.budgets import LISTABLE
+from dualplan.core.checks import require_counts, require_positive, require_seed, require_threads
 from dualplan.core.errors import InputError, MissingError, unknown
-from dualplan.core.sizes import LISTABLE
 from dualplan.core.types import Ints
 from dualplan.evaluation.visits import occupancy
 from dualplan.models.contract import Model
@@ -56,15 +56,12 @@ class Settings:
             raise InputError(
                 "sampled constraints need sample=, a policy or a distribution on states."
             )
-        if not is_positive(self.tol) or not is_whole(self.rounds) or self.rounds < 1:
-            raise InputError(
-                f"tol must be positive and rounds at least 1, got {self.tol!r} and {self.rounds!r}."
-            )
-        require_counts(samples=self.samples)
-        if self.weight_bound is not None and not is_positive(self.weight_bound):
-            raise InputError(f"weight_bound must be positive, got {self.weight_bound!r}.")
-        if not is_whole(self.seed) or not 0 <= self.seed < 2**63:
-            raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed!r}.")
+        require_positive(tol=self.tol)
+        require_counts(rounds=self.rounds, samples=self.samples)
+        if self.weight_bound is not None:
+            require_positive(weight_bound=self.weight_bound)
+        require_seed(self.seed)
+        require_threads(self.threads)
 
     @staticmethod
     def of(given: dict[str, Any]) -> Settings:

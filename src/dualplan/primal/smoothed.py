@@ -42,11 +42,11 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_positive
+from dualplan.core.checks import require_nonnegative, require_positive
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Discounted
+from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
@@ -78,14 +78,13 @@ def smoothed_alp(
     started = time.monotonic()
     wanted = Settings.of(settings)
     check(model, basis)
-    if not isinstance(criterion, Discounted):
-        raise InputError(f"smoothed_alp takes Discounted(gamma), got {criterion!r}.")
+    require_discounted(criterion, "smoothed_alp")
     if penalty is not None and budget is not None:
         raise InputError("violations have a penalty or a budget, not both; leave one of them out.")
-    if penalty is not None and not is_positive(penalty):
-        raise InputError(f"the penalty must be a positive number, got {penalty!r}.")
-    if budget is not None and (not is_number(budget) or budget < 0):
-        raise InputError(f"the budget must be a number of at least 0, got {budget!r}.")
+    if penalty is not None:
+        require_positive(penalty=penalty)
+    if budget is not None:
+        require_nonnegative(budget=budget)
     c = relevant(model, relevance, criterion, wanted.seed)
     if weights is None:
         law = c

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dualplan.core.budgets import LISTABLE
 from dualplan.core.errors import InputError
-from dualplan.core.sizes import LISTABLE
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound

@@ -15,6 +15,7 @@ from dualplan.core.budgets import seconds
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
+from dualplan.core.words import between, more_than, number, plus_minus
 from dualplan.evaluation.results import Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.queueing import QueueingNetwork
@@ -30,7 +31,6 @@ from dualplan.report.gather import (
 from dualplan.report.pictures import DARK, LIGHT, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
-from dualplan.report.words import number
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -167,7 +167,7 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
     bound = run.result["lower_bound"]
     if bound is not None:
-        cells = (number(bound), "", _apart(bound, found.cost), *("" for _ in shown))
+        cells = (number(bound), "", more_than(bound, found.cost), *("" for _ in shown))
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
         rows.append(
@@ -192,7 +192,7 @@ def _cost_row(
     if judged.exact:
         interval = "exact"
     else:
-        interval = words.between(judged.lower, judged.upper)
+        interval = between(judged.lower, judged.upper)
     if kind == "found":
         against = ""
     elif same:
@@ -217,21 +217,8 @@ def _against(judged: Evaluation, found: Evaluation) -> str:
         judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
     )
     if told or (judged.exact and found.exact):
-        return _apart(judged.cost, found.cost)
+        return more_than(judged.cost, found.cost)
     return "within error"
-
-
-def _apart(cost: float, found: float) -> str:
-    """How far a cost is from that of the policy, in percent of it."""
-    if found > 0:
-        share = cost / found - 1
-    else:
-        share = math.nan
-    if not math.isfinite(share):
-        return ""
-    if abs(share) < 5e-4:
-        return "0.0%"
-    return f"{100 * share:+.1f}%".replace("-", "−")
 
 
 def _given(run: SavedRun, beside: Beside) -> list[Json]:
@@ -246,7 +233,7 @@ def _given_row(row: Json, blanks: int) -> Row:
     if None in (row["cost_lower"], row["cost_upper"]):
         ends = ""
     else:
-        ends = words.between(row["cost_lower"], row["cost_upper"])
+        ends = between(row["cost_lower"], row["cost_upper"])
     return Row(
         row["policy"],
         (number(row["cost"]), ends, "", *[""] * blanks),
@@ -278,7 +265,7 @@ def _measure(judged: Evaluation, name: str, digits: int = 5) -> str:
     ):  # a simulated run in which something never happened does not know how rare it is
         unseen = not judged.exact and interval.value == 0
         return number(interval.value, digits) + (" (never seen)" if unseen else "")
-    return f"{number(interval.value, digits)} ± {number(interval.half_width, 2)}"
+    return plus_minus(interval.value, interval.half_width, digits)
 
 
 # -- words about the map, and the end of the page --------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import finite
-from dualplan.core.known import COMPUTED, MEASURED
+from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.types import Json
 from dualplan.evaluation.marginals import marginals
 from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity

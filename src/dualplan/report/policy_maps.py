@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.checks import is_whole
+from dualplan.core.checks import is_whole, require_seed
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.evaluation.visits import visited
@@ -95,6 +95,7 @@ def policy_map(
     shown, across and up.
     """
     require_policy_of(model, policy)
+    require_seed(seed)
     plane = _place(model, across), _place(model, up)
     if plane[0] == plane[1]:
         raise InputError(f"a map needs two coordinates, got {model.coordinates[plane[0]]!r} twice.")

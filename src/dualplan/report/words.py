@@ -1,9 +1,9 @@
 """What a report says, in sentences: the model, what was found, against heuristics and all policies,
 what that rests on.
 
-Every sentence is made of numbers of the run, and says how they are known (`known.py`). `warnings`
-are what a reader must know before believing them: customers that are lost for nothing, limits that
-are broken, runs that were too short.
+Every sentence is made of numbers of the run, and says how they are known (the words for that are in
+`core/status.py`). `warnings` are what a reader must know before believing them: customers that are
+lost for nothing, limits that are broken, runs that were too short.
 """
 
 from __future__ import annotations
@@ -13,60 +13,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dualplan.core.intervals import Interval
-from dualplan.core.known import ASSUMED, COMPUTED, ESTIMATED, MEASURED, PROVED, STATISTICAL, UNKNOWN
-from dualplan.core.status import Status
+from dualplan.core.status import (
+    ASSUMED,
+    COMPUTED,
+    ESTIMATED,
+    MEASURED,
+    PROVED,
+    STATISTICAL,
+    UNKNOWN,
+    Status,
+)
 from dualplan.core.types import Json
+from dualplan.core.words import at_most, between, number, percent, plural, states_of
 from dualplan.evaluation.results import Evaluation
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report.gather import Beside, SavedRun
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
-KNOWN = "unknown"
 # the measure, and by how much two policies differ in it to be worth a word
 LOST = "lost fraction"
 MORE_LOST = 0.001
-
-
-def number(value: float | None, digits: int = 5) -> str:
-    """A number as it is written in a sentence or a table."""
-    if value is None or math.isnan(value):
-        return KNOWN
-    if math.isinf(value):
-        if value > 0:
-            return "∞"
-        return "−∞"
-    text = f"{value:.{digits}g}"
-    if "e" in text and 1 <= abs(value) < 1e9:
-        text = f"{value:,.0f}"
-    return text.replace("-", "−")
-
-
-def percent(share: float) -> str:
-    """A share as a percentage, never rounded down to nothing: small ones keep their sign and one
-    digit.
-    """
-    if 0 < abs(share) < 5e-5:
-        return f"{number(100 * share, 1)}%"
-    return f"{100 * share + 0.0:.{1 if abs(share) >= 0.1 else 2}f}%".replace("-", "−")
-
-
-def at_most(share: float) -> str:
-    """A share as a percentage, rounded up."""
-    if share >= 0.1:
-        digits = 1
-    else:
-        digits = 2
-    return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
-
-
-def between(lower: float, upper: float, digits: int = 5) -> str:
-    """The ends of an interval; nothing where they are the same to all digits that are shown."""
-    low = number(lower, digits)
-    high = number(upper, digits)
-    if low == high:
-        return ""
-    return f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -96,35 +63,20 @@ def unit(run: SavedRun) -> str:
 def model_words(run: SavedRun) -> str:
     """What the model is, and what is minimised."""
     model = run.model
-    described = run.model.describe()
-    count = described["states"]
-    if count is None:
-        states = "infinitely many states"
-    else:
-        states = f"{_counted(count)} states"
+    states = states_of(model.describe()["states"])
     size = (
-        f"{_plural(model.box.dim, 'coordinate')}, {states}, {_plural(len(model.actions), 'action')}"
+        f"{plural(model.box.dim, 'coordinate')}, {states}, {plural(len(model.actions), 'action')}"
     )
     kind = "A model"
     if isinstance(model, QueueingNetwork):
         kind = (
-            f"A network of {_plural(len(model.classes), 'queue')} at "
-            f"{_plural(len(model.servers), 'server')}"
+            f"A network of {plural(len(model.classes), 'queue')} at "
+            f"{plural(len(model.servers), 'server')}"
         )
     aim = "the long-run average cost " + unit(run)
     if isinstance(run.criterion, Discounted):
         aim = f"the discounted cost from its start (γ = {run.criterion.gamma:g})"
     return f"{kind}: {size}. What is minimised is {aim}."
-
-
-def _counted(count: int | str) -> str:
-    if isinstance(count, int):
-        return f"{count:,}"
-    return count
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def how_known(judged: Evaluation) -> str:
@@ -146,7 +98,7 @@ def found_words(run: SavedRun) -> str:
     if run.searched:
         kept = sum(row["accepted"] for row in result["attempts"])
         count = len(result["attempts"])
-        tries = f"{_plural(count, 'step')}, {kept or 'none'} of them with a gain"
+        tries = f"{plural(count, 'step')}, {kept or 'none'} of them with a gain"
         if count < 2:
             if count:
                 tries = f"one step, {'with' if kept else 'without'} a gain"
@@ -156,9 +108,9 @@ def found_words(run: SavedRun) -> str:
             f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.policy}”. "
             f"{cost}"
         )
-    penalties = _plural(len(result["tried"]), "penalty").replace("penaltys", "penalties")
+    penalties = plural(len(result["tried"]), "penalty")
     return (
-        f"The dual linear program over {_plural(result['features'], 'occupancy feature')} was "
+        f"The dual linear program over {plural(result['features'], 'occupancy feature')} was "
         f"solved for {penalties} H; the policy of H = {_flow(result['penalty']):g} is the one "
         f"chosen. {cost}"
     )
@@ -203,7 +155,7 @@ def heuristic_words(beside: Beside) -> str:
         )
     count = len(beside.judged)
     cost = f"{number(best.cost)} ({how_known(best)})"
-    intro = f"The best of the model's {_plural(count, 'heuristic')} is {best.policy} at {cost}."
+    intro = f"The best of the model's {plural(count, 'heuristic')} is {best.policy} at {cost}."
     if count == 1:
         intro = f"The model has one heuristic, {best.policy}, which costs {cost}."
     if beside.same:
@@ -527,7 +479,7 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
     kind = result["lower_bound_kind"]
     exact = run.found.exact
     if result["lower_bound"] is None:
-        yield Known("lower bound", KNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
+        yield Known("lower bound", UNKNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
         return
     if result.get("lower_bound_functions"):
         note = f"by {result['lower_bound_functions']}"

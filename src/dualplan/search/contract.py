@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dualplan.core.intervals import Interval, finite
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Json
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap

@@ -42,19 +42,25 @@ import scipy.sparse as sp
 
 from dualplan._kernels import lattice as kernels
 from dualplan._kernels.sweep import no_counts
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import (
+    is_number,
+    require_counts,
+    require_nonnegative,
+    require_positive,
+    require_seed,
+    require_whole,
+)
 from dualplan.core.errors import InputError
-from dualplan.core.known import ASSUMED
-from dualplan.core.status import Status
+from dualplan.core.status import ASSUMED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.visits import visited
 from dualplan.exact.sparse import Table, policy_iteration
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.transitions import allowed_pairs, expected_counts, transitions
-from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.contract import Policy, require_policies
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.values.interpolation import Lattice, LatticeValues
 
@@ -95,8 +101,8 @@ def make_lattice(
     of a network), keep all values. The others have knots that are dense near the lower end and near
     an upper end within reach.
     """
-    if not is_whole(nodes) or nodes < 2:
-        raise InputError(f"the number of nodes is a whole number of at least 2, got {nodes!r}.")
+    require_whole("nodes", nodes, least=2)
+    require_seed(seed)
     states = _given_states(model, given, seed)
     box = model.box
     far = np.quantile(states, RARE, axis=0) - box.lower
@@ -110,8 +116,7 @@ def make_lattice(
 
 def truncation(model: Model, *, nodes: int = NODES) -> Lattice:
     """All states up to the same distance from the lower limits, as many as the nodes allow."""
-    if not is_whole(nodes) or nodes < 2:
-        raise InputError(f"the number of nodes is a whole number of at least 2, got {nodes!r}.")
+    require_whole("nodes", nodes, least=2)
     box = model.box
     whole = _kept_whole(model)
     length = 1
@@ -135,15 +140,11 @@ def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, 
             )
         return given
     policies = [model.policy(name) for name in model.policies] if given is None else given
-    if isinstance(policies, Policy):
-        policies = [policies]
-    else:
-        policies = list(policies)
+    policies = require_policies(model, policies)
     if not policies:
         raise InputError("a lattice needs policies or visited states to be fitted to.")
     found: list[tuple[float, Ints]] = []
     for policy in policies:
-        require_policy_of(model, policy)
         states = visited(model, policy, VISITS, seed, SPACING)
         found.append((_mean_loss(model, policy, states), states))
     return min(found, key=lambda one: one[0])[1]
@@ -404,18 +405,14 @@ def solve_lattice(
     knots. `prices` are pairs of a limit on one of the model's measures and its price. `start` are
     values to begin with.
     """
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
     began = time.monotonic()
     if lattice.model is not model and lattice.model.digest != model.digest:
         raise InputError(f"the lattice belongs to {lattice.model.name!r}, not to {model.name!r}.")
-    if not tol > 0 or not is_whole(corrections) or corrections < 0:
-        raise InputError(
-            f"tol must be positive and corrections a whole number, got {tol!r} and {corrections!r}."
-        )
-    if penalty is not None and (not is_number(penalty) or penalty < 0):
-        raise InputError(
-            f"the penalty for each unit beyond the last knots is a number >= 0, got {penalty!r}."
-        )
+    require_positive(tol=tol)
+    require_whole("corrections", corrections)
+    if penalty is not None:
+        require_nonnegative(penalty=penalty)
     charged = column_prices(model, prices or ())
     gamma = criterion.gamma
     nodes = node_table(lattice, charged)
@@ -511,8 +508,9 @@ def lattice_plan(
     The first of the stages has an eighth of the nodes and is fitted to the policies (by default the
     model's own); each further one to the policy of the stage before too.
     """
-    if not is_whole(stages) or stages < 1:
-        raise InputError(f"the number of stages is a whole number of at least 1, got {stages!r}.")
+    criterion = require_criterion(criterion)
+    require_counts(stages=stages)
+    require_positive(tol=tol)
     fitted_to: Sequence[Policy] | None = policies
     solution: LatticeSolution | None = None
     for stage in range(stages):

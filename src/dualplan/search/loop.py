@@ -29,16 +29,16 @@ from dataclasses import replace
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
+from dualplan.core.checks import require_seed
 from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
-from dualplan.core.known import PROVED
 from dualplan.core.runs import Run
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
-from dualplan.models.limits import Limit
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
+from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY, load_policy, save_policy
@@ -90,8 +90,8 @@ def solve(
     """
     clock = Clock(seconds(time))
     wanted = None if gap is None else share(gap)
-    if criterion is None:
-        criterion = Average()
+    criterion = require_criterion(criterion)
+    require_seed(seed)
     if limits and isinstance(criterion, Discounted):
         raise InputError(
             "limits are judged by simulated measures, which the discounted criterion has not; use "
@@ -112,7 +112,7 @@ def solve(
 
 
 def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
-    limits = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in given)
+    limits = require_limits(given)
     for limit in limits:
         if not isinstance(limit.measure, str):
             raise InputError(

@@ -39,7 +39,7 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.checks import is_whole
+from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
@@ -48,7 +48,7 @@ from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.results import Comparison
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Average, Criterion, require_criterion
 from dualplan.policies.contract import Policy
 from dualplan.search.families import Family
 from dualplan.search.trials import Budget, make_trials
@@ -121,7 +121,7 @@ def search(
     Never worse than its start, as far as simulation tells.
     """
     started = time.monotonic()
-    wanted = criterion or Average()
+    wanted = require_criterion(criterion)
     _check(steps, seed, sigma)
     found = propose(
         family,
@@ -172,7 +172,7 @@ def propose(
     threads: int | None = None,
 ) -> Proposed:
     """Search the family, and leave it to others to judge what was found."""
-    wanted = criterion or Average()
+    wanted = require_criterion(criterion)
     _check(steps, seed, sigma)
     strategy = _Strategy(family.start.size, sigma, seed)
     made = _maker(family, wanted)
@@ -203,7 +203,7 @@ def best_of(
     Searches end in valleys of different depth. The random numbers are others than those of any
     search.
     """
-    wanted = criterion or Average()
+    wanted = require_criterion(criterion)
     _check(steps, seed, FIRST_SIGMA)
     if not found:
         raise InputError("there is nothing to choose from; give what at least one search proposed.")
@@ -218,12 +218,9 @@ def _trial(policy: Policy, criterion: Criterion, budget: Budget) -> float:
 
 
 def _check(steps: int, seed: int, sigma: float) -> None:
-    if not is_whole(steps) or steps < 1:
-        raise InputError(f"steps must be at least 1, a whole number, got {steps!r}.")
-    if not is_whole(seed) or not 0 <= seed < 2**64:
-        raise InputError(f"seed must lie in 0 .. 2^64 - 1, a whole number, got {seed!r}.")
-    if not (sigma > 0 and math.isfinite(sigma)):
-        raise InputError(f"sigma must be a positive number, got {sigma!r}.")
+    require_counts(steps=steps)
+    require_seed(seed)
+    require_positive(sigma=sigma)
 
 
 def _maker(family: Family, criterion: Criterion) -> Callable[[Floats], Policy]:
@@ -324,7 +321,7 @@ def cost_gradient(
     The intervals are those of the difference quotient (statistical); that it differs from the
     derivative by a term of order w² is not in them.
     """
-    wanted = criterion or Average()
+    wanted = require_criterion(criterion)
     if at is None:
         theta = family.start
     else:

@@ -29,9 +29,16 @@ import numpy as np
 
 from dualplan._kernels import values as kernels
 from dualplan._kernels.compiler import Data
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import (
+    is_number,
+    is_whole,
+    require_counts,
+    require_numbers,
+    require_positive,
+    require_whole,
+)
 from dualplan.core.errors import InputError
-from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.core.types import ArrayLike, Bools, Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
 from dualplan.values.contract import ValueCode
 
@@ -48,6 +55,26 @@ class Piece:
     p: float
     q: float = 0.0
     s: float = 1.0
+
+
+def least_squares(
+    matrix: Floats,
+    right: Floats,
+    scale: Floats | None = None,
+    used: Bools | None = None,
+    singular: float | None = None,
+) -> Floats:
+    """The weights w of functions from M·v = r, v_k = scale_k·w_k for those in use and 0 for others.
+
+    M and r are of the functions in use, over their scales. Where M is singular, v has the least
+    norm; singular values below the part `singular` of the largest count as 0.
+    """
+    found = np.asarray(np.linalg.lstsq(matrix, right, singular)[0], np.float64)
+    if scale is None or used is None:
+        return found
+    weights = np.zeros(used.size)
+    weights[used] = found / scale[used]
+    return weights
 
 
 def power(coordinate: int, exponent: int, *, shift: float = 0.0, scale: float = 1.0) -> Piece:
@@ -69,8 +96,7 @@ def between(coordinate: int, low: float, high: float) -> Piece:
 
 def hinge(coordinate: int, knot: float, *, scale: float = 1.0) -> Piece:
     """max(v − knot, 0)/scale."""
-    if not is_number(knot):
-        raise InputError(f"the knot of a hinge is a finite number, got {knot!r}.")
+    require_numbers(knot=knot)
     return Piece(coordinate, kernels.HINGE, float(knot), 0.0, float(scale))
 
 
@@ -290,8 +316,7 @@ def monomials(
 
     `scale` divides the coordinates, by default their widths (10 where there is no upper limit).
     """
-    if not is_whole(degree) or degree < 0:
-        raise InputError(f"the degree of monomials is a whole number >= 0, got {degree!r}.")
+    require_whole("degree", degree)
     chosen = _coordinates(model, coordinates)
     scales = _scales(model, scale)
     made = []
@@ -317,11 +342,8 @@ def capped_monomials(
     """All products of 1 to `degree` factors min(v, cap)/cap: polynomials near the lower limits,
     constant far out.
     """
-    if not is_whole(degree) or degree < 1 or not is_number(cap) or cap <= 0:
-        raise InputError(
-            f"capped monomials need a whole degree >= 1 and a positive cap, got {degree!r} and "
-            f"{cap!r}."
-        )
+    require_counts(degree=degree)
+    require_positive(cap=cap)
     chosen = _coordinates(model, coordinates)
     lists = [
         c for d in range(1, degree + 1) for c in itertools.combinations_with_replacement(chosen, d)

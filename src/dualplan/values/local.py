@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data
-from dualplan.core.checks import is_whole
+from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.factored import MOST_ENTRIES, FactoredModel, Given, Local
@@ -159,8 +159,7 @@ def chain_indicators(model: FactoredModel, length: int) -> LocalBasis:
     Of length 1 these are the single indicators, of length 2 the pairs along edges.
     """
     _require_factored(model)
-    if not is_whole(length) or length < 1:
-        raise InputError(f"the length of chains is a whole number, at least 1, got {length!r}.")
+    require_counts(length=length)
     children: dict[int, list[int]] = {}
     for j, i in model.edges:
         children.setdefault(j, []).append(i)

@@ -22,8 +22,7 @@ from dualplan import primal
 from dualplan.cli.experiments.measure import row_of
 from dualplan.cli.experiments.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing
 from dualplan.core.errors import InputError
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Json
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import EXACT, SIMULATION, Evaluation

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualplan.cli.experiments.rows import Row
-from dualplan.core.known import PROVED
-from dualplan.core.status import Status
+from dualplan.core.status import PROVED, Status
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.judge import exact_evaluation
 from dualplan.evaluation.results import Evaluation

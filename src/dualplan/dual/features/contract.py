@@ -35,6 +35,10 @@ DRAWS = 20_000
 PIECE = 2_000_000  # numbers that a piece of draws may hold
 
 
+# draws of each feature at which actions must be allowed; solving looks at all that it meets
+CHECKED = 10
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Features of one kind: its compiled fields, names, how many can be positive at a pair, and the
@@ -190,3 +194,16 @@ def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
     )
     ints = np.concatenate([head, *(b.ints for b in blocks)]).astype(np.int64)
     return ints, np.concatenate([b.floats for b in blocks]).astype(np.float64)
+
+
+def check_allowed(features: Features) -> None:
+    """Raise if a feature draws an action that is not allowed."""
+    model = features.model
+    for j in range(len(features)):
+        for x, a in zip(*features.draw(j, CHECKED), strict=True):
+            if not model.allowed(x)[a]:
+                raise InputError(
+                    f"feature {features.names[j]!r} gives weight to an action that {model.name!r} "
+                    f"does not allow in state {tuple(x.tolist())}; use tiles or a table, or name "
+                    "policies as choices."
+                )

@@ -33,14 +33,13 @@ from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.choices import Choices
-from dualplan.dual.features.contract import Block, Features, concat, estimated_losses
-from dualplan.dual.features.losses import check_allowed
+from dualplan.dual.features.contract import Block, Features, check_allowed, concat, estimated_losses
 from dualplan.dual.features.tree_laws import Node, Tree
 from dualplan.dual.features.trees import check_pairs, trees
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import UNBOUNDED, Model
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 
@@ -199,7 +198,7 @@ def _table_of(model: Model, policy: Policy) -> Floats:
 
 def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Floats:
     """μ(x)·π(a|x) as a table of states and actions, which sums to 1."""
-    result = evaluate_exact(model, policy, criterion or Average())
+    result = evaluate_exact(model, policy, criterion)
     full = np.zeros((int(model.box.count or 0), len(model.actions)))
     full[result.reached] = result.occupancy[:, None] * Sweeper(model).probabilities(
         policy, result.reached
@@ -471,6 +470,7 @@ def paper(model: Model, count: int = 372, criterion: Criterion | None = None) ->
     both last queues to serve, so there 372 is 371. Under the discounted criterion the heuristics'
     occupancies are the discounted ones.
     """
+    criterion = require_criterion(criterion)
     if count not in (366, 372):
         raise InputError(f"the paper's features are 366 or 372, got {count}.")
     top = int(min(model.box.upper.min(), UNBOUNDED))

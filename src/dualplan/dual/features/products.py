@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import is_whole, require_inside, require_positive
 from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Floats
 from dualplan.dual.features.contract import Features
@@ -41,10 +41,7 @@ class Geometric:
     ratio: float
 
     def __post_init__(self) -> None:
-        if not is_number(self.ratio) or not 0 < self.ratio < 1:
-            raise InputError(
-                f"the ratio of a geometric law must lie between 0 and 1, got {self.ratio!r}."
-            )
+        require_inside(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ class Truncated:
     high: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_number(self.ratio) or self.ratio <= 0:
-            raise InputError(f"the ratio of a truncated law must be positive, got {self.ratio!r}.")
+        require_positive(ratio=self.ratio)
         if any(v is not None and not is_whole(v) for v in (self.low, self.high)):
             raise InputError(
                 f"the limits of a truncated law are integers, got {self.low!r} and {self.high!r}."

@@ -58,7 +58,7 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.dual.features.compiled import chosen_row
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
+from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
 from dualplan.policies.mixed import bank
 from dualplan.policies.saved import Parts, inner, outer, saved_as
 from dualplan.values.partitions import RAISED, Partition, partition_of, whole
@@ -124,6 +124,7 @@ class Ratios:
     """Ratios against one reference policy."""
 
     def __init__(self, reference: Policy, blocks: Sequence[Block]) -> None:
+        require_policy(reference)
         if not blocks or not all(block.names for block in blocks):
             raise InputError("a set of ratios needs at least one.")
         self.model: Model = reference.model
@@ -427,11 +428,7 @@ class RatioPolicy(Policy):
 
 
 def _model_of(reference: Policy) -> Model:
-    if not isinstance(reference, Policy):
-        raise InputError(
-            f"the reference of ratios is a policy, got {reference!r}; heuristics are "
-            "model.policy(name)."
-        )
+    require_policy(reference)
     return reference.model
 
 

@@ -21,8 +21,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualplan._kernels.fitting import mutual_information
-from dualplan.core.checks import is_number, is_positive, is_whole
+from dualplan._kernels.trees import mutual_information
+from dualplan.core.checks import (
+    require_counts,
+    require_numbers,
+    require_positive,
+    require_seed,
+    require_whole,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.tree_laws import Node, Tree
@@ -116,8 +122,7 @@ class Seen:
     @staticmethod
     def nothing(box: Box, count: int, listed: int) -> Seen:
         """Room for `count` states."""
-        if not is_whole(listed) or not 2 <= listed <= 256:
-            raise InputError(f"listed must be a number of values from 2 to 256, got {listed!r}.")
+        require_whole("listed", listed, least=2, most=256)
         tops = [
             min(int(high), int(low) + listed - 1)
             for low, high in zip(box.lower, box.upper, strict=True)
@@ -135,14 +140,9 @@ class Seen:
 
     def tree(self, smoothing: float, least: float, name: str) -> Tree:
         """The law fitted to them, with edges of at least so much mutual information."""
-        if not is_positive(smoothing):
-            raise InputError(
-                f"smoothing must be positive, so that the density is, got {smoothing!r}."
-            )
-        if least != math.inf and not is_number(least):
-            raise InputError(
-                f"least must be a number, the mutual information that an edge has, got {least!r}."
-            )
+        require_positive(smoothing=smoothing)  # so that the density is
+        if least != math.inf:
+            require_numbers(least=least)
         sizes = self._sizes()
         if least == math.inf:
             parents = [-1] * len(sizes)
@@ -222,10 +222,9 @@ def _spanning_tree(information: Floats, least: float) -> list[int]:
 def _visited(model: Model, policy: Policy, visits: int, every: int, listed: int, seed: int) -> Seen:
     """States of several trajectories, in pieces."""
     require_policy_of(model, policy)
-    if not (is_whole(visits) and is_whole(every)) or visits < REPLICAS or every < 1:
-        raise InputError(
-            f"a fit needs at least {REPLICAS} visits, and every >= 1, got {visits!r} and {every!r}."
-        )
+    require_whole("visits", visits, least=REPLICAS)
+    require_counts(every=every)
+    require_seed(seed)
     runner = engine(model, policy, seed)
     each = visits // REPLICAS
     seen = Seen.nothing(model.box, each * REPLICAS, listed)

@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import is_whole, require_inside
 from dualplan.core.errors import InputError
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.contract import UNBOUNDED
@@ -53,10 +53,8 @@ class Node:
                 f"{table.shape}."
             )
         object.__setattr__(self, "table", table)
-        if self.ratio is not None and not (is_number(self.ratio) and 0 < self.ratio < 1):
-            raise InputError(
-                f"the ratio of a node's tail must lie between 0 and 1, got {self.ratio!r}."
-            )
+        if self.ratio is not None:
+            require_inside(ratio=self.ratio)
         if (
             not is_whole(self.low)
             or not is_whole(self.most)

@@ -16,8 +16,7 @@ from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.choices import Choices
-from dualplan.dual.features.contract import Block, Features, estimated_losses
-from dualplan.dual.features.losses import check_allowed
+from dualplan.dual.features.contract import Block, Features, check_allowed, estimated_losses
 from dualplan.dual.features.tree_laws import Interval, Node, Tree
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.queueing import QueueingNetwork

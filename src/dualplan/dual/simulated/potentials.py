@@ -18,8 +18,8 @@ from dualplan.dual.features.ratios import portfolio
 from dualplan.dual.simulated.problem import SimulatedALP
 from dualplan.evaluation.simulation import REPLICAS, Recorded
 from dualplan.models.criteria import Criterion, Discounted
-from dualplan.policies.contract import Policy
-from dualplan.values.basis import Basis, LinearValues
+from dualplan.policies.contract import Policy, require_policy
+from dualplan.values.basis import Basis, LinearValues, least_squares
 from dualplan.values.partitions import whole
 from dualplan.values.test_functions import Cells, Witnesses
 
@@ -55,6 +55,7 @@ def fitted_potential(
 
 def visits(policy: Policy, criterion: Criterion | None = None, **options: Any) -> SimulatedALP:
     """The problem of a policy alone, for its transitions; `options` are those of `SimulatedALP`."""
+    require_policy(policy)
     tests = Witnesses((Cells(whole(policy.model)),))
     return SimulatedALP(portfolio(policy, [policy]), tests, criterion, **options)
 
@@ -87,10 +88,8 @@ class TemporalDifferences:
         own = list(chosen)
         count = float(self.counts[list(chosen)].sum())
         right = self.right[own].sum(axis=0) - self.level(own) * self.sums[own].sum(axis=0)
-        weights = np.linalg.lstsq(self.matrix[own].sum(axis=0) / count, right / count, rcond=None)[
-            0
-        ]
-        return LinearValues(self.basis, np.asarray(weights, np.float64))
+        weights = least_squares(self.matrix[own].sum(axis=0) / count, right / count)
+        return LinearValues(self.basis, weights)
 
 
 def temporal_differences(

@@ -48,7 +48,14 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.core.checks import is_number, is_positive, is_whole
+from dualplan.core.checks import (
+    require_counts,
+    require_inside,
+    require_positive,
+    require_seed,
+    require_threads,
+    require_whole,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import mean_interval
 from dualplan.core.threads import in_parallel
@@ -66,7 +73,7 @@ from dualplan.dual.simulated.moments import (
 )
 from dualplan.evaluation.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.values.functions import StateFunction, state_values
@@ -124,10 +131,7 @@ class SimulatedALP:
         next states where the model lists them. `radius` bounds each |θ_j|; the reference itself is
         θ = 1.
         """
-        if criterion is None:
-            criterion = Average()
-        if not isinstance(criterion, (Average, Discounted)):
-            raise InputError(f"the criterion is Average() or Discounted(gamma), got {criterion!r}.")
+        criterion = require_criterion(criterion)
         if not isinstance(ratios, Ratios) or not isinstance(tests, Witnesses):
             raise InputError(
                 "a simulated problem needs ratios (dualplan.dual.features) and test functions."
@@ -136,23 +140,13 @@ class SimulatedALP:
             raise InputError(
                 f"the test functions belong to {tests.model.name!r}, not to {ratios.model.name!r}."
             )
-        for name, value in (
-            ("samples", samples),
-            ("every", every),
-            ("warm_up", warm_up or 0),
-            ("seed", seed),
-        ):
-            if not is_whole(value) or value < (name in ("samples", "every")) or value >= 2**63:
-                raise InputError(
-                    f"{name} must be a whole number, at least 1 (warm_up and seed: 0), got "
-                    f"{value!r}."
-                )
-        if samples < REPLICAS * PIECES:
-            raise InputError(f"samples must be at least {REPLICAS * PIECES}, got {samples!r}.")
-        if not is_positive(radius):
-            raise InputError(f"radius must be a positive number, got {radius!r}.")
-        if threads is not None and (not is_whole(threads) or threads < 1):
-            raise InputError(f"threads must be at least 1, a whole number, got {threads!r}.")
+        require_whole("samples", samples, least=REPLICAS * PIECES)
+        require_counts(every=every)
+        if warm_up is not None:
+            require_whole("warm_up", warm_up)
+        require_seed(seed)
+        require_positive(radius=radius)
+        require_threads(threads)
         if potential is not None and not callable(potential):
             raise InputError(f"a potential is a function of states, one a row, got {potential!r}.")
         if anchor is not None and not isinstance(anchor, Partition):
@@ -344,7 +338,7 @@ class SimulatedALP:
         confidence: float = 0.95,
     ) -> Estimates:
         """The parts at θ with intervals, by default from transitions that no solver has seen."""
-        check_confidence(confidence)
+        require_inside(confidence=confidence)
         on_negative, on_flow = penalties(penalty)
         theta = self.checked(theta)
         if moments is None:
@@ -380,9 +374,3 @@ class SimulatedALP:
         half = len(found) // 2
         worst = [self.tests.maximiser(part.mean(axis=0)) for part in (found[half:], found[:half])]
         return np.concatenate([found[:half] @ worst[0], found[half:] @ worst[1]])
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise unless it is one."""
-    if not is_number(confidence) or not 0 < confidence < 1:
-        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")

@@ -37,16 +37,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import saddle as kernels
-from dualplan.core.checks import is_whole
+from dualplan.core.checks import require_counts, require_inside
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.known import ASSUMED, STATISTICAL
 from dualplan.core.lp import minimise
-from dualplan.core.status import Status
+from dualplan.core.status import ASSUMED, STATISTICAL, Status
 from dualplan.core.types import Bools, Floats, Json
 from dualplan.dual.features.ratios import RatioPolicy
 from dualplan.dual.problem import Penalty, penalties
 from dualplan.dual.simulated.moments import Estimates, Moments, Sample
-from dualplan.dual.simulated.problem import SimulatedALP, check_confidence
+from dualplan.dual.simulated.problem import SimulatedALP
 from dualplan.values.functions import Combination, StateFunction, StateSum
 
 SMALL_SAMPLE = 0.05  # effective share of the sample below which the status says so
@@ -148,11 +147,8 @@ def solve_simulated(
     """
     if method not in METHODS:
         raise unknown("method", str(method), METHODS)
-    if not is_whole(passes) or passes < 1 or not is_whole(batch) or batch < 1:
-        raise InputError(
-            f"passes and batch must be whole numbers, at least 1, got {passes!r} and {batch!r}."
-        )
-    check_confidence(confidence)
+    require_counts(passes=passes, batch=batch)
+    require_inside(confidence=confidence)
     started = time.monotonic()
     weights = penalties(penalty)
     multipliers = None

@@ -41,6 +41,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.checks import require_counts, require_seed, require_whole
 from dualplan.core.errors import InputError
 from dualplan.core.lp import minimise
 from dualplan.core.status import Status
@@ -74,6 +75,9 @@ def solve_sampled(
     The samples are made four times as large, `enlarge` times at most, until the gap g is within the
     tolerance.
     """
+    require_counts(samples=samples)
+    require_seed(seed)
+    require_whole("enlarge", enlarge)
     started = time.monotonic()
     for k in range(enlarge + 1):
         count = samples * 4**k

@@ -16,11 +16,11 @@ listed-lp    the linear program over all constraints of a model that can be enum
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats
 from dualplan.dual.problem import DualALP, Penalty, Value
@@ -69,6 +69,7 @@ def solve(
     samples were drawn so far, and the surrogate of the best weights, on a few others.
     """
     check_solver(method, samples, options)
+    require_seed(seed)
     if start is not None:
         start = problem.starting_point(start)
     if method == "listed-lp":
@@ -102,25 +103,17 @@ def check_solver(solver: str, samples: int | None, options: Mapping[str, Any]) -
             raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
         if name not in known:
             raise unknown(f"option of solver {solver!r}", name, known)
-        whole = OPTIONS[name] is int
-        if whole:
-            good = isinstance(value, int)
+        if OPTIONS[name] is int:
+            require_counts(**{name: value})
         else:
-            good = isinstance(value, (int, float))
-        if isinstance(value, bool) or not good or not 0 < value < math.inf:
-            raise InputError(
-                f"option {name!r} is a positive {'integer' if whole else 'number'}, got {value!r}."
-            )
-    if samples is not None and (
-        isinstance(samples, bool) or not isinstance(samples, int) or samples < 1
-    ):
-        raise InputError(f"samples must be a positive integer, got {samples!r}.")
+            require_positive(**{name: value})
+    if samples is not None:
+        require_counts(samples=samples)
     if samples is not None and solver == "listed-lp":
         raise InputError("solver 'listed-lp' draws nothing; leave samples out.")
-    if options.get("batch", 1) > (samples or BUDGET):
-        raise InputError(
-            f"a batch of {options['batch']} exceeds the samples of {samples or BUDGET}."
-        )
+    most = samples or BUDGET
+    if options.get("batch", 1) > most:
+        raise InputError(f"a batch of {options['batch']} exceeds the {most} samples allowed.")
 
 
 def _adaptive(

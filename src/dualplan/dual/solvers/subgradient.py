@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels import subgradient as kernels
+from dualplan.core.checks import require_counts, require_inside, require_positive, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
 from dualplan.core.types import Floats
@@ -84,10 +85,8 @@ def theory(problem: DualALP, penalty: Penalty, *, epsilon: float, delta: float) 
     """The steps after which the paper's method is within ε of the minimum with probability 1
     − δ.
     """
-    if not 0 < epsilon < math.inf or not 0 < delta < 1:
-        raise InputError(
-            f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}."
-        )
+    require_positive(epsilon=epsilon)
+    require_inside(delta=delta)
     gradient = gradient_bound(problem, penalty)
     scale = problem.radius * gradient / epsilon * (1 + 4 * math.sqrt(2 * math.log(1 / delta)))
     if scale < 1e150:
@@ -145,12 +144,10 @@ def solve_subgradient(
     A `start` takes the place of 0, whose projection onto Θ is where the steps begin. `watch` is
     shown the number of steps and the average of the iterates from time to time.
     """
-    if iterations < 1 or batch < 1:
-        raise InputError(
-            f"iterations and batch must be positive, got {iterations!r} and {batch!r}."
-        )
-    if not callable(step_size) and not 0 < step_size < math.inf:
-        raise InputError(f"the step size must be positive, got {step_size!r}.")
+    require_counts(iterations=iterations, batch=batch)
+    require_seed(seed)
+    if not callable(step_size):
+        require_positive(step_size=step_size)
     started = time.monotonic()
     theta = problem.starting_point(np.zeros(len(problem.features)) if start is None else start)
     total = np.zeros_like(theta)
@@ -208,7 +205,9 @@ def solve_adaptive(
     constraints judge the result. `watch` is shown the number of samples and the averages of the
     walks from time to time.
     """
-    if samples < 2 * batch or batch < 1:
+    require_counts(samples=samples, batch=batch)
+    require_seed(seed)
+    if samples < 2 * batch:
         raise InputError(
             f"samples must be at least two batches, got {samples!r} and batch {batch!r}."
         )

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dualplan.core.checks import is_positive
+from dualplan.core.checks import require_counts, require_positive
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats
 from dualplan.models.contract import Model
@@ -94,8 +94,7 @@ def six_class(
     service times are 8, 2, 4 at odd stations and 6, 7, 1 at even ones, so each station has load
     0.9.
     """
-    if stations < 1:
-        raise InputError(f"stations must be at least 1, got {stations}.")
+    require_counts(stations=stations)
     sizes = _spread("buffers", buffers, 3 * stations)
     first = [3 * s + 1 for s in range(stations)] + [3 * s + 2 for s in range(stations)]
     second = [3 * s + 3 for s in range(stations)]
@@ -201,8 +200,7 @@ def reentrant(
     """
     if not 1 <= stations <= classes:
         raise InputError(f"reentrant needs 1 <= stations <= classes, got {stations} and {classes}.")
-    if not is_positive(load):
-        raise InputError(f"load must be a positive number, got {load!r}.")
+    require_positive(load=load)
     sizes = _spread("buffers", buffers, classes)
     visits = [len(range(s, classes, stations)) for s in range(stations)]
     made = [
@@ -243,8 +241,7 @@ def parallel_servers(
     """
     if system not in PARALLEL:
         raise unknown("system", str(system), PARALLEL)
-    if not load > 0:
-        raise InputError(f"load must be positive, got {load!r}.")
+    require_positive(load=load)
     arrivals, services = PARALLEL[system]
     scale = load / _heaviest(np.array(arrivals), np.array(services))
     return ParallelServers(

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualplan.core.checks import is_number, is_whole
+from dualplan.core.checks import is_number, require_probabilities, require_whole
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats
 from dualplan.models.factored import FactoredAction, FactoredModel
@@ -42,18 +42,10 @@ class SysAdmin(FactoredModel):
         reboot_cost: float = 0.5,
         weights: float | Sequence[float] = 1.0,
     ) -> None:
-        if not is_whole(machines) or machines < 2:
-            raise InputError(f"machines must be a whole number, at least 2, got {machines!r}.")
+        require_whole("machines", machines, least=2)
         if topology not in TOPOLOGIES:
             raise unknown("topology", str(topology), TOPOLOGIES)
-        for word, p in {
-            "stays": stays,
-            "recovers": recovers,
-            "contagion": contagion,
-            "reboots": reboots,
-        }.items():
-            if not is_number(p) or not 0 <= p <= 1:
-                raise InputError(f"{word} must be a probability, got {p!r}.")
+        require_probabilities(stays=stays, recovers=recovers, contagion=contagion, reboots=reboots)
         each = _weights(weights, machines)
         before = {i: (i - 1) % machines if topology == "ring" else 0 for i in range(machines)}
         works = np.outer([1 - contagion, 1.0], [recovers, stays])  # [the other, itself]

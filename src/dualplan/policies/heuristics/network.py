@@ -16,7 +16,7 @@ from dualplan.core.errors import PolicyError, unknown
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.models.contract import Model, register_heuristics
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.policies.contract import OwnLoop, Policy, PolicyCode
+from dualplan.policies.contract import OwnLoop, Policy, PolicyCode, require_policy
 from dualplan.policies.saved import register_rule
 
 TIES = ("uniform", "first")
@@ -142,6 +142,7 @@ def linear_index(policy: NetworkPolicy) -> LinearIndexPolicy:
     """An index rule as a linear index: the same choices but for ties, which go to the class named
     first.
     """
+    require_policy(policy)
     network = policy.model
     if not isinstance(network, QueueingNetwork):
         raise PolicyError(f"policy {policy.name!r} belongs to no queueing network.")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import MEASURED, Status
 from dualplan.evaluation.marginals import Marginal
 from dualplan.report.figures.canvas import current, drawn, empty
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import COMPUTED, MEASURED
 from dualplan.core.runs import TRACE
+from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.types import Json
+from dualplan.core.words import number, plus_minus
 from dualplan.report.figures.canvas import current, drawn, empty
 from dualplan.report.figures.curves import finite_or_nan, flow_penalty
 
@@ -326,19 +327,16 @@ def _dot(name: str, row: Json, known: str, status: str) -> Dot:
 def _write_numbers(panel: Any, rows: Sequence[Dot]) -> None:
     """The costs as a column to the right, with what is doubtful about them."""
     for k, row in enumerate(rows):
-        half = (row.upper - row.lower) / 2
-        if row.known == MEASURED and half > 0:
-            spread = f" ± {half:.2g}"
+        if not math.isfinite(row.cost):
+            cost = ""
+        elif row.known == MEASURED:
+            cost = plus_minus(row.cost, (row.upper - row.lower) / 2)
         else:
-            spread = ""
-        if math.isfinite(row.cost):
-            number = f"{row.cost:.5g}{spread}"
+            cost = number(row.cost)
+        if cost and row.doubt:
+            words = f"{cost} ({row.doubt})"
         else:
-            number = ""
-        if number and row.doubt:
-            words = f"{number} ({row.doubt})"
-        else:
-            words = number or row.doubt
+            words = cost or row.doubt
         panel.text(
             1.02, k, words, transform=panel.get_yaxis_transform(), va="center", fontsize="small"
         )

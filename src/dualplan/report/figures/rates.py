@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan.core.errors import InputError
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.evaluation.sensitivity import Sensitivity
 from dualplan.report.figures.canvas import current, drawn, empty
 

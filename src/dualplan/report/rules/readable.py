@@ -35,17 +35,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dualplan.core.checks import is_number, require_counts
-from dualplan.core.errors import InputError, ModelError
+from dualplan.core.checks import require_counts, require_nonnegative, require_seed, require_threads
+from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
-from dualplan.core.known import COMPUTED, MEASURED
-from dualplan.core.status import Status
+from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.visits import occupancy, weighted_visits
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.among import GreedyAmong
@@ -88,8 +87,11 @@ def readable(
     visits in each round, `steps` the length of the last comparison.
     """
     require_policy_of(model, policy)
-    _check(leaves, tol, rounds, samples)
-    criterion = criterion or Average()
+    criterion = require_criterion(criterion)
+    require_counts(leaves=leaves, rounds=rounds, samples=samples, steps=steps)
+    require_nonnegative(tol=tol)
+    require_seed(seed)
+    require_threads(threads)
     judge = _Judge(model, policy, criterion, steps, seed, threads)
     looks = _looks(model, policy, criterion, values, judge)
     data = _Data(model, policy, criterion, features_of(model, features), looks, samples)
@@ -107,12 +109,6 @@ def readable(
         data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
     assert best is not None, "there is at least one round"
     return _reported(judge, data, best.rule, tol)
-
-
-def _check(leaves: int, tolerance: float, rounds: int, samples: int) -> None:
-    require_counts(leaves=leaves, rounds=rounds, samples=samples)
-    if not is_number(tolerance) or tolerance < 0:
-        raise InputError(f"tol is a part of the cost such as 0.01, got {tolerance!r}.")
 
 
 # -- what decisions are weighed with ---------------------------------------------------------------

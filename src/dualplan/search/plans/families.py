@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dualplan.core import checks
+from dualplan.core.budgets import LISTABLE
 from dualplan.core.errors import InputError, ModelError, unknown, within
-from dualplan.core.sizes import LISTABLE
 from dualplan.dual import features as families
 from dualplan.dual.features.contract import Features, concat
 from dualplan.exact.policy import evaluate_exact

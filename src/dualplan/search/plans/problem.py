@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.runs import require_free
-from dualplan.core.sizes import EXACTLY
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
 from dualplan.dual.grids import GRIDS

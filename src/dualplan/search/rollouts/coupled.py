@@ -28,13 +28,13 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.checks import require_counts
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.simulation import Copies, engine
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.contract import CompiledValues, ValueCode
 
@@ -81,6 +81,8 @@ def coupled_differences(
     """
     require_policy_of(model, policy)
     require_counts(repetitions=repetitions, horizon=horizon)
+    require_seed(seed)
+    gamma = require_criterion(criterion).gamma
     rows, others = (
         np.array([model.state(x) for x in np.atleast_2d(np.asarray(s))]) for s in (first, second)
     )
@@ -91,7 +93,6 @@ def coupled_differences(
         )
     copies = np.stack([others, rows], axis=1).reshape(-1, model.box.dim)
     places = np.arange(0, len(copies) + 1, 2)
-    gamma = (criterion or Average()).gamma
     found = simulate_copies(
         model, policy, places, copies, gamma, repetitions, horizon, control, seed, threads
     )

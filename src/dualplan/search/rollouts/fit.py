@@ -27,7 +27,15 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.search.rollouts.alternatives import has_event
 from dualplan.search.rollouts.coupled import HORIZON
 from dualplan.search.rollouts.sample import RolloutSample, rollout_sample
-from dualplan.values.basis import Basis, LinearValues, boundaries, concat, monomials, tensor
+from dualplan.values.basis import (
+    Basis,
+    LinearValues,
+    boundaries,
+    concat,
+    least_squares,
+    monomials,
+    tensor,
+)
 from dualplan.values.contract import CompiledValues
 
 SHARES = (0.15, 0.15)  # of the states that choose the ridge, and that check the fit
@@ -119,15 +127,12 @@ class _Rows:
         """The weights w of a ridge; functions that never change have weight 0."""
         scaled = self.changes * self.weights[:, None]
         gram = scaled.T @ self.changes
-        used = np.diag(gram) > 0
-        w = np.zeros(used.size)
-        matrix = gram[np.ix_(used, used)]
-        size = np.sqrt(np.diag(matrix))
-        matrix = matrix / np.outer(size, size) + ridge * np.eye(size.size)
-        w[used] = (
-            np.linalg.lstsq(matrix, (scaled.T @ self.targets)[used] / size, rcond=None)[0] / size
-        )
-        return w
+        scale = np.sqrt(np.diag(gram))
+        used = scale > 0
+        size = scale[used]
+        matrix = gram[np.ix_(used, used)] / np.outer(size, size) + ridge * np.eye(size.size)
+        right = (scaled.T @ self.targets)[used] / size
+        return least_squares(matrix, right, scale, used)
 
     def error(self, w: Floats) -> float:
         """The weighted squares that w leaves."""

@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dualplan.core.checks import require_counts
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.types import Bools, Ints
 from dualplan.evaluation.simulation import Copies
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion
+from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.search.rollouts.alternatives import (
     Alternatives,
@@ -94,7 +94,8 @@ def rollout_sample(
     """
     require_policy_of(model, policy)
     require_counts(states=states, repetitions=repetitions, horizon=horizon)
-    criterion = criterion or Average()
+    require_seed(seed)
+    criterion = require_criterion(criterion)
     within = working(model)
     started = time.monotonic()
     kept: list[Alternatives] = []

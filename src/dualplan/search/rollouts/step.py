@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import require_counts
+from dualplan.core.checks import require_counts, require_seed
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Criterion
-from dualplan.policies.contract import Policy
+from dualplan.models.criteria import Criterion, require_criterion
+from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.search.rollouts.coupled import HORIZON
 from dualplan.search.rollouts.fit import RolloutFit, default_bases, fit_values
@@ -43,7 +43,10 @@ def rollout_step(
     the variance by more than `WORTH`, which is about what its steps cost more. If the incumbent is
     greedy for values itself, the half-way points between these and the fits are candidates too.
     """
+    require_policy_of(model, incumbent)
+    require_criterion(criterion)
     require_counts(steps=steps)
+    require_seed(seed)
     if bases is None:
         tried = default_bases(model)
     else:
