@@ -59,7 +59,7 @@ CRITERION = {
     "expanded_alp": lambda g, c: primal.expanded_alp(g.model, g.basis, c),
     "factored_alp": lambda g, c: primal.factored_alp(g.sysadmin, g.local, c),
     "fitted_potential": lambda g, c: dp.dual.fitted_potential(g.policy, g.basis, c),
-    "improve": lambda g, c: dp.solve(g.model, criterion=c),
+    "solve": lambda g, c: dp.solve(g.model, criterion=c),
     "iterated_alp": lambda g, c: primal.iterated_alp(g.model, g.basis, c),
     "lattice_plan": lambda g, c: dp.search.lattice_plan(g.model, c),
     "lower_bound": lambda g, c: dp.lower_bound(g.model, c, potential=None),
@@ -94,7 +94,7 @@ POLICY = {
     "fit_product": lambda g, p: features.fit_product(g.model, p),
     "fit_tree": lambda g, p: features.fit_tree(g.model, p),
     "fitted_potential": lambda g, p: dp.dual.fitted_potential(p, g.basis),
-    "improve": lambda g, p: dp.solve(g.model, policies=[p]),
+    "solve": lambda g, p: dp.solve(g.model, policies=[p]),
     "lattice_plan": lambda g, p: dp.search.lattice_plan(g.model, policies=[p]),
     "linear_index": lambda g, p: dp.policies.linear_index(p),
     "lower_bound": lambda g, p: dp.lower_bound(g.model, policy=p),
@@ -132,7 +132,7 @@ SEED = {
     "fit_product": lambda g, s: features.fit_product(g.model, g.policy, seed=s),
     "fit_tree": lambda g, s: features.fit_tree(g.model, g.policy, seed=s),
     "fitted_potential": lambda g, s: dp.dual.fitted_potential(g.policy, g.basis, seed=s),
-    "improve": lambda g, s: dp.solve(g.model, seed=s),
+    "solve (search)": lambda g, s: dp.solve(g.model, seed=s),
     "lattice_plan": lambda g, s: dp.search.lattice_plan(g.model, seed=s),
     "lower_bound": lambda g, s: dp.lower_bound(g.model, seed=s),
     "make_lattice": lambda g, s: dp.search.make_lattice(g.model, seed=s),
@@ -164,7 +164,7 @@ SEED = {
 
 LIMITS = {
     "DualALP": lambda g, limits: dp.dual.DualALP(g.model, g.features, limits=limits),
-    "improve": lambda g, limits: dp.solve(g.model, limits=limits),
+    "solve": lambda g, limits: dp.solve(g.model, limits=limits),
     "solve_lp": lambda g, limits: dp.solve_lp(g.model, limits=limits),
 }
 
@@ -222,7 +222,10 @@ RESULTS = {
     "Iterated",
     "Judge",  # holds the seed for `evaluate`
     "LatticeSolution",
+    "Attempt",
+    "Candidate",
     "LinearSolution",
+    "SearchResult",
     "LowerBound",
     "Marginal",
     "OrthantSolution",

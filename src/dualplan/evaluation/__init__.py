@@ -11,18 +11,9 @@ marginals       stationary laws of coordinates
 sensitivity     costs of fixed policies under changed rates
 """
 
-from dualplan.evaluation import simulation
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.marginals import Marginal, marginals
 from dualplan.evaluation.sensitivity import Sensitivity, sensitivity
 
-__all__ = [
-    "Judge",
-    "LowerBound",
-    "Marginal",
-    "Sensitivity",
-    "marginals",
-    "sensitivity",
-    "simulation",
-]
+__all__ = ["Judge", "LowerBound", "Marginal", "Sensitivity", "marginals", "sensitivity"]
