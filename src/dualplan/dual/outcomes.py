@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.streams import SeedBit
 from dualplan.core.types import Json
 from dualplan.dual.solvers.contract import Solution
 from dualplan.evaluation.evaluate import compare, evaluate
@@ -126,7 +127,7 @@ def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
         rival.policy,
         problem.criterion,
         steps=judge.steps,
-        seed=judge.seed ^ 1,
+        seed=judge.seed ^ SeedBit.SECOND_JUDGEMENT,
         confidence=judge.confidence,
     )
     found = _simulated(best.solution, best.policy, again.first)

@@ -36,6 +36,7 @@ from dualplan.core.known import PROVED
 from dualplan.core.runs import Run
 from dualplan.core.sizes import EXACTLY
 from dualplan.core.status import Status
+from dualplan.core.streams import Place
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.experiments import notes_on
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
@@ -218,7 +219,7 @@ class Loop:
         ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
-        self.start = tuple(screen(search, begin, BEGINNING, place=6))
+        self.start = tuple(screen(search, begin, BEGINNING, place=Place.BEGINNING))
         if not self.start:
             raise InputError(
                 "none of the policies to begin with can be simulated on model "
@@ -487,7 +488,7 @@ class Loop:
             criterion,
             steps=LAST,
             relative=None if search.limits else RELATIVE,
-            seed=search.fresh(16),
+            seed=search.fresh(Place.LAST_EVALUATION),
             seconds=allowed,
             control=best.control,
             least=int(LEAST * pace(search, best.candidate, best.control)),
