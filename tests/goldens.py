@@ -282,6 +282,7 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     """What one step of a search proposes in its smallest size, beginning with the model's
     heuristics.
     """
+    from dualplan.core.streams import Place
     from dualplan.policies.saved import save_policy
     from dualplan.search.contract import Candidate, Search
     from dualplan.search.duels import BEGINNING, screen
@@ -289,7 +290,7 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
 
     search = Search(model, criterion, (), 5)
     begin = [Candidate(model.policy(name), "heuristic") for name in model.policies]
-    search.members = screen(search, begin, BEGINNING, place=6)
+    search.members = screen(search, begin, BEGINNING, place=Place.BEGINNING)
     search.best = search.members[0]
     found = []
     for candidate in STEPS[step].propose(search, 0):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dualplan.core.intervals import Interval
+from dualplan.core.streams import SeedBit
 from dualplan.core.types import Json
 from dualplan.dual.solvers.contract import Solution
 from dualplan.evaluation.evaluate import compare
@@ -90,7 +91,7 @@ def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
         rival.policy,
         problem.criterion,
         steps=judge.steps,
-        seed=judge.seed ^ 1,
+        seed=judge.seed ^ SeedBit.SECOND_JUDGEMENT,
         confidence=judge.confidence,
     )
     found = replace(best, evaluation=again.first, seconds=time.monotonic() - started)

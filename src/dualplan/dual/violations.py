@@ -36,6 +36,7 @@ from dualplan.core.checks import require_inside, require_positive, require_seed,
 from dualplan.core.errors import unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.streams import SeedBit
 from dualplan.core.types import Floats, Json
 from dualplan.dual.features.mixtures import mixtures
 from dualplan.dual.problem import DualALP
@@ -48,7 +49,6 @@ FEW = 200_000  # states up to which all constraints are listed unless a rule is 
 FIRST = 1_000  # draws at the first look
 CHUNK = 200_000  # draws at once
 BUDGET = 2_000_000
-OTHER_SEED = 1 << 61  # so that no draw is one that θ was found with
 ROUNDING = 2.0**-44
 
 
@@ -118,7 +118,7 @@ def measure_violations(
     sums = np.zeros((3, 2))
     done = 0
     for n, failure, by_variance in looks:
-        sums += _terms(few, weights, done, n, seed ^ OTHER_SEED, threads)
+        sums += _terms(few, weights, done, n, seed ^ SeedBit.VIOLATIONS, threads)
         done = n
         total = _interval(sums[2], n, sum(ranges), failure, by_variance, confidence)
         if within is not None and _reach(total) <= within:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
-from dualplan.core.streams import own_seed
+from dualplan.core.streams import Word, own_seed
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model
@@ -32,7 +32,6 @@ from dualplan.values.basis import Basis, LinearValues, least_squares, power, pro
 
 VISITS = 40_000
 SPACING = 100
-FIT = 9_001  # sets its random numbers apart from those of an evaluation with the same seed
 QUADRATIC = 15  # classes up to which quadratic values are worth their fit
 BLOCK = 5_000  # states whose next states are listed at once
 SINGULAR = 1e-12  # relative to the largest singular value of functions scaled to variance 1
@@ -58,7 +57,9 @@ def policy_values(
     # a stream of its own: with the samples of the run that it controls, a fit would make its
     # interval too narrow
     states, where = np.unique(
-        visited(model, policy, samples, own_seed(seed, FIT), every), axis=0, return_inverse=True
+        visited(model, policy, samples, own_seed(seed, Word.CONTROL_FIT), every),
+        axis=0,
+        return_inverse=True,
     )
     weights = np.bincount(where.ravel()) / samples
     parts = [

@@ -51,6 +51,7 @@ from dualplan._kernels.compiler import (
 )
 from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import ArrayLike, Ints
 from dualplan.models.contract import (
     LARGEST_COORDINATE,
@@ -387,7 +388,7 @@ def _states_to_look_at(model: EventModel) -> Any:
     if count is not None and count * len(model.actions) <= ENUMERATED_PAIRS:
         states: Any = (model.box.state(i) for i in range(count))
     else:
-        states = sampled_states(model, 2_000, seed=0)
+        states = sampled_states(model, 2_000, seed=FIXED_SEED)
     return ((x, a) for x in states for a in actions if model.call("allowed", x, a))
 
 

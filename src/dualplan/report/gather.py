@@ -18,6 +18,7 @@ from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import SETTINGS, read_json, read_result
 from dualplan.core.status import Status
+from dualplan.core.streams import PAGE_COMPARISON_SEED, PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.experiments import notes_on
@@ -29,7 +30,6 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.saved import POLICY, load_policy
 
 STEPS = 2_000_000  # of each simulation at most
-SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
 TINY = 0.01  # measures below it for most policies are not in the table
 # an interval holds whether the run ended by its width, its steps or its time
 
@@ -139,7 +139,7 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     found = []
     for k, policy in enumerate(policies):
         tell(f"heuristic {policy.name}")
-        found.append((_judge(run, policy, share, SEED + k), policy))
+        found.append((_judge(run, policy, share, PAGE_SIMULATION_SEED + k), policy))
     found.sort(
         key=lambda pair: (
             not pair[0].trusted,
@@ -179,7 +179,7 @@ def _saving(
         run.policy,
         run.criterion,
         steps=2 * STEPS,
-        seed=SEED - 1,
+        seed=PAGE_COMPARISON_SEED,
         time=seconds,
     )
     return pair.difference, pair.status

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import finite
 from dualplan.core.status import COMPUTED, MEASURED
+from dualplan.core.streams import PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
 from dualplan.evaluation.marginals import marginals
 from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity
@@ -25,7 +26,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.report import figures
-from dualplan.report.gather import SEED, Beside, SavedRun
+from dualplan.report.gather import Beside, SavedRun
 from dualplan.report.policy_maps import by_server, policy_map
 from dualplan.report.slices import Tabulated
 
@@ -146,7 +147,11 @@ def _drawings(
         steps = LAW_STEPS
     else:
         steps = None
-    laws = cache(lambda: marginals(run.model, policies, coordinates=names, steps=steps, seed=SEED))
+    laws = cache(
+        lambda: marginals(
+            run.model, policies, coordinates=names, steps=steps, seed=PAGE_SIMULATION_SEED
+        )
+    )
     yield (
         "Where the state is in the long run",
         f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it "
@@ -160,7 +165,9 @@ def _drawings(
             how = None
         rates = _rates(run.model)
         changed = cache(
-            lambda: sensitivity(run.model, policies, rates, steps=RATE_STEPS, seed=SEED, method=how)
+            lambda: sensitivity(
+                run.model, policies, rates, steps=RATE_STEPS, seed=PAGE_SIMULATION_SEED, method=how
+            )
         )
         yield (
             "If the rates are other than they were taken to be",

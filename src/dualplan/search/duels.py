@@ -38,6 +38,7 @@ from dualplan.core.budgets import Clock
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.streams import Place
 from dualplan.evaluation.evaluate import compare, evaluate
 from dualplan.evaluation.lstd import QUADRATIC, loop_values, quadratic_values
 from dualplan.evaluation.results import Comparison, Evaluation
@@ -77,7 +78,10 @@ WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
 def screen(
-    search: Search, candidates: Sequence[Candidate], times: float = 1.0, place: int = 0
+    search: Search,
+    candidates: Sequence[Candidate],
+    times: float = 1.0,
+    place: int = Place.SCREENING,
 ) -> list[Member]:
     """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
     seed = search.fresh(place)
@@ -203,7 +207,8 @@ def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     if values is None:
         return None
     plain, shaped = (
-        _run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values)
+        _run(search, candidate, control, SCREENING, search.fresh(Place.CONTROL_TRIAL))
+        for control in (None, values)
     )
     if _in_loop(candidate, values):
         narrower = 1.0
@@ -222,7 +227,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     model = search.model
     loop = _loop(policy)
     dim = search.model.box.dim
-    seed = search.fresh(13)
+    seed = search.fresh(Place.CONTROL_FIT)
     if loop is not None:
         if loop.coordinates > QUADRATIC:
             return None
@@ -264,7 +269,7 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
             best.policy,
             search.criterion,
             steps=max(steps, 2 * least_steps(search)),
-            seed=search.fresh(1 + k),
+            seed=search.fresh(Place.DUEL + k),
             confidence=LEVEL,
             control=control,
         )

@@ -33,6 +33,7 @@ from dualplan.core.checks import require_seed
 from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, Status
+from dualplan.core.streams import Place
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
@@ -207,7 +208,7 @@ class Loop:
         ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
-        self.start = tuple(screen(search, begin, BEGINNING, place=6))
+        self.start = tuple(screen(search, begin, BEGINNING, place=Place.BEGINNING))
         if not self.start:
             raise InputError(
                 "none of the policies to begin with can be simulated on model "
@@ -418,7 +419,7 @@ class Loop:
             steps=LAST,
             # measures that are limited have no control: they are known well long after the cost is
             relative_tol=None if search.limits else RELATIVE,
-            seed=search.fresh(16),
+            seed=search.fresh(Place.LAST_EVALUATION),
             time=seconds,
         )
         if fit and not judge.exactly(search.model, best.policy):

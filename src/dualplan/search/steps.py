@@ -23,6 +23,7 @@ import numpy as np
 
 from dualplan import primal
 from dualplan.core.errors import InputError
+from dualplan.core.streams import Place
 from dualplan.dual.combine import combine
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.visits import visited
@@ -79,8 +80,9 @@ GAMMA = 0.99  # of the discounted program whose policy is judged by its average 
 def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
     model = search.model
-    place = 8
-    seen = visited(model, search.incumbent.policy, SEEN, search.fresh(place)) - model.box.lower
+    seen = (
+        visited(model, search.incumbent.policy, SEEN, search.fresh(Place.VISITS)) - model.box.lower
+    )
     means = WIDER * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
 
@@ -101,7 +103,7 @@ class Values:
     def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
         """One for each degree, as long as the functions are few."""
         law = _law(search)
-        seed = search.fresh(9)
+        seed = search.fresh(Place.PROPOSAL)
         found = []
         for degree in (2, 4):
             basis = primal.monomials(search.model, degree)
@@ -182,11 +184,15 @@ class OnLattice:
         candidate = None
         for size in (nodes // SKETCH, nodes):
             seen = [
-                visited(search.model, policy, SEEN, search.fresh(8), SPACING) for policy in policies
+                visited(search.model, policy, SEEN, search.fresh(Place.VISITS), SPACING)
+                for policy in policies
             ]
             try:
                 lattice = make_lattice(
-                    search.model, np.concatenate(seen), nodes=size, seed=search.fresh(9)
+                    search.model,
+                    np.concatenate(seen),
+                    nodes=size,
+                    seed=search.fresh(Place.PROPOSAL),
                 )
             except InputError:  # too many coordinates for so few nodes
                 continue
@@ -217,7 +223,11 @@ class OnLattice:
                 break
             one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
             run = evaluate(
-                search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10)
+                search.model,
+                one.policy,
+                search.criterion,
+                steps=PRICED,
+                seed=search.fresh(Place.PRICES),
             )
             found.append((run.excess(search.limits), one))
             low, high = (low, price) if found[-1][0] == 0 else (price, high)
@@ -280,7 +290,7 @@ class Searches:
         Otherwise greedy for quadratic values if the best policy is, and mixtures.
         """
         families = self._families(search)
-        seed = search.fresh(9)
+        seed = search.fresh(Place.PROPOSAL)
         if (
             isinstance(search.model, QueueingNetwork)
             and isinstance(search.criterion, Average)
@@ -302,12 +312,21 @@ class Searches:
         """Where searches are quick, several of them, since not all end in the same valley."""
         each = steps // max(1, TWICE * len(families))
         found = [
-            parameters(family, search.criterion, steps=each, seed=search.fresh(place))
-            for place in range(20, 20 + TWICE)
+            parameters(
+                family, search.criterion, steps=each, seed=search.fresh(Place.FAMILY_SEARCH + k)
+            )
+            for k in range(TWICE)
             for family in families
         ]
         if found:
-            best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))]
+            best = [
+                best_of(
+                    found,
+                    search.criterion,
+                    steps=steps // CHOOSING,
+                    seed=search.fresh(Place.PROPOSAL),
+                )
+            ]
         else:
             best = []
         return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
@@ -368,7 +387,11 @@ class Rollouts:
         """One or two for each basis."""
         best = search.incumbent.policy
         found = rollout_step(
-            search.model, best, search.criterion, steps=ROLLED[size], seed=search.fresh(9)
+            search.model,
+            best,
+            search.criterion,
+            steps=ROLLED[size],
+            seed=search.fresh(Place.PROPOSAL),
         )
         return [Candidate(policy, policy.name, policy.values) for policy in found]
 
@@ -401,7 +424,7 @@ class Combines:
             search.criterion,
             potential=best.candidate.values,
             penalties=[factor * abs(best.run.cost) for factor in PENALTIES],
-            seed=search.fresh(9),
+            seed=search.fresh(Place.PROPOSAL),
         )
         return [
             Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values)

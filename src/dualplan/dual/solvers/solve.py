@@ -22,6 +22,7 @@ from typing import Any
 
 from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.streams import FIRST_WATCHED_SAMPLE
 from dualplan.core.types import Floats
 from dualplan.dual.problem import DualALP, Penalty, Value
 from dualplan.dual.solvers.contract import Solution
@@ -43,9 +44,8 @@ OPTIONS: dict[str, type] = {
 }
 BUDGET = 2_000_000  # of the subgradient methods, unless another is given
 WATCHED = ("adaptive", "paper")
-# constraints that show how a method fares, and their first number: far from those it draws
+# constraints that show how a method fares, far from those it draws
 SHOWN = 20_000
-FAR = 2**50
 
 Watch = Callable[[int, Value], None]
 Averages = Callable[[int, Sequence[Floats]], None]
@@ -84,7 +84,7 @@ def solve(
 
 def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Watch) -> Averages:
     """Of averages of iterates the surrogate of the best, on a few constraints of its own."""
-    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FAR)
+    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FIRST_WATCHED_SAMPLE)
     return lambda samples, thetas: watch(
         samples,
         min(

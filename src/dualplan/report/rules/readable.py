@@ -39,6 +39,7 @@ from dualplan.core.checks import require_counts, require_nonnegative, require_se
 from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import COMPUTED, MEASURED, Status
+from dualplan.core.streams import RuleShift
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.visits import occupancy, weighted_visits
@@ -106,7 +107,7 @@ def readable(
         done = small and best.fits(judge.allowed(tol))
         if done or k == rounds - 1:
             break
-        data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
+        data.visit(found.rule, seed + RuleShift.RULE_VISITS + k, judge.evaluated(found.rule))
     assert best is not None, "there is at least one round"
     return _reported(judge, data, best.rule, tol)
 
@@ -436,7 +437,7 @@ def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int,
 
 def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     """The rule with what it costs, by random numbers that it was not chosen by."""
-    fresh = judge.seed + 2**32
+    fresh = judge.seed + RuleShift.REPORT
     difference, status = judge.difference(rule, judge.steps, fresh)
     data.visit(judge.policy, fresh, judge.own)
     found = Simplification(

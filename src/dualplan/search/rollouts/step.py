@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualplan.core.checks import require_counts, require_seed
+from dualplan.core.streams import RolloutShift
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
@@ -59,7 +60,9 @@ def rollout_step(
     sizes = [
         min(max(FEWEST, int(share * steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)
     ]
-    first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
+    first = rollout_sample(
+        model, incumbent, criterion, states=sizes[0], seed=seed + RolloutShift.CONTROL, **common
+    )
     control = fit_values(first, tried[0]).values
     again = rollout_sample(
         model,
@@ -78,7 +81,7 @@ def rollout_step(
         criterion,
         states=sizes[1],
         control=control if useful else None,
-        seed=seed + 2,
+        seed=seed + RolloutShift.CANDIDATES,
         **common,
     )
     return _candidates(incumbent, [fit_values(sample, basis) for basis in tried])
