@@ -49,7 +49,7 @@ def solved(name: str, time: str, seed: int) -> dict[str, Any]:
     case = CASES[name]
     model = dp.load(case.model, **case.parameters)
     begin = [model.policy(policy) for policy in case.begin]
-    found = dp.improve(model, begin, time=time, seed=seed)
+    found = dp.solve(model, policies=begin, time=time, seed=seed)
     lost = found.measures.get("lost fraction")
     best = min((m.run.cost, m.policy.name) for m in found.start)
     return {

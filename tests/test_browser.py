@@ -18,7 +18,7 @@ import dualplan as dp
 from dualplan.policies.saved import save_policy
 from dualplan.report import write_report
 from dualplan.report.gather import read_run
-from dualplan.search import improve
+from dualplan.search import solve
 from test_report import save_search
 
 pytestmark = pytest.mark.xdist_group(
@@ -63,8 +63,8 @@ def browser():
 def run(tmp_path_factory):
     """A search, with buffers of different sizes so that no coordinate can pass for another."""
     folder = tmp_path_factory.mktemp("browser") / "run"
-    improve(
-        dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, steps=["lattice"], folder=str(folder)
+    solve(
+        dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, method=["lattice"], folder=str(folder)
     )
     write_report(folder, seconds=2.0)
     return read_run(folder)

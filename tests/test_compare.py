@@ -20,11 +20,16 @@ def runs(tmp_path_factory):
     """Folders of the two kinds of `solve` and of `evaluate`, and files of policies."""
     root = tmp_path_factory.mktemp("runs")
     model = dp.load("four-queue", buffers=2)
-    dp.improve(
-        model, [dp.solve_exact(model).policy], time=0.1, steps=[], folder=str(root / "improved")
+    dp.solve(
+        model,
+        policies=[dp.solve_exact(model).policy],
+        time=0.1,
+        method=[],
+        folder=str(root / "improved"),
     )
-    dp.run_plan(
-        dp.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)), folder=str(root / "dual")
+    dp.search.run_plan(
+        dp.search.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)),
+        folder=str(root / "dual"),
     )
     dp.evaluate(model, model.policy("longer"), steps=20_000, folder=str(root / "evaluated"))
     dp.compare(

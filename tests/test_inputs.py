@@ -574,7 +574,7 @@ def one_sentence(error, file, line, words):
 def test_mistakes_in_a_network_are_explained_with_their_line(folder, mistake):
     text, line, words = MISTAKES[mistake]
     (folder / "net.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         dp.load("net.toml")
     one_sentence(caught.value, "net.toml", line, words)
 
@@ -595,17 +595,18 @@ def test_what_came_from_the_command_line_has_no_line(folder):
         ({"time": "discreet"}, "unknown time 'discreet'; did you mean 'discrete'?"),
         ({"tmie": "discrete"}, "unknown parameter of network 'two stations' 'tmie'"),
     ):
-        with pytest.raises(dp.InputError) as caught:
+        with pytest.raises(dp.errors.InputError) as caught:
             dp.load("net.toml", **parameters)
         assert str(caught.value).startswith(words)
 
 
 def test_from_python_the_words_have_no_place():
     with pytest.raises(
-        dp.InputError, match=r"^class 'a': service must be a positive, finite rate, got -1\.$"
+        dp.errors.InputError,
+        match=r"^class 'a': service must be a positive, finite rate, got -1\.$",
     ):
         dp.QueueClass("a", "s", service=-1)
-    with pytest.raises(dp.InputError) as caught, within("class", 3):
+    with pytest.raises(dp.errors.InputError) as caught, within("class", 3):
         dp.QueueClass("a", "s", service=-1)
     assert caught.value.at == ("class", 3, "service")
 
@@ -613,22 +614,24 @@ def test_from_python_the_words_have_no_place():
 def test_a_file_that_is_no_text(folder):
     (folder / "net.toml").write_bytes(b"time = 'continuous'\nname = '\xff'")
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"^net.toml:2: there is a character that is not UTF-8; save the file as",
     ):
         dp.load("net.toml")
     (folder / "d.toml").mkdir()
-    with pytest.raises(dp.InputError, match=r"'d.toml' is a folder; name a file in it"):
+    with pytest.raises(dp.errors.InputError, match=r"'d.toml' is a folder; name a file in it"):
         dp.load("d.toml")
 
 
 def test_names_that_are_almost_those_of_files(folder):
     (folder / "net.toml").write_text(NETWORK)
     (folder / "net.txt").write_text(NETWORK)
-    with pytest.raises(dp.InputError, match=r"there is no model 'net'; did you mean 'net.toml'"):
+    with pytest.raises(
+        dp.errors.InputError, match=r"there is no model 'net'; did you mean 'net.toml'"
+    ):
         dp.load("net")
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"'net.txt' is no model; the name of a network's file must end in .toml",
     ):
         dp.load("net.txt")
@@ -692,7 +695,7 @@ def test_a_load_of_one_is_where_queues_grow_without_end(arrival, finite):
         net.require_stable()
     else:
         with pytest.raises(
-            dp.InputError,
+            dp.errors.InputError,
             match=f"server 's' has a load of {arrival:.4g} .*bound a buffer, lower arr",
         ):
             net.require_stable()
@@ -833,7 +836,7 @@ WRONG = {
 def test_mistakes_in_a_plan_are_explained_with_their_line(folder, mistake):
     text, line, words = WRONG[mistake]
     (folder / "plan.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         run_plan(read_plan("plan.toml"))
     one_sentence(caught.value, "plan.toml", line, words)
 
@@ -849,14 +852,14 @@ def test_mistakes_in_a_plan_are_explained_with_their_line(folder, mistake):
 )
 def test_mistakes_in_a_plan_of_a_search(folder, text, line, words):
     (folder / "plan.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         improve_by(read_plan("plan.toml"))
     one_sentence(caught.value, "plan.toml", line, [words])
 
 
 def test_a_network_is_no_plan_but_can_be_solved(folder):
     (folder / "net.toml").write_text(NETWORK)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         Plan.read("net.toml")
     one_sentence(caught.value, "net.toml", 5, ["a network and no plan", "Plan('net.toml')"])
     assert read_plan("net.toml").model == "net.toml"
@@ -867,7 +870,7 @@ def test_a_network_is_no_plan_but_can_be_solved(folder):
 def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
     (folder / "net.toml").write_text(changed("0.8", "-0.8"))
     (folder / "plan.toml").write_text('model = "net.toml"\n')
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         improve_by(read_plan("plan.toml"))
     one_sentence(
         caught.value, "net.toml", 8, ["arrival must be a finite number that is not negative"]
@@ -893,7 +896,7 @@ FORMER = {"budget": ("samples", "20"), "solver": ("method", '"paper"')}
 def test_a_key_that_has_another_name_now_is_answered_with_it(folder, run, old):
     new, value = FORMER[old]
     (folder / "plan.toml").write_text(f'model = "four-queue"\n{old} = {value}\n')
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         read_plan("plan.toml")
     one_sentence(caught.value, "plan.toml", 2, [f"{old} is called {new} now"])
 
@@ -925,7 +928,7 @@ def test_the_page_has_the_table_of_keys():
 
 
 def said(call):
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         call()
     return str(caught.value)
 

@@ -69,7 +69,7 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
         families.bands(net, [(0, 2), (3, 8)]),
         families.products(net, [[families.Truncated(0.5)] * 4]),
     )
-    problem = dp.DualALP(net, features, criterion)
+    problem = dp.dual.DualALP(net, features, criterion)
     listed = problem.enumerate()
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
@@ -259,12 +259,12 @@ def test_bad_plans_get_one_sentence(tmp_path, run, text):
 
 def test_models_without_end_need_features_of_their_own():
     unbounded = dp.load("four-queue", buffers=None)
-    with pytest.raises(dp.InputError, match="infinitely many"):
+    with pytest.raises(dp.errors.InputError, match="infinitely many"):
         make_features(unbounded, "standard")
     laws = [{"family": "products", "ratios": [[0.9, 0.5, 0.9, 0.5], [0.95, 0.8, 0.95, 0.8]]}]
     features = make_features(unbounded, laws)
-    problem = dp.DualALP(unbounded, features)
-    solution = solve(problem, 50.0, solver="sampled-lp", budget=5_000)
+    problem = dp.dual.DualALP(unbounded, features)
+    solution = solve(problem, 50.0, method="sampled-lp", samples=5_000)
     assert solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
     assert solution.parts.flow_error > 0
 
@@ -292,7 +292,7 @@ def test_a_plan_on_states_beyond_count():
     assert result.best.lower < result.best.cost < result.best.upper
     assert 0 < result.best.cost < 270
     with pytest.raises(
-        dp.InputError, match="visits of features 'trees' must be a positive integer"
+        dp.errors.InputError, match="visits of features 'trees' must be a positive integer"
     ):
         make_features(dp.load("reentrant"), [{**trees, "visits": 0}])
 
@@ -333,7 +333,7 @@ def test_the_standard_plan_of_other_models(model, parameters):
     for name in net.policies:
         try:
             costs.append(dp.evaluate_exact(net, net.policy(name)).cost)
-        except dp.ModelError:  # several recurrent classes
+        except dp.errors.ModelError:  # several recurrent classes
             continue
     assert result.best.cost <= min(costs) + 1e-6
 
@@ -363,10 +363,10 @@ def test_limits_are_looked_at_under_the_policy():
 
 def test_small_budgets_are_kept_and_have_honest_errors():
     net = dp.load("four-queue", buffers=1)
-    problem = dp.DualALP(net, families.boxes(net, [[(0, 0), (1, 1)]] * 4))
+    problem = dp.dual.DualALP(net, families.boxes(net, [[(0, 0), (1, 1)]] * 4))
     listed = problem.enumerate()
     for solver, budget in (("sampled-lp", 6), ("adaptive", 25), ("adaptive", 20_001), ("paper", 7)):
-        found = solve(problem, 3.0, solver=solver, budget=budget)
+        found = solve(problem, 3.0, method=solver, samples=budget)
         assert found.samples <= budget
         exact = problem.value(found.theta, 3.0, listed)
         assert found.parts.flow_error > 0

@@ -43,7 +43,7 @@ from dualplan.report.words import (
     percent,
     warnings,
 )
-from dualplan.search.contract import Attempt, Candidate, Improved, Member
+from dualplan.search.contract import Attempt, Candidate, Member, SearchResult
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
 

@@ -436,7 +436,9 @@ def test_a_policy_taken_to_another_network_is_simulated_there() -> None:
     """Its own loop holds the rates of the network that it was made for."""
     network = zoo.criss_cross(load="medium")
     for policy in (network.policy("c-mu"), some_indices(network)):
-        (found,) = dp.sensitivity(network, policy, ["arrivals"], factors=(1.1,), steps=400_000)
+        (found,) = dp.evaluation.sensitivity(
+            network, policy, ["arrivals"], factors=(1.1,), steps=400_000
+        )
         cost = dp.evaluate(network, policy, steps=400_000).cost
         assert found.points[0].cost > 1.1 * cost
         assert found.points[0].change.lower > 0
