@@ -49,11 +49,11 @@ buffer = 10
 PLAN = """
 model = "four-queue"
 penalty = [1.0, 10.0]
-budget = 4000
+samples = 4000
 evaluation = "simulation"
 steps = 200000
 seed = 3
-solver = "adaptive"
+method = "adaptive"
 sweeps = 300
 [set]
 buffers = 4
@@ -161,9 +161,9 @@ COMMANDS: dict[str, list[str]] = {
         "standard",
         "-H",
         "10",
-        "--solver",
+        "--method",
         "sampled-lp",
-        "--budget",
+        "--samples",
         "2000",
         "--sweeps",
         "300",

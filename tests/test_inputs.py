@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import dualplan as dp
 from bank import average_cost
-from dualplan.core import checks
 from dualplan.core.errors import within
 from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
-from dualplan.search.plans import Plan, improve_by, read_plan, run_plan
+from dualplan.search import plans
+from dualplan.search.plans import Plan, improve_by, read_plan, run_plan, table_of_keys
 
 # -- lines: every key that tomllib sees has one, and it is the right one ---------------------------
 
@@ -783,8 +783,8 @@ WRONG = {
         ["features 'bands' lack 'intervals'", "add it"],
     ),
     "not an interval": (changed("[0, 4]", "[4]", PLAN), 8, ["must be a list of intervals"]),
-    "unknown solver": (
-        changed("[set]", 'solver = "adaptiv"\n[set]', PLAN),
+    "unknown method": (
+        changed("[set]", 'method = "adaptiv"\n[set]', PLAN),
         4,
         ["did you mean 'adaptive'?"],
     ),
@@ -817,7 +817,7 @@ WRONG = {
     "contradiction": (
         changed("penalty", 'gap = "2%"\npenalty', PLAN),
         3,
-        ["time, gap and policies are for a search"],
+        ["policies, time and gap are for a search"],
     ),
     "beta alone": (
         changed("penalty", "beta = 2.0\npenalty", PLAN),
@@ -879,19 +879,52 @@ def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
 
 def test_options_of_the_command_line_have_no_line(folder, run):
     (folder / "plan.toml").write_text(PLAN)
-    status, out, err = run("solve", "plan.toml", "--solver", "adaptiv")
+    status, out, err = run("solve", "plan.toml", "--method", "adaptiv")
     assert (status, out) == (2, "")
     assert "did you mean 'adaptive'?" in err
     assert ":3:" not in err
 
 
-def test_every_key_of_a_plan_has_a_kind():
-    assert set(checks.PLAN) == {
-        name for name in Plan.__dataclass_fields__ if name not in ("given", "source")
-    }
+def test_every_field_of_a_plan_is_declared_as_a_key():
+    assert {*plans.KEYS, "given", "source"} == set(Plan.__dataclass_fields__)
+
+
+FORMER = {"budget": ("samples", "20"), "solver": ("method", '"paper"')}
+
+
+@pytest.mark.parametrize("old", FORMER)
+def test_a_key_that_has_another_name_now_is_answered_with_it(folder, run, old):
+    new, value = FORMER[old]
+    (folder / "plan.toml").write_text(f'model = "four-queue"\n{old} = {value}\n')
+    with pytest.raises(dp.errors.InputError) as caught:
+        read_plan("plan.toml")
+    one_sentence(caught.value, "plan.toml", 2, [f"{old} is called {new} now"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("--budget", "--samples"), ("--solver", "--method"), ("--jobs", "--workers")]
+)
+def test_an_option_that_has_another_name_now_is_answered_with_it(run, old, new):
+    status, out, err = run("solve", "four-queue", old, "3")
+    assert (status, out) == (2, "")
+    assert f"{old} is called {new} now" in err
+    assert old not in run("solve", "--help")[1]
+
+
+def test_every_option_of_a_key_is_in_the_help(run):
+    told = run("solve", "--help")[1]
+    for key in plans.KEYS.values():
+        for flag in key.flags:
+            assert f" {flag} " in told
 
 
 # -- what the page says ----------------------------------------------------------------------------
+
+
+def test_the_page_has_the_table_of_keys():
+    """To renew it: print(dualplan.search.plans.table_of_keys())."""
+    page = (Path(__file__).parents[1] / "docs" / "toml.md").read_text()
+    assert f"\n\n{table_of_keys()}\n" in page
 
 
 def said(call):

@@ -18,7 +18,7 @@ model = "four-queue"
 criterion = "discounted"
 gamma = 0.9
 penalty = [5.0, 60.0]
-solver = "{solver}"
+method = "{method}"
 seed = 3
 {more}
 
@@ -43,9 +43,9 @@ ratios = [[0.5, 0.5, 0.5, 0.5]]
 """
 
 
-def written(tmp_path, solver="listed-lp", more=""):
+def written(tmp_path, method="listed-lp", more=""):
     path = tmp_path / "plan.toml"
-    path.write_text(PLAN.format(solver=solver, more=more))
+    path.write_text(PLAN.format(method=method, more=more))
     return str(path)
 
 
@@ -55,7 +55,7 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     """Every field of the issue; violations and cost against the problem put together by hand."""
     status, out, err = run(
         "solve",
-        written(tmp_path, solver, "" if solver == "listed-lp" else "budget = 20000"),
+        written(tmp_path, solver, "" if solver == "listed-lp" else "samples = 20000"),
         "--json",
     )
     assert (status, err) == (0, "")
@@ -147,9 +147,9 @@ def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
         "buffers=2",
         "-H",
         "7",
-        "--solver",
+        "--method",
         "sampled-lp",
-        "--budget",
+        "--samples",
         "3000",
         "--seed",
         "5",
@@ -182,7 +182,7 @@ def test_the_table_names_the_best_penalty(tmp_path, run):
 PAPER = """
 model = "four-queue"
 set = {buffers = 2}
-solver = "paper"
+method = "paper"
 features = [{family = "bands", intervals = [[0, 8]]}]
 [options]
 """
@@ -191,13 +191,13 @@ BAD = {
     "seed = 1": "names no model",
     'model = "four-queue"\npenalty = -1.0': "penalty must be a positive number",
     'model = "four-queue"\npenalty = "high"': "penalty must be a positive number",
-    'model = "four-queue"\nsolver = "adaptiv"': "did you mean 'adaptive'?",
+    'model = "four-queue"\nmethod = "adaptiv"': "did you mean 'adaptive'?",
     'model = "four-queue"\ncriterion = "discounted"': "needs gamma",
     'model = "four-queue"\ngamma = 0.9': "belong to criterion 'discounted'",
     'model = "four-queue"\nfeatures = "standart"': "did you mean 'standard'?",
     'model = "four-queue"\nset = {buffers = 2}\nradius = 0.001': "radius must be >=",
     'model = "four-queue"\nset = {buffers = 2}\nsampling = "unifrom"': "did you mean 'uniform'?",
-    'model = "four-queue"\nset = {buffers = 2}\nbudget = -4': "budget must be a positive integer",
+    'model = "four-queue"\nset = {buffers = 2}\nsamples = -4': "samples must be a positive integer",
     'model = "four-queue"\nset = {buffers = 2}\nevaluation = "exakt"': "did you mean 'exact'?",
     'model = "four-queue"\nset = {buffers = 2}\nfallback = "lbsf"': "did you mean 'lbfs'?",
     'model = "four-queue"\nset = {buffers = 2}\nlimits = ["lenght 1 <= 3"]': (
@@ -209,16 +209,16 @@ BAD = {
     'model = "four-queue"\nseed = 1180591620717411303424': "seed must be an integer from 0",
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
-    'model = "four-queue"\nsolver = "paper"\noptions = {batch = 0}': (
+    'model = "four-queue"\nmethod = "paper"\noptions = {batch = 0}': (
         "'batch' is a positive integer"
     ),
-    'model = "four-queue"\nsolver = "paper"\noptions = {step_size = -1.0}': (
+    'model = "four-queue"\nmethod = "paper"\noptions = {step_size = -1.0}': (
         "'step_size' is a positive number"
     ),
-    'model = "four-queue"\nsolver = "paper"\nbudget = 10\noptions = {batch = 11}': (
+    'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
         "exceeds the budget"
     ),
-    'model = "four-queue"\nsolver = "listed-lp"\nbudget = 10': "draws nothing",
+    'model = "four-queue"\nmethod = "listed-lp"\nsamples = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nstart = [[[0, 0, 0, 0], "a"]]': (
         "a start is a state"
@@ -236,7 +236,7 @@ BAD = {
     'model = "four-queue"\n[[features]]\nfamily = "boxes"\ncut = 3': "did you mean 'cuts'?",
     'model = "four-queue"\n[[features]]\nfamily = "tiles"\npolicy = "lbfs"': "lack 'cuts'",
     'model = "four-queue"\nset = {buffers = 2}\n[options]\nbach = 3\n': "takes no options",
-    'model = "four-queue"\nset = {buffers = 2}\nsolver = "adaptive"\n[options]\nbach = 3\n': (
+    'model = "four-queue"\nset = {buffers = 2}\nmethod = "adaptive"\n[options]\nbach = 3\n': (
         "did you mean 'batch'?"
     ),
     PAPER + "epsilon = 0.1\ndelta = 2.0": "delta between",
@@ -280,8 +280,8 @@ def test_a_plan_on_states_beyond_count():
         {"buffers": 9},
         features=[trees],
         penalty=[100.0],
-        solver="sampled-lp",
-        budget=300,
+        method="sampled-lp",
+        samples=300,
         steps=30_000,
         fallback="lbfs",
     )
@@ -309,8 +309,8 @@ def test_a_plan_without_end_of_states_has_a_proved_bound():
         given,
         features=laws,
         penalty=20.0,
-        solver="sampled-lp",
-        budget=2_000,
+        method="sampled-lp",
+        samples=2_000,
         steps=200_000,
     )
     result = run_plan(plan)
@@ -553,7 +553,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     path.write_text(MODEL_FILE)
     here, there = (
         run("solve", f"{path}:queue", "-H", "1", "-H", "10", "--json", *more)
-        for more in ((), ("--jobs", "2"))
+        for more in ((), ("--workers", "2"))
     )
     assert here[0] == there[0] == 0
     assert json.loads(here[1])["cost"] == json.loads(there[1])["cost"]
@@ -562,7 +562,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["forest", "-H", "1", "--jobs", "0"], "jobs is a number of workers"),
+        (["forest", "-H", "1", "--workers", "0"], "is a number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
         (
             ["four-queue", "--grid", "paper", "--epsilon", "1"],

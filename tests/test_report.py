@@ -573,7 +573,7 @@ def test_the_plan_again(planned, tmp_path):
     told = repeat(run.model, run.settings, run.result)
     (tmp_path / PLAN).write_text(told.contents)
     plan, (_, given) = Plan.read(tmp_path / PLAN), parsed(told.command)
-    assert (plan.seed, plan.penalty, plan.solver) == (3, [10.0, 100.0], "listed-lp")
+    assert (plan.seed, plan.penalty, plan.method) == (3, [10.0, 100.0], "listed-lp")
     again = run_plan(override(plan, set=given))
     assert again.best.cost == pytest.approx(run.found.cost)
     assert again.problem.model.digest == run.model.digest

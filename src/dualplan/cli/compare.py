@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
-from dualplan.cli.inputs import GammaOption, JsonOption, SetOption, ThreadsOption, load_model
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import bar, print_json
 from dualplan.cli.run_tables import draw_compared, print_compared
 from dualplan.core.errors import InputError, ModelError

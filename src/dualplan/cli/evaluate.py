@@ -9,15 +9,14 @@ import typer
 from rich.table import Table
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import (
+from dualplan.cli.inputs import ModelArgument, load_model
+from dualplan.cli.options import (
     CriterionOption,
     GammaOption,
     JsonOption,
-    ModelArgument,
     OverloadedOption,
     SetOption,
     ThreadsOption,
-    load_model,
 )
 from dualplan.cli.output import Update, bar, out_console, print_json
 from dualplan.cli.tables import print_evaluation

@@ -9,15 +9,8 @@ from typing import Annotated
 import typer
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import (
-    CriterionOption,
-    GammaOption,
-    JsonOption,
-    ModelArgument,
-    SetOption,
-    ThreadsOption,
-    load_model,
-)
+from dualplan.cli.inputs import ModelArgument, load_model
+from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.core.errors import InputError, unknown

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.folders import Source, sources_of
-from dualplan.cli.inputs import JsonOption, SetOption, load_model
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
 from dualplan.cli.tables import draw, print_improved, print_planned, print_rows

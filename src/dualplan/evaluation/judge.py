@@ -34,9 +34,7 @@ def exact_evaluation(model: Model, exact: ExactEvaluation) -> Evaluation:
         confidence=1.0,
         method=EXACT,
         status=exact.status,
-        steps=0,
         seconds=exact.seconds,
-        seed=0,
         measures=measures,
         notes=notes_on(model, measures),
     )

@@ -116,9 +116,9 @@ class Evaluation:
     confidence: float
     method: str
     status: Status
-    steps: int
-    seconds: float
-    seed: int
+    steps: int = 0
+    seconds: float = 0.0
+    seed: int = 0
     warm_up: int = 0
     measures: dict[str, Interval] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -235,9 +235,6 @@ def cost_from_json(policy: str, data: Json) -> Evaluation:
         confidence=confidence,
         method=data["evaluation"],
         status=Status(data["cost_status"]),
-        steps=0,
-        seconds=0.0,
-        seed=0,
         measures=measures,
         notes=tuple(data.get("notes") or ()),
     )

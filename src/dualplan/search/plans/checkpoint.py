@@ -10,10 +10,11 @@ import numpy as np
 
 from dualplan.core.runs import Run, plain
 from dualplan.core.status import Status
+from dualplan.core.types import Json
 from dualplan.dual.problem import DualALP, Value
 from dualplan.dual.solvers.contract import Solution
 from dualplan.models.contract import Model
-from dualplan.search.plans.plan import Plan
+from dualplan.search.plans.plan import FORMER, KEYS, Plan
 from dualplan.search.plans.problem import both_penalties
 
 KEPT = ("theta", "parts", "status")
@@ -23,12 +24,15 @@ def open_run(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run 
     """The run's folder, new or gone on with."""
     if folder is None:
         return None
-    settings = plan.keys | {"digest": model.digest}
-    del settings["overloaded"]  # whether to go on, not what with
-    settings["constraints"] = settings.pop(
-        "budget"
-    )  # unlike a simulation's, it cannot be raised when going on
-    return Run(folder, plain(settings), resume=resume)
+    settings = {name: value for name, value in plan.keys.items() if KEYS[name].identifies}
+    return Run(folder, plain(settings | {"digest": model.digest}), resume=resume)
+
+
+def keys_from(settings: Json) -> Json:
+    """The keys of a plan from the settings of its run, also of one of an earlier version."""
+    names = {"constraints": FORMER["budget"], **FORMER}
+    kept = {names.get(name, name): value for name, value in settings.items()}
+    return {name: value for name, value in kept.items() if name in KEYS}
 
 
 def _key(what: str, penalty: float) -> str:
@@ -65,7 +69,7 @@ def _from_arrays(plan: Plan, problem: DualALP, penalty: float, kept: Mapping[str
     status = Status(str(kept[_key("status", penalty)]))
     return Solution(
         problem,
-        str(plan.solver),
+        str(plan.method),
         both_penalties(plan, penalty),
         kept[_key("theta", penalty)],
         parts,

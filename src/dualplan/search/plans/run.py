@@ -261,15 +261,15 @@ def _solutions(
         words = (
             f"{_in_work(grid, found).removeprefix('; ')}: {_so_far(parts)}, {pace:,.0f} samples/s"
         )
-        tell(len(found) + samples / (plan.budget or BUDGET), len(grid), words)
+        tell(len(found) + samples / (plan.samples or BUDGET), len(grid), words)
 
     tell(len(found), len(grid), _in_work(grid, found).removeprefix("; "))
     try:
         solve_along(
             problem,
             [both_penalties(plan, h) for h in grid],
-            solver=str(plan.solver),
-            budget=plan.budget,
+            solver=str(plan.method),
+            budget=plan.samples,
             seed=plan.seed,
             options=plan.options,
             jobs=jobs,
