@@ -136,7 +136,7 @@ def test_the_standard_plan_beats_every_heuristic():
     heuristics = [dp.evaluate_exact(net, net.policy(name)).cost for name in net.policies]
     assert result.best.cost < min(heuristics) - 1e-3
     assert result.best.evaluation.upper >= dp.solve_exact(net).lower
-    assert result.plan.solver == "listed-lp"
+    assert result.plan.method == "listed-lp"
 
 
 def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
