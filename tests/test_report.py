@@ -5,6 +5,7 @@ that is whole.
 import base64
 import itertools
 import json
+import math
 import re
 import shlex
 import shutil
@@ -482,7 +483,7 @@ def test_what_is_proved(searched):
 
 
 def test_without_a_bound(altered):
-    run, beside = judged(altered(lower_bound=None, gap=None))
+    run, beside = judged(altered(lower_bound=-math.inf, gap=math.inf))
     assert "not known" in bound_words(run)
     assert facts(run, beside)[2].value == "unknown"
     assert "no policy costs less" not in [row.name for row in comparison(run, beside).rows]

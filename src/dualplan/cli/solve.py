@@ -17,7 +17,6 @@ from dualplan.cli.options import with_keys
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import draw, print_improved, print_planned
 from dualplan.core.errors import InputError
-from dualplan.core.runs import plain
 from dualplan.core.types import Json
 from dualplan.report.figures import require_drawable
 from dualplan.search.plans import Plan, improve_by, override, read_plan, run_plan
@@ -88,7 +87,7 @@ def _print_solved(
     if as_json:
         print_json(result)
     else:
-        show(plain(result))
+        show(result)
         if out is not None:
             out_console().print(f"saved in {out}; dualplan report {out} writes it as a page")
     stop_if_interrupted(result["status"], out)

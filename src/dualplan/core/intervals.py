@@ -25,7 +25,6 @@ cycles are missing and the estimate is biased.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,29 +50,15 @@ class Interval:
         return (self.upper - self.lower) / 2
 
     def to_json(self) -> Json:
-        """Plain numbers; infinite ones become None."""
-        return {
-            "value": finite(self.value),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
-        }
+        """Plain numbers."""
+        return {"value": self.value, "lower": self.lower, "upper": self.upper}
 
     @staticmethod
     def from_json(data: Json, confidence: float) -> Interval:
-        """From plain numbers, in which None stands for what is not finite."""
+        """From plain numbers."""
         return Interval(
-            math.nan if data["value"] is None else float(data["value"]),
-            -math.inf if data["lower"] is None else float(data["lower"]),
-            math.inf if data["upper"] is None else float(data["upper"]),
-            confidence,
+            float(data["value"]), float(data["lower"]), float(data["upper"]), confidence
         )
-
-
-def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinity."""
-    if np.isfinite(value):
-        return float(value)
-    return None
 
 
 def warm_up(series: Floats) -> int:

@@ -32,7 +32,6 @@ import numpy as np
 
 from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError, MissingError, ModelError
-from dualplan.core.intervals import finite
 from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
@@ -67,11 +66,7 @@ class Entry:
 
     def to_json(self) -> Json:
         """As plain values; infinite ones become None."""
-        numbers = {
-            "value": finite(self.value),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
-        }
+        numbers = {"value": self.value, "lower": self.lower, "upper": self.upper}
         return {**numbers, "label": self.label, "note": self.note}
 
 

@@ -41,7 +41,6 @@ import numpy as np
 from dualplan.core.budgets import LISTABLE
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import finite
 from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
@@ -100,7 +99,7 @@ class LowerBound:
     def to_json(self) -> Json:
         """Everything but the potential, as plain values; infinite numbers become None."""
         return {
-            "value": finite(self.value),
+            "value": self.value,
             "kind": self.kind,
             "advice": self.advice,
             "criterion": self.criterion,

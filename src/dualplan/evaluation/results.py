@@ -14,7 +14,7 @@ from typing import TypedDict
 from dualplan.core.budgets import seconds
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import Interval, finite
+from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.models.limits import Limit
@@ -168,9 +168,9 @@ class Evaluation:
     def cost_to_json(self) -> Json:
         """What results of solvers say of their policy's cost; `cost_from_json` reads it."""
         return {
-            "cost": finite(self.cost),
-            "cost_lower": finite(self.lower),
-            "cost_upper": finite(self.upper),
+            "cost": self.cost,
+            "cost_lower": self.lower,
+            "cost_upper": self.upper,
             "cost_status": str(self.status),
             "evaluation": self.method,
             "measures": {name: interval.to_json() for name, interval in self.measures.items()},
@@ -189,12 +189,12 @@ class Evaluation:
         ]
 
     def to_json(self) -> Json:
-        """Everything as plain values; infinite numbers become None."""
+        """Everything as plain values."""
         return {
             "policy": self.policy,
-            "cost": finite(self.cost),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
+            "cost": self.cost,
+            "lower": self.lower,
+            "upper": self.upper,
             "confidence": self.confidence,
             "method": self.method,
             "status": str(self.status),

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from dualplan.core.checks import is_list, is_positive
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import Interval, cut_into_batches, finite, ratio_interval, warm_up
+from dualplan.core.intervals import Interval, cut_into_batches, ratio_interval, warm_up
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
@@ -99,13 +99,13 @@ class Sensitivity:
         return {
             "policy": self.policy,
             "rate": self.rate,
-            "base": finite(self.base),
+            "base": self.base,
             "points": [
                 {
                     "factor": p.factor,
-                    "cost": finite(p.cost),
-                    "cost_lower": finite(p.lower),
-                    "cost_upper": finite(p.upper),
+                    "cost": p.cost,
+                    "cost_lower": p.lower,
+                    "cost_upper": p.upper,
                     "change": p.change.to_json(),
                     "known": p.known,
                     "status": str(p.status),

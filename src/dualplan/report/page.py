@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dualplan.core.budgets import seconds
+from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
@@ -166,7 +167,7 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     ]
     rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
     bound = run.result["lower_bound"]
-    if bound is not None:
+    if is_known(bound):
         cells = (number(bound), "", more_than(bound, found.cost), *("" for _ in shown))
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
@@ -230,9 +231,8 @@ def _given(run: SavedRun, beside: Beside) -> list[Json]:
 
 
 def _given_row(row: Json, blanks: int) -> Row:
-    if None in (row["cost_lower"], row["cost_upper"]):
-        ends = ""
-    else:
+    ends = ""
+    if is_known(row["cost_lower"]) and is_known(row["cost_upper"]):
         ends = between(row["cost_lower"], row["cost_upper"])
     return Row(
         row["policy"],

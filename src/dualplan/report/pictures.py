@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
-from dualplan.core.intervals import finite
 from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.streams import PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
@@ -200,9 +200,9 @@ def with_heuristics(run: SavedRun, beside: Beside) -> Json:
         {
             "policy": j.policy,
             "known": COMPUTED if j.exact else MEASURED,
-            "cost": finite(j.cost),
-            "cost_lower": finite(j.cost if j.exact else j.lower),
-            "cost_upper": finite(j.cost if j.exact else j.upper),
+            "cost": j.cost,
+            "cost_lower": (j.cost if j.exact else j.lower),
+            "cost_upper": (j.cost if j.exact else j.upper),
             "status": str(j.status),
         }
         for j in beside.judged
@@ -211,7 +211,7 @@ def with_heuristics(run: SavedRun, beside: Beside) -> Json:
 
 
 def _lines(run: SavedRun) -> dict[str, float]:
-    if run.result["lower_bound"] is None:
+    if not is_known(run.result["lower_bound"]):
         return {}
     return {"lower bound": run.result["lower_bound"]}
 

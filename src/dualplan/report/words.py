@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dualplan.core.encoding import is_known
 from dualplan.core.intervals import Interval
 from dualplan.core.status import (
     ASSUMED,
@@ -211,7 +212,7 @@ def bound_words(run: SavedRun) -> str:
     bound = result["lower_bound"]
     kind = result["lower_bound_kind"]
     gap = result["gap"]
-    if bound is None:
+    if not is_known(bound):
         return (
             "No lower bound on what other policies cost is known, so how far this one is from "
             "optimal is not known."
@@ -225,7 +226,7 @@ def bound_words(run: SavedRun) -> str:
     else:
         of = ""
     if kind != PROVED:
-        tells = gap is not None and gap < 1
+        tells = is_known(gap) and gap < 1
         if tells:
             rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost."
         else:
@@ -234,9 +235,9 @@ def bound_words(run: SavedRun) -> str:
             f"By the states that were looked at, no policy costs less than {number(bound)} "
             f"({kind}, not a proof).{rest}"
         )
-    rest = f", so another policy could save at most {at_most(gap or 0.0)} of this one's cost."
-    if gap is None or gap >= 1:
-        rest = ", which is too low to tell how far this one is from optimal."
+    rest = ", which is too low to tell how far this one is from optimal."
+    if is_known(gap) and gap < 1:
+        rest = f", so another policy could save at most {at_most(gap)} of this one's cost."
     return f"It is proved{by} that no policy costs less than {number(bound)}{of}{rest}"
 
 
@@ -260,10 +261,10 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     kind = result["lower_bound_kind"]
     value = "unknown"
     note = "no lower bound is known"
-    if gap is not None:
+    if is_known(gap):
         value = f"≤ {at_most(gap)}"
         note = f"of the cost by another policy; the bound is {kind}"
-    if gap is not None and gap >= 1:
+    if is_known(gap) and gap >= 1:
         value = "unknown"
         note = f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
     return [first, against, Fact("could still be saved", value, note)]
@@ -327,7 +328,7 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
     status = Status(result["status"])
     gap = result["gap"]
-    if status is Status.TIME and run.searched and not (gap is not None and gap <= SMALL_GAP):
+    if status is Status.TIME and run.searched and not gap <= SMALL_GAP:
         yield "The search ended because its time was spent: a longer one may find a better policy."
     elif status not in (
         Status.TIME,
@@ -439,7 +440,7 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
             note,
         )
     for limit in result["limits"]:
-        ends = between(_down(limit["lower"]), _up(limit["upper"]))
+        ends = between(limit["lower"], limit["upper"])
         kept = f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}"
         yield Known(
             limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept
@@ -462,23 +463,11 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         )
 
 
-def _up(value: float | None) -> float:
-    if value is None:
-        return math.inf
-    return value
-
-
-def _down(value: float | None) -> float:
-    if value is None:
-        return -math.inf
-    return value
-
-
 def _bound_entries(run: SavedRun) -> Iterator[Known]:
     result = run.result
     kind = result["lower_bound_kind"]
     exact = run.found.exact
-    if result["lower_bound"] is None:
+    if not is_known(result["lower_bound"]):
         yield Known("lower bound", UNKNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
         return
     if result.get("lower_bound_functions"):
@@ -488,7 +477,7 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
     yield Known(
         "lower bound on any policy's cost", number(result["lower_bound"], 7), "", kind, note
     )
-    if result["gap"] is not None:
+    if is_known(result["gap"]):
         if exact or kind != PROVED:
             label = kind
         else:
@@ -506,8 +495,8 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
 def _certified(saved: Json | None) -> Iterator[Known]:
     """The certificate of the dual program."""
     for name, entry in (saved or {"entries": {}})["entries"].items():
-        low = _down(entry["lower"])
-        high = _up(entry["upper"])
+        low = entry["lower"]
+        high = entry["upper"]
         if low == high:
             shown = ""
         else:

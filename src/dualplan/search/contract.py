@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dualplan.core.intervals import Interval, finite
+from dualplan.core.intervals import Interval
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Json
@@ -81,7 +81,7 @@ class Attempt:
             "size": self.size,
             "candidates": self.made,
             "policy": self.policy,
-            "cost": None if self.cost is None else finite(self.cost),
+            "cost": None if self.cost is None else self.cost,
             "gain": None if self.gain is None else self.gain.to_json(),
             "accepted": bool(self.accepted),
             "seconds": round(self.seconds, 3),
@@ -201,11 +201,11 @@ class SearchResult:
             "policy": self.policy.name,
             "source": self.source,
             **self.evaluation.cost_to_json(),
-            "lower_bound": finite(self.bound.value),
+            "lower_bound": self.bound.value,
             "lower_bound_kind": self.bound.kind,
             "lower_bound_functions": self.bound.functions,
             "lower_bound_assumed": self.bound.assumed,
-            "gap": finite(self.gap),
+            "gap": self.gap,
             "gap_wanted": self.wanted_gap,
             "gap_reached": self.gap_reached,
             "status": str(self.status),
@@ -232,8 +232,8 @@ class SearchResult:
 
 def _brief(run: Evaluation) -> Json:
     return {
-        "cost": finite(run.cost),
-        "cost_lower": finite(run.lower),
-        "cost_upper": finite(run.upper),
+        "cost": run.cost,
+        "cost_lower": run.lower,
+        "cost_upper": run.upper,
         "status": str(run.status),
     }

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.runs import Run, plain
+from dualplan.core.encoding import encoded
+from dualplan.core.runs import Run
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.dual.problem import DualALP, Value
@@ -25,7 +26,7 @@ def open_run(plan: Plan, model: Model, folder: str | None, resume: bool) -> Run 
     if folder is None:
         return None
     settings = {name: value for name, value in plan.keys.items() if KEYS[name].identifies}
-    return Run(folder, plain(settings | {"digest": model.digest}), resume=resume)
+    return Run(folder, encoded(settings | {"digest": model.digest}), resume=resume)
 
 
 def keys_from(settings: Json) -> Json:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dualplan.core.errors import within
-from dualplan.core.intervals import finite
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
 from dualplan.core.types import Json
@@ -123,12 +122,12 @@ class Planned:
             **({"penalty": self.points[self.choice.chosen].penalty} if self.points else {}),
             "chosen": self.choice.chosen,
             "advantage": None if self.choice.advantage is None else self.choice.advantage.to_json(),
-            "lower_bound": finite(self.bound.value),
+            "lower_bound": self.bound.value,
             "lower_bound_kind": self.bound.kind,
             "lower_bound_sweeps": self.bound.sweeps,
             "lower_bound_functions": self.bound.functions,
             "lower_bound_assumed": self.bound.assumed,
-            "gap": finite(self.gap),
+            "gap": self.gap,
             "certificate": self.certificate.to_json(),
             "theory": None if self.theory is None else self.theory.to_json(),
             "seconds": round(self.seconds, 3),
