@@ -522,7 +522,9 @@ def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
     confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
-    def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]
+    def predecessors(  # type: ignore[no-untyped-def]
+        ints, floats, y, states, actions, probabilities
+    ):
         dim = y.size
         first = 1 + 2 * dim
         x = np.empty(dim, np.int64)
@@ -556,7 +558,9 @@ def _confirmed_candidates(
     confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
-    def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]
+    def predecessors(  # type: ignore[no-untyped-def]
+        ints, floats, y, states, actions, probabilities
+    ):
         dim = y.size
         x = np.empty(dim, np.int64)
         count = 0

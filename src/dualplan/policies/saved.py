@@ -123,7 +123,8 @@ def saved_as(kind: str) -> Callable[[PolicyClass], PolicyClass]:
 
     def register(cls: PolicyClass) -> PolicyClass:
         _kinds[cls] = kind
-        _readers[kind] = cls.from_parts  # type: ignore[assignment]  # a policy, as only those are marked
+        # only policies are marked
+        _readers[kind] = cls.from_parts  # type: ignore[assignment]
         return cls
 
     return register

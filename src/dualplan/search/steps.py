@@ -100,7 +100,7 @@ class Values:
         """Wherever next states can be listed; side constraints are not in these programs."""
         return search.listed and not search.limits
 
-    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002
         """One for each degree, as long as the functions are few."""
         law = _law(search)
         seed = search.fresh(Place.PROPOSAL)
@@ -409,7 +409,7 @@ class Combines:
         """Wherever there are policies to combine; side constraints are not in this program."""
         return not search.limits
 
-    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002
         """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
         best = search.incumbent
         others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][
