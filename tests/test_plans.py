@@ -127,6 +127,14 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
     assert json.loads(out)["cost"] == pytest.approx(first["cost"], rel=1e-12)
 
 
+def test_penalties_without_a_point_are_not_solved_again_either(tmp_path, monkeypatch):
+    plan = Plan("four-queue", {"buffers": 1}, penalty=[5, 60])
+    first = run_plan(plan, folder=str(tmp_path / "run"))
+    monkeypatch.setattr("dualplan.dual.meta.solve", None)
+    again = run_plan(plan, folder=str(tmp_path / "run"), resume=True)
+    assert again.best.cost == first.best.cost
+
+
 def test_the_standard_plan_beats_every_heuristic():
     """Four-queue, buffers 4: the policy found costs less than the best heuristic, and no less than
     the optimum.
@@ -385,7 +393,7 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
         limits=("length 1 <= 1.9",),
     )
     result = run_plan(plan)
-    tried, best = result.outcomes[result.choice.chosen], result.best
+    tried, best = result.outcomes[result.along.chosen], result.best
     assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
     assert best.solution is tried.solution
     assert best.cost != tried.cost
