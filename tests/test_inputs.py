@@ -15,7 +15,7 @@ from dualplan.core.errors import within
 from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
 from dualplan.search import plans
-from dualplan.search.plans import Plan, improve_by, read_plan, run_plan, table_of_keys
+from dualplan.search.plans import Plan, read_plan, run_plan, solve_by, table_of_keys
 
 # -- lines: every key that tomllib sees has one, and it is the right one ---------------------------
 
@@ -853,7 +853,7 @@ def test_mistakes_in_a_plan_are_explained_with_their_line(folder, mistake):
 def test_mistakes_in_a_plan_of_a_search(folder, text, line, words):
     (folder / "plan.toml").write_text(text)
     with pytest.raises(dp.errors.InputError) as caught:
-        improve_by(read_plan("plan.toml"))
+        solve_by(read_plan("plan.toml"))
     one_sentence(caught.value, "plan.toml", line, [words])
 
 
@@ -871,7 +871,7 @@ def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
     (folder / "net.toml").write_text(changed("0.8", "-0.8"))
     (folder / "plan.toml").write_text('model = "net.toml"\n')
     with pytest.raises(dp.errors.InputError) as caught:
-        improve_by(read_plan("plan.toml"))
+        solve_by(read_plan("plan.toml"))
     one_sentence(
         caught.value, "net.toml", 8, ["arrival must be a finite number that is not negative"]
     )

@@ -72,9 +72,9 @@ def tables():
 
 
 SOLVERS = (
-    ("adaptive", {"budget": 2_000}),
-    ("paper", {"budget": 2_000, "step_size": 1e-3}),
-    ("sampled-lp", {"budget": 2_000}),
+    ("adaptive", {"samples": 2_000}),
+    ("paper", {"samples": 2_000, "step_size": 1e-3}),
+    ("sampled-lp", {"samples": 2_000}),
     ("listed-lp", {}),
 )
 
@@ -163,7 +163,7 @@ def test_one_process_is_the_default_and_order_is_kept():
     assert list(where) == list(range(5))
     for jobs in (0, 1.5, "two", True):
         with pytest.raises(dp.errors.InputError, match="number of workers"):
-            in_order(abs, [1], jobs=jobs)
+            in_order(abs, [1], workers=jobs)
 
 
 @pytest.mark.slow
@@ -194,9 +194,9 @@ def test_arrays_that_joblib_maps_into_workers_are_writable_where_kernels_need_it
     laws = np.random.default_rng(0).random((8_000, 10))
     problem = dp.dual.DualALP(model, families.table(model, laws / laws.sum(axis=0)), radius=10.0)
     assert problem.features.code.floats.nbytes > 2**20
-    task = problem, "sampled-lp", {"budget": 200}
+    task = problem, "sampled-lp", {"samples": 200}
     assert joblib.Parallel(n_jobs=2)([joblib.delayed(solved)(task)] * 2) == [solved(task)] * 2
-    assert in_order(solved, [task] * 2, jobs=2) == [solved(task)] * 2
+    assert in_order(solved, [task] * 2, workers=2) == [solved(task)] * 2
 
 
 if __name__ == "__main__":

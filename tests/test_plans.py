@@ -74,8 +74,8 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
     assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
-    budget = {} if solver == "listed-lp" else {"budget": 20_000}
-    solutions = solve_along(problem, [5.0, 60.0], solver=solver, seed=3, **budget)
+    budget = {} if solver == "listed-lp" else {"samples": 20_000}
+    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **budget)
     for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
@@ -125,6 +125,14 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
         "--json",
     )
     assert json.loads(out)["cost"] == pytest.approx(first["cost"], rel=1e-12)
+
+
+def test_penalties_without_a_point_are_not_solved_again_either(tmp_path, monkeypatch):
+    plan = Plan("four-queue", {"buffers": 1}, penalty=[5, 60])
+    first = run_plan(plan, folder=str(tmp_path / "run"))
+    monkeypatch.setattr("dualplan.dual.meta.solve", None)
+    again = run_plan(plan, folder=str(tmp_path / "run"), resume=True)
+    assert again.best.cost == first.best.cost
 
 
 def test_the_standard_plan_beats_every_heuristic():
@@ -386,7 +394,7 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
         limits=("length 1 <= 1.9",),
     )
     result = run_plan(plan)
-    tried, best = result.outcomes[result.choice.chosen], result.best
+    tried, best = result.outcomes[result.along.chosen], result.best
     assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
     assert best.solution is tried.solution
     assert best.cost != tried.cost

@@ -20,10 +20,10 @@ from dualplan import cli
 from dualplan.cli import command, exact, output
 from dualplan.cli.evaluate import _Progress
 from dualplan.core.intervals import Interval
+from dualplan.dual import meta
 from dualplan.models.load import load
 from dualplan.search import duels, loop
 from dualplan.search.plans import Plan, run_plan
-from dualplan.search.plans import run as runs_of_plans
 
 # -- bars and lines --------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ def test_an_interrupted_plan_has_the_best_so_far_and_goes_on(planned, tmp_path):
 
 def test_an_interruption_among_the_evaluations(planned, monkeypatch):
     """The second policy's evaluation is cut: the first two count, and nothing is proved."""
-    real, seen = runs_of_plans.judged, []
+    real, seen = meta.judged, []
 
     def judged(*args):
         seen.append(real(*args))
@@ -313,7 +313,7 @@ def test_an_interruption_among_the_evaluations(planned, monkeypatch):
             raise KeyboardInterrupt
         return seen[-1]
 
-    monkeypatch.setattr(runs_of_plans, "judged", judged)
+    monkeypatch.setattr(meta, "judged", judged)
     cut = run_plan(PLAN)
     assert cut.interrupted
     assert len(cut.outcomes) == 1

@@ -19,7 +19,7 @@ from dualplan.cli.tables import draw, print_improved, print_planned
 from dualplan.core.errors import InputError
 from dualplan.core.types import Json
 from dualplan.report.figures import require_drawable
-from dualplan.search.plans import Plan, improve_by, override, read_plan, run_plan
+from dualplan.search.plans import Plan, override, read_plan, run_plan, solve_by
 
 _of_run = partial(typer.Option, rich_help_panel="Of the run")
 
@@ -64,7 +64,7 @@ def solve(
                 "as well."
             )
         with bar("searching", timed=True) as update:
-            result = improve_by(plan, folder=out, resume=resume, progress=update).to_json()
+            result = solve_by(plan, folder=out, resume=resume, progress=update).to_json()
         show = print_improved
     _print_solved(result, show, out, as_json)
 
@@ -75,7 +75,9 @@ def _solve_dual(
     if figure is not None:
         require_drawable(figure)
     with bar("solving") as update:
-        result = run_plan(plan, folder=out, resume=resume, jobs=workers, progress=update).to_json()
+        result = run_plan(
+            plan, folder=out, resume=resume, workers=workers, progress=update
+        ).to_json()
     if figure is not None:
         draw(result, figure)
     return result

@@ -14,8 +14,9 @@ from dualplan.core.errors import InputError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
-from dualplan.dual.meta import RULE, Scheme, make_scheme
+from dualplan.dual.meta import RULE
 from dualplan.dual.problem import DualALP
+from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN
 from dualplan.evaluation.results import EXACT
