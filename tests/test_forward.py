@@ -782,7 +782,7 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: cells(net, [1]), "mapping"),
         (lambda: user_ratios(reference, None, 1, widest=1), "a function row"),
         (lambda: portfolio(reference, lbfs), "a list"),
-        (lambda: portfolio("lbfs", [lbfs]), "reference of ratios is a policy"),
+        (lambda: portfolio("lbfs", [lbfs]), "a policy is needed"),
         (lambda: portfolio(reference, [lbfs], "a"), "partition is needed"),
         (lambda: Mixed(["a"], [1.0]), "one of policies"),
         (lambda: Mixed([lbfs], ["a"]), "probabilities"),

@@ -332,7 +332,7 @@ def test_errors(net, lattice):
         dp.solve_lattice(net, lattice, prices=[(dp.Limit(lambda x, a: 1.0, 0.5), 1.0)])
     with pytest.raises(dp.InputError, match="number >= 0"):
         dp.solve_lattice(net, lattice, penalty=-1.0)
-    with pytest.raises(dp.InputError, match="tol must be positive"):
+    with pytest.raises(dp.InputError, match="tol must be a positive number"):
         dp.solve_lattice(net, lattice, tol=0.0)
     with pytest.raises(dp.InputError, match="at least 2"):
         dp.make_lattice(net, nodes=1)

@@ -117,7 +117,7 @@ def test_bad_questions():
     net, other = mm1(0.5), mm1(0.6)
     with pytest.raises(dp.InputError, match="the functions belong to"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(dp.load("criss-cross"), 2))
-    with pytest.raises(dp.InputError, match="are positive"):
+    with pytest.raises(dp.InputError, match="visits must be"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), visits=0)
     with pytest.raises(dp.PolicyError, match="another model"):
         primal.policy_values(net, other.policy("longer"), primal.monomials(net, 2))
