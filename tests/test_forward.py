@@ -768,7 +768,7 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: tests.polynomials(net, 2, coordinates=[9]), "0 to 3"),
         (
             lambda: SimulatedALP(own_ratios, families, anchor=cells(mm1(), {0: [1]})),
-            "anchor was made for another",
+            "anchor belongs to",
         ),
         (lambda: SimulatedALP(own_ratios, families, radius="a"), "radius"),
         (lambda: SimulatedALP(own_ratios, families, radius=None), "radius"),

@@ -115,7 +115,7 @@ def test_index_rules_are_judged_with_fitted_controls_where_these_help():
 
 def test_bad_questions():
     net, other = mm1(0.5), mm1(0.6)
-    with pytest.raises(dp.InputError, match="the functions belong to"):
+    with pytest.raises(dp.InputError, match="the basis belongs to"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(dp.load("criss-cross"), 2))
     with pytest.raises(dp.InputError, match="visits must be"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), visits=0)

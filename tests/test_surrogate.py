@@ -380,7 +380,10 @@ def test_the_papers_features_have_their_count():
     [
         (lambda m, f: DualALP(m, f, radius=0.01), "radius must be >= "),
         (lambda m, f: DualALP(m, f).value(np.ones(len(f)), 0.0, None), "H must be positive"),
-        (lambda m, f: DualALP(dp.load("four-queue", buffers=3), f), "the features belong to"),
+        (
+            lambda m, f: DualALP(dp.load("four-queue", buffers=3), f),
+            "the set of features belongs to",
+        ),
         (
             lambda m, f: DualALP(m, f, dp.Discounted(0.9, start=[((0, 0, 0, 0), 0.5)])),
             "sums to 0.5, not 1",

@@ -401,6 +401,14 @@ def read_only(x: Ints) -> Ints:
     return copy
 
 
+def require_made_for(model: Model, other: Model, what: str) -> None:
+    """Raise unless `other`, for which a thing was made, is this model or has its fingerprint."""
+    if other is not model and other.digest != model.digest:
+        raise InputError(
+            f"the {what} belongs to {other.name!r}, not to {model.name!r}; make it for this model."
+        )
+
+
 def vector(x: Ints) -> str:
     """A state as it is written in messages."""
     return "(" + ", ".join(str(int(v)) for v in x) + ")"

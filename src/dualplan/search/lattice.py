@@ -55,7 +55,7 @@ from dualplan.core.status import ASSUMED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.visits import visited
 from dualplan.exact.sparse import Table, policy_iteration
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
@@ -408,8 +408,7 @@ def solve_lattice(
     """
     criterion = require_criterion(criterion)
     began = time.monotonic()
-    if lattice.model is not model and lattice.model.digest != model.digest:
-        raise InputError(f"the lattice belongs to {lattice.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, lattice.model, "lattice")
     require_positive(tol=tol)
     require_whole("corrections", corrections)
     if penalty is not None:
