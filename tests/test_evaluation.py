@@ -374,7 +374,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path):
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
         ({"half_width": 0.0}, "half_width must be positive"),
         ({"steps": 0}, "steps must be at least 1"),
-        ({"seed": -1}, "seed must lie in"),
+        ({"seed": -1}, "seed must be a whole number"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"method": "batch-mean"}, "did you mean 'batch-means'"),
         ({"method": "truncated"}, "unknown method for the average criterion"),

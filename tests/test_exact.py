@@ -553,7 +553,7 @@ def test_exact_on_the_command_line(monkeypatch, capsys):
             lambda: dp.solve_exact(dp.load("forest"), method="value-iterations"),
             "did you mean 'value-iteration'",
         ),
-        (lambda: dp.solve_exact(dp.load("forest"), tol=0.0), "tol must be positive"),
+        (lambda: dp.solve_exact(dp.load("forest"), tol=0.0), "tol must be a positive number"),
         (
             lambda: dp.solve_exact(dp.load("four-queue", buffers=3), dp.Discounted(1.0)),
             "strictly between 0 and 1",

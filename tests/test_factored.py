@@ -306,7 +306,7 @@ def test_mistakes_in_a_network(change, words):
     [
         ({"machines": 1}, "at least 2"),
         ({"topology": "rng"}, "did you mean 'ring'"),
-        ({"stays": 1.2}, "stays must be a probability"),
+        ({"stays": 1.2}, "stays must be a number from 0 to 1"),
         ({"weights": [1.0]}, "one for each of 10 machines"),
     ],
 )
@@ -716,7 +716,10 @@ def test_wide_parents_are_named():
             "unknown way to constraints 'all'",
         ),
         (lambda m, b: primal.factored_alp(m, b, DISCOUNTED, rond=3), "unknown setting 'rond'"),
-        (lambda m, b: primal.factored_alp(m, b, DISCOUNTED, tol=0), "tol must be positive"),
+        (
+            lambda m, b: primal.factored_alp(m, b, DISCOUNTED, tol=0),
+            "tol must be a positive number",
+        ),
         (lambda m, b: primal.factored_alp(m, [1], DISCOUNTED), "a basis is made by"),
         (lambda m, b: primal.factored_average_alp(m, b, slack=-1), "slack must be"),
         (
@@ -727,7 +730,7 @@ def test_wide_parents_are_named():
             lambda m, b: primal.factored_alp(dp.load("sysadmin", machines=5), b, DISCOUNTED),
             "belongs to",
         ),
-        (lambda m, b: primal.chain_indicators(m, 0), "length of chains"),
+        (lambda m, b: primal.chain_indicators(m, 0), "length must be"),
         (lambda m, b: primal.single_indicators(dp.load("forest")), "FactoredModel"),
         (
             lambda m, b: primal.local_basis(m, primal.functions(m, lambda x: x.sum(axis=1))),

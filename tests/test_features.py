@@ -154,9 +154,9 @@ def test_sampled_violations_with_products_are_unbiased(net, criterion):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: Geometric(1.0), "must lie between 0 and 1, got 1.0"),
-        (lambda m: Geometric(float("nan")), "must lie between 0 and 1"),
-        (lambda m: Truncated(0.0), "must be positive, got 0.0"),
+        (lambda m: Geometric(1.0), "must lie strictly between 0 and 1, got 1.0"),
+        (lambda m: Geometric(float("nan")), "must lie strictly between 0 and 1"),
+        (lambda m: Truncated(0.0), "must be a positive number, got 0.0"),
         (lambda m: Truncated(0.5, 0.5), "limits of a truncated law are integers"),
         (lambda m: Empirical([1, 2], [1.0]), "as many weights"),
         (lambda m: Empirical([0.5], [1.0]), "needs integers"),

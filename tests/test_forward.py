@@ -771,7 +771,7 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: tests.polynomials(net, 2, coordinates=[9]), "0 to 3"),
         (
             lambda: SimulatedALP(own_ratios, families, anchor=cells(mm1(), {0: [1]})),
-            "anchor was made for another",
+            "anchor belongs to",
         ),
         (lambda: SimulatedALP(own_ratios, families, radius="a"), "radius"),
         (lambda: SimulatedALP(own_ratios, families, radius=None), "radius"),
@@ -785,7 +785,7 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: cells(net, [1]), "mapping"),
         (lambda: user_ratios(reference, None, 1, widest=1), "a function row"),
         (lambda: portfolio(reference, lbfs), "a list"),
-        (lambda: portfolio("lbfs", [lbfs]), "reference of ratios is a policy"),
+        (lambda: portfolio("lbfs", [lbfs]), "a policy is needed"),
         (lambda: portfolio(reference, [lbfs], "a"), "partition is needed"),
         (lambda: Mixed(["a"], [1.0]), "one of policies"),
         (lambda: Mixed([lbfs], ["a"]), "probabilities"),

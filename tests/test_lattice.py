@@ -334,7 +334,7 @@ def test_errors(net, lattice):
         dp.search.solve_lattice(net, lattice, prices=[(dp.Limit(lambda x, a: 1.0, 0.5), 1.0)])
     with pytest.raises(dp.errors.InputError, match="number >= 0"):
         dp.search.solve_lattice(net, lattice, penalty=-1.0)
-    with pytest.raises(dp.errors.InputError, match="tol must be positive"):
+    with pytest.raises(dp.errors.InputError, match="tol must be a positive number"):
         dp.search.solve_lattice(net, lattice, tol=0.0)
     with pytest.raises(dp.errors.InputError, match="at least 2"):
         dp.search.make_lattice(net, nodes=1)

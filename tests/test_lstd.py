@@ -115,9 +115,9 @@ def test_index_rules_are_judged_with_fitted_controls_where_these_help():
 
 def test_bad_questions():
     net, other = mm1(0.5), mm1(0.6)
-    with pytest.raises(dp.errors.InputError, match="the functions belong to"):
+    with pytest.raises(dp.errors.InputError, match="the basis belongs to"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(dp.load("criss-cross"), 2))
-    with pytest.raises(dp.errors.InputError, match="are positive"):
+    with pytest.raises(dp.errors.InputError, match="samples must be"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), samples=0)
     with pytest.raises(dp.errors.PolicyError, match="another model"):
         primal.policy_values(net, other.policy("longer"), primal.monomials(net, 2))

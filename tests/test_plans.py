@@ -218,10 +218,10 @@ BAD = {
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
     'model = "four-queue"\nmethod = "paper"\noptions = {batch = 0}': (
-        "'batch' is a positive integer"
+        "batch must be a whole number"
     ),
     'model = "four-queue"\nmethod = "paper"\noptions = {step_size = -1.0}': (
-        "'step_size' is a positive number"
+        "step_size must be a positive number"
     ),
     'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
         "exceeds the budget"

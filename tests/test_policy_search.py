@@ -279,7 +279,7 @@ def test_errors_are_sentences() -> None:
     family = families.indices(network.policy("lbfs"))
     for call, wrong in (
         (lambda: search(family, steps=0), "steps must be"),
-        (lambda: search(family, seed=-1), "seed must lie"),
+        (lambda: search(family, seed=-1), "seed must be"),
         (lambda: search(family, sigma=0.0), "sigma must be"),
         (lambda: families.indices(dp.policies.random_policy(network)), "no index rule"),
         (lambda: families.indices(network.policy("lbfs"), "far"), "reach"),

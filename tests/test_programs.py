@@ -254,7 +254,7 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: dp.solve_lp(m, tol=-1.0), "tol must be positive"),
+        (lambda m: dp.solve_lp(m, tol=-1.0), "tol must be a positive number"),
         (lambda m: dp.solve_lp(m, form="both"), "unknown form of the linear program 'both'"),
         (lambda m: dp.solve_lp(m, limits=[dp.Limit("lenght 1", 1.0)]), "did you mean 'length 1'"),
         (lambda m: dp.Limit("length 1", float("nan")), "must be a finite number"),

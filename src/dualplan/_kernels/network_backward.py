@@ -4,9 +4,11 @@ An outcome that brings `in_i` customers to class i and takes `out_i` away has y_
 <= y_i + out_i, whatever was empty, blocked, lost or clipped. So the few vectors within these limits
 are all the candidates there are, and the map itself confirms them.
 
-`predecessors` writes whole states. With one event a step, `changes` writes only what differs from
-y: no more than the classes that the event touches, the services of their servers and the pending
-event. So a list of predecessors costs as much as it is long, whatever the number of coordinates.
+With independent events an outcome may touch every class, and `predecessors_bernoulli` writes whole
+states. With one event a step, `changes` writes only what differs from y: no more than the classes
+that the event touches, the services of their servers and the pending event. So a list of
+predecessors costs as much as it is long, whatever the number of coordinates; `predecessors` puts
+the differences into y for those who want whole states.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from dualplan._kernels.compiler import CHANGES, PREDECESSORS, copy, helper, kern
 from dualplan._kernels.network import (
     ACTIONS,
     ARRIVAL,
-    BERNOULLI,
     BUFFER,
     LAM,
     MU,
@@ -42,51 +43,12 @@ from dualplan._kernels.network import (
 MOST_CHANGED = 5  # coordinates that one event changes: two classes, two services, the pending event
 
 
-@helper
-def outcome_probability(ints, floats, x, a, arrived, done, touched, size):
-    """The probability of an outcome with at most one event at (x, a)."""
-    lam = ints[LAM]
-    mu = ints[MU]
-    route_prob = ints[ROUTE_PROB]
-    if ints[PER_SERVER]:
-        event = x[x.size - 1]
-    else:
-        event = np.int64(-1)
-    for i in range(size):
-        c = touched[i]
-        if arrived[c]:
-            if event > 0:
-                return 0.0
-            if event == 0:
-                return floats[lam + c] / floats[ints[QUIET]]
-            return floats[lam + c]
-        if done[c] >= 0:
-            s = ints[ints[SERVER] + c]
-            if active(ints, x, a, s) != c:
-                return 0.0
-            p = floats[mu + c] * floats[route_prob + done[c]]
-            if ints[PER_SERVER]:
-                return p / floats[ints[PEAK] + s]
-            return p
-    rest = 1.0
-    if event <= 0:
-        for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-            c = ints[k]
-            rest -= floats[lam + c] / floats[ints[QUIET]] if event == 0 else floats[lam + c]
-    if event != 0:
-        for s in range(ints[S]):
-            c = active(ints, x, a, s)
-            if c >= 0:
-                rest -= (
-                    floats[mu + c] / floats[ints[PEAK] + s] if ints[PER_SERVER] else floats[mu + c]
-                )
-    if rest > 1e-14:
-        return rest
-    return 0.0
+# -- independent events ----------------------------------------------------------------------------
 
 
 @helper
-def outcome_probability_bernoulli(ints, floats, x, a, arrived, done):
+def outcome_probability(ints, floats, x, a, arrived, done):
+    """The probability of an outcome of independent events at (x, a)."""
     lam = ints[LAM]
     mu = ints[MU]
     route_prob = ints[ROUTE_PROB]
@@ -129,17 +91,11 @@ def invert(
     probabilities,
     count,
 ):
-    """Append the (x, a) from which an outcome leads to y.
+    """Append the (x, a) from which an outcome of independent events leads to y.
 
     `touched[:size]` are the classes it involves.
     """
-    n = ints[N]
-    servers = ints[S]
     dest = ints[ROUTE_DEST]
-    if ints[NONPREEMPTIVE]:
-        queues = n + servers
-    else:
-        queues = n
     nothing = floats[:0]
     candidates = 1
     for i in range(size):
@@ -151,17 +107,6 @@ def invert(
         low[i] = max(np.int64(0), y[c] - gain)
         span[i] = min(ints[ints[BUFFER] + c], y[c] + (1 if done[c] >= 0 else 0)) - low[i] + 1
         candidates *= span[i]
-    # With decisions per server, an arrival has event 0 before it, a completion that of its server,
-    # and none any.
-    first_event = np.int64(0)
-    last_event = np.int64(1)
-    if ints[PER_SERVER]:
-        last_event = servers + 1
-        if size > 0 and arrived[touched[0]]:
-            last_event = np.int64(1)
-        elif size > 0:
-            first_event = ints[ints[SERVER] + touched[0]] + 1
-            last_event = first_event + 1
     # An idle server may have been woken by whoever came to it, so two histories of its service are
     # possible.
     if ints[NONPREEMPTIVE]:
@@ -177,33 +122,24 @@ def invert(
             for i in range(size):
                 x[touched[i]] = low[i] + digits % span[i]
                 digits //= span[i]
-            for event in range(first_event, last_event):
-                mapped = False
-                if ints[PER_SERVER]:
-                    x[x.size - 1] = event
-                for a in range(ints[ACTIONS]):
-                    if not allowed_of(ints, x, a):
-                        continue
-                    if ints[BERNOULLI]:
-                        p = outcome_probability_bernoulli(ints, floats, x, a, arrived, done)
-                    else:
-                        p = outcome_probability(ints, floats, x, a, arrived, done, touched, size)
-                    if p == 0.0:
-                        continue
-                    if not mapped or ints[NONPREEMPTIVE]:
-                        apply(ints, x, a, arrived, done, out, nothing)
-                        mapped = True
-                    if not same(out, y, queues):
-                        continue
-                    if ints[PER_SERVER]:
-                        last = y[y.size - 1]
-                        p *= floats[ints[QUIET]] if last == 0 else floats[ints[PEAK] + last - 1]
-                    if count >= actions.size:
-                        return np.int64(-1)
-                    copy(states[count], x)
-                    actions[count] = a
-                    probabilities[count] = p
-                    count += 1
+            mapped = False
+            for a in range(ints[ACTIONS]):
+                if not allowed_of(ints, x, a):
+                    continue
+                p = outcome_probability(ints, floats, x, a, arrived, done)
+                if p == 0.0:
+                    continue
+                if not mapped or ints[NONPREEMPTIVE]:
+                    apply(ints, x, a, arrived, done, out, nothing)
+                    mapped = True
+                if not same(out, y, y.size):
+                    continue
+                if count >= actions.size:
+                    return np.int64(-1)
+                copy(states[count], x)
+                actions[count] = a
+                probabilities[count] = p
+                count += 1
     return count
 
 
@@ -257,6 +193,7 @@ def ways_of_server(ints, s):
 
 @kernel(PREDECESSORS, allocates=True)
 def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
+    """The predecessors of y, with independent events, as whole states; −1 if there are too many."""
     n = ints[N]
     dest = ints[ROUTE_DEST]
     arrived = np.empty(n, np.int64)
@@ -317,83 +254,7 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
     return count
 
 
-@kernel(PREDECESSORS, allocates=True)
-def predecessors(ints, floats, y, states, actions, probabilities):
-    n = ints[N]
-    dest = ints[ROUTE_DEST]
-    arrived = np.zeros(n, np.int64)
-    done = np.full(n, -1, np.int64)
-    touched = np.empty(n, np.int64)
-    low = np.empty(n, np.int64)
-    span = np.empty(n, np.int64)
-    x = np.empty(y.size, np.int64)
-    out = np.empty(y.size, np.int64)
-    count = invert(
-        ints,
-        floats,
-        y,
-        arrived,
-        done,
-        touched,
-        0,
-        low,
-        span,
-        x,
-        out,
-        states,
-        actions,
-        probabilities,
-        np.int64(0),
-    )
-    for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-        arrived[ints[k]] = 1
-        touched[0] = ints[k]
-        if count >= 0:
-            count = invert(
-                ints,
-                floats,
-                y,
-                arrived,
-                done,
-                touched,
-                1,
-                low,
-                span,
-                x,
-                out,
-                states,
-                actions,
-                probabilities,
-                count,
-            )
-        arrived[ints[k]] = 0
-    for c in range(n):
-        for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
-            done[c] = r
-            touched[0] = c
-            size = 1
-            if ints[dest + r] >= 0:
-                size = touch(touched, size, ints[dest + r])
-            if count >= 0:
-                count = invert(
-                    ints,
-                    floats,
-                    y,
-                    arrived,
-                    done,
-                    touched,
-                    size,
-                    low,
-                    span,
-                    x,
-                    out,
-                    states,
-                    actions,
-                    probabilities,
-                    count,
-                )
-            done[c] = -1
-    return count
+# -- one event a step ------------------------------------------------------------------------------
 
 
 @helper
@@ -617,13 +478,8 @@ def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
     return True
 
 
-@kernel(CHANGES)
-def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
-    """The predecessors of y, with one event a step: for each what differs from y; −1 if there are
-    too many.
-
-    x and out equal y before and after.
-    """
+@helper
+def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
     # the last row is room to work
     near = coords[coords.shape[0] - 1]
     count = np.int64(0)
@@ -702,4 +558,31 @@ def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out
                     probabilities,
                     count,
                 )
+    return count
+
+
+@kernel(CHANGES)
+def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
+    """The predecessors of y, with one event a step: for each what differs from y; −1 if there are
+    too many.
+
+    x and out equal y before and after.
+    """
+    return list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out)
+
+
+@kernel(PREDECESSORS, allocates=True)
+def predecessors(ints, floats, y, states, actions, probabilities):
+    """The predecessors of y, with one event a step, as whole states: y with what differs."""
+    most = actions.size
+    coords = np.empty((most + 1, MOST_CHANGED), np.int64)
+    news = np.empty((most + 1, MOST_CHANGED), np.int64)
+    sizes = np.empty(most, np.int64)
+    x = y.copy()
+    out = y.copy()
+    count = list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out)
+    for k in range(count):
+        copy(states[k], y)
+        for j in range(sizes[k]):
+            states[k, coords[k, j]] = news[k, j]
     return count

@@ -65,7 +65,7 @@ from dualplan.core.types import Floats, Ints
 from dualplan.dual.constraints import Rows
 from dualplan.dual.features.contract import Features, concat
 from dualplan.dual.sampling import Constants, Mixture, Sampling, table
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit, require_limits
 from dualplan.values.functions import StateFunction, state_values
@@ -166,10 +166,7 @@ class DualALP:
         criterion = require_criterion(criterion)
         others = [given for given in (base, sampling) if isinstance(given, Features)]
         for given in (features, *others):
-            if given.model.digest != model.digest:
-                raise InputError(
-                    f"the features belong to {given.model.name!r}, not to {model.name!r}."
-                )
+            require_made_for(model, given.model, "set of features")
         if base is not None and len(base) != 1:
             raise InputError(f"the base measure is a single feature, got {len(base)}.")
         self.model = model

@@ -21,11 +21,10 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan.core.checks import require_counts, require_seed
-from dualplan.core.errors import InputError
 from dualplan.core.streams import Word, own_seed
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.visits import visited
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.transitions import transitions
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
 from dualplan.values.basis import Basis, LinearValues, least_squares, power, products
@@ -48,8 +47,7 @@ def policy_values(
 ) -> LinearValues:
     """Ψw for the policy, from so many of its samples, one every so many steps."""
     require_policy_of(model, policy)
-    if basis.model is not model and basis.model.digest != model.digest:
-        raise InputError(f"the functions belong to {basis.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, basis.model, "basis")
     require_counts(samples=samples, every=every)
     require_seed(seed)
     if model.code.forward is None:

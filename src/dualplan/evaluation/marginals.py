@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 
 from dualplan.core.checks import require_inside, require_seed, require_whole
-from dualplan.core.errors import ModelError, unknown
+from dualplan.core.errors import ModelError
 from dualplan.core.intervals import (
     Interval,
     cut_into_batches,
@@ -36,7 +36,7 @@ from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.results import EXACT, SIMULATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model, few_states
+from dualplan.models.contract import Model, coordinate_of, few_states
 from dualplan.policies.contract import Policy, require_policies
 
 # of all replicas; slow are policies and simulators that are not compiled
@@ -111,11 +111,9 @@ def marginals(
 
 
 def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
-    names = model.coordinates if coordinates is None else coordinates
-    for name in names:
-        if name not in model.coordinates:
-            raise unknown(f"coordinate of {model.name!r}", name, model.coordinates)
-    return [model.coordinates.index(name) for name in names]
+    if coordinates is None:
+        return list(range(model.box.dim))
+    return [coordinate_of(model, name) for name in coordinates]
 
 
 # -- over all states -------------------------------------------------------------------------------

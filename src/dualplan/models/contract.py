@@ -25,6 +25,7 @@ import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
 from dualplan.core import budgets
+from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.identity import digest
 from dualplan.core.types import ArrayLike, Bools, Floats, Ints, Json
@@ -400,6 +401,28 @@ def read_only(x: Ints) -> Ints:
     copy = x.copy()
     copy.flags.writeable = False
     return copy
+
+
+def coordinate_of(model: Model, given: str | int) -> int:
+    """The number of a coordinate, by name or number."""
+    if isinstance(given, str):
+        if given not in model.coordinates:
+            raise unknown(f"coordinate of {model.name!r}", given, model.coordinates)
+        return model.coordinates.index(given)
+    if not is_whole(given) or not 0 <= given < model.box.dim:
+        raise InputError(
+            f"model {model.name!r} has no coordinate {given!r}; they have the numbers 0 to "
+            f"{model.box.dim - 1}."
+        )
+    return int(given)
+
+
+def require_made_for(model: Model, other: Model, what: str) -> None:
+    """Raise unless `other`, for which a thing was made, is this model or has its fingerprint."""
+    if other is not model and other.digest != model.digest:
+        raise InputError(
+            f"the {what} belongs to {other.name!r}, not to {model.name!r}; make it for this model."
+        )
 
 
 def vector(x: Ints) -> str:

@@ -18,7 +18,7 @@ from dualplan._kernels.sweep import no_counts
 from dualplan.core.checks import require_probabilities
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.transitions import allowed_pairs, expected_counts, transitions
 from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.saved import Parts, inner, outer, saved_as
@@ -148,17 +148,12 @@ def _compiled(
 ) -> ValueCode | None:
     """The compiled form of values that belong to the model, if they have one."""
     if isinstance(values, LinearValues):
-        _require_same(model, values.basis.model, "basis")
+        require_made_for(model, values.basis.model, "basis")
     elif isinstance(values, LatticeValues):
-        _require_same(model, values.model, "lattice")
+        require_made_for(model, values.model, "lattice")
     else:
         return None
     return values.code
-
-
-def _require_same(model: Model, other: Model, what: str) -> None:
-    if other is not model and other.digest != model.digest:
-        raise InputError(f"the {what} belongs to {other.name!r}, not to {model.name!r}.")
 
 
 def _column_prices(model: Model, given: Floats | None) -> Floats:

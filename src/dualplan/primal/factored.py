@@ -63,6 +63,7 @@ from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import occupancy
+from dualplan.models.contract import require_made_for
 from dualplan.models.criteria import Average, Criterion, Discounted, require_discounted
 from dualplan.models.factored import FactoredModel
 from dualplan.policies.contract import Policy
@@ -459,8 +460,7 @@ def _checked(model: FactoredModel, basis: LocalBasis | Basis) -> LocalBasis:
         )
     if not isinstance(basis, (LocalBasis, Basis)):
         raise InputError(f"a basis is made by dualplan.primal, got {basis!r}.")
-    if basis.model is not model and basis.model.digest != model.digest:
-        raise InputError(f"the basis belongs to {basis.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, basis.model, "basis")
     if isinstance(basis, Basis):
         return local_basis(model, basis)
     return basis

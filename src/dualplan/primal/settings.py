@@ -14,7 +14,7 @@ from dualplan.core.checks import require_counts, require_positive, require_seed,
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.types import Ints
 from dualplan.evaluation.visits import occupancy
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import WHOLE, Found, Pairs, Program, sampled_pairs
@@ -115,8 +115,7 @@ def check(model: Model, basis: Basis) -> None:
     """Raise unless the basis belongs to the model and the model has what a program needs."""
     if not isinstance(basis, Basis):
         raise InputError(f"a basis is made by dualplan.primal, got {basis!r}.")
-    if basis.model is not model and basis.model.digest != model.digest:
-        raise InputError(f"the basis belongs to {basis.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, basis.model, "basis")
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
 

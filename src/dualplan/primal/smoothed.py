@@ -42,16 +42,15 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.checks import require_nonnegative, require_positive
+from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import SAMPLED, Settings, check, relevant
-from dualplan.primal.soft import listed, maximise_softly
+from dualplan.primal.settings import SAMPLED, Settings, check
+from dualplan.primal.soft import maximise_softly, price_of, soft_program
 from dualplan.primal.solution import PrimalSolution, Slacks
 from dualplan.values.basis import Basis
 
@@ -81,21 +80,10 @@ def smoothed_alp(
     require_discounted(criterion, "smoothed_alp")
     if penalty is not None and budget is not None:
         raise InputError("violations have a penalty or a budget, not both; leave one of them out.")
-    if penalty is not None:
-        require_positive(penalty=penalty)
     if budget is not None:
         require_nonnegative(budget=budget)
-    c = relevant(model, relevance, criterion, wanted.seed)
-    if weights is None:
-        law = c
-    else:
-        law = relevant(model, weights, criterion, wanted.seed)
-    program = Program(basis, criterion.gamma, c.moments(basis), weight_bound=wanted.weight_bound)
-    rows = listed(program, wanted, weights, law)
-    if penalty is None:
-        price = 2 / (1 - criterion.gamma)
-    else:
-        price = float(penalty)
+    price = price_of(penalty, criterion)
+    program, rows = soft_program(basis, criterion, relevance, weights, wanted)
     w = maximise_softly(
         program, rows, rows.numbers, rows.weights * (1.0 if budget is not None else price), budget
     )

@@ -25,12 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.checks import require_positive
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.lp import minimise
 from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
+from dualplan.models.criteria import Discounted
 from dualplan.models.transitions import allowed_rows
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import (
@@ -44,7 +46,8 @@ from dualplan.primal.program import (
     to_add,
 )
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings
+from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings, relevant
+from dualplan.values.basis import Basis
 
 MORE = 15  # as many rows in a round as other programs add: each solve starts afresh
 GROWTH = 4  # rows are so many times more where they do not bound the program
@@ -67,6 +70,32 @@ class Rows:
     def excess(self, w: Floats) -> Floats:
         """Violations of single rows."""
         return np.maximum(self.matrix @ w - self.right, 0.0)
+
+
+def price_of(penalty: float | None, criterion: Discounted) -> float:
+    """Of a unit of violation: the penalty, or 2/(1−γ)."""
+    if penalty is None:
+        return 2 / (1 - criterion.gamma)
+    require_positive(penalty=penalty)
+    return float(penalty)
+
+
+def soft_program(
+    basis: Basis,
+    criterion: Discounted,
+    relevance: Relevance | Policy | None,
+    weights: Relevance | Policy | None,
+    wanted: Settings,
+) -> tuple[Program, Rows]:
+    """The program for c, and its constraints with weights π, by default c."""
+    model = basis.model
+    c = relevant(model, relevance, criterion, wanted.seed)
+    if weights is None:
+        law = c
+    else:
+        law = relevant(model, weights, criterion, wanted.seed)
+    program = Program(basis, criterion.gamma, c.moments(basis), weight_bound=wanted.weight_bound)
+    return program, listed(program, wanted, weights, law)
 
 
 def listed(

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualplan.core.checks import is_whole, require_seed
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.errors import InputError
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.evaluation.visits import visited
-from dualplan.models.contract import Box, Model
+from dualplan.models.contract import Box, Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, check_probabilities, require_policy_of
 
@@ -96,7 +96,7 @@ def policy_map(
     """
     require_policy_of(model, policy)
     require_seed(seed)
-    plane = _place(model, across), _place(model, up)
+    plane = coordinate_of(model, across), coordinate_of(model, up)
     if plane[0] == plane[1]:
         raise InputError(f"a map needs two coordinates, got {model.coordinates[plane[0]]!r} twice.")
     lower, upper = _slice(model, policy, plane, levels or {}, _sizes(size), seed)
@@ -118,7 +118,7 @@ def by_server(found: PolicyMap) -> list[PolicyMap]:
 
 
 def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap:
-    plane = _place(network, found.across), _place(network, found.up)
+    plane = coordinate_of(network, found.across), coordinate_of(network, found.up)
     lower, upper = _corners(found, network, plane)
     if network.per_server:  # who serves whom is decided at the server's own event
         event = network.box.dim - 1
@@ -181,19 +181,6 @@ def _idling(network: QueueingNetwork, states: Ints, sums: Floats, choices: Ints,
 # -- the plane -------------------------------------------------------------------------------------
 
 
-def _place(model: Model, coordinate: Coordinate) -> int:
-    if isinstance(coordinate, str):
-        if coordinate not in model.coordinates:
-            raise unknown(f"coordinate of {model.name!r}", coordinate, model.coordinates)
-        return model.coordinates.index(coordinate)
-    if not is_whole(coordinate) or not 0 <= coordinate < model.box.dim:
-        raise InputError(
-            f"coordinates of {model.name!r} have numbers 0 to {model.box.dim - 1}, got "
-            f"{coordinate!r}."
-        )
-    return int(coordinate)
-
-
 def _sizes(size: int | tuple[int, int]) -> tuple[int, int]:
     if isinstance(size, tuple):
         both = size
@@ -215,7 +202,7 @@ def _slice(
     seed: int,
 ) -> tuple[Ints, Ints]:
     """The box of the cells: a single value at all coordinates but two."""
-    given = {_place(model, coordinate): value for coordinate, value in levels.items()}
+    given = {coordinate_of(model, coordinate): value for coordinate, value in levels.items()}
     for i in plane:
         if i in given:
             raise InputError(

@@ -9,7 +9,7 @@ mean is y (Kushner & Dupuis 2001; such operators are the averagers of Gordon 199
 That is a decision problem on the nodes, sparse and with nonnegative weights, solved by policy
 iteration (`exact/sparse.py`). But the random corner brings variance that the model does not have,
 (y_i − left)(right − y_i) along each coordinate, which a convex v pays for. So the problem is solved
-again with what the function V of `primal/interpolation.py`, which has curvature taken off, and the
+again with what the function V of `values/interpolation.py`, which has curvature taken off, and the
 multilinear function of the last v disagree in:
 
     ℓ'(x,a)  =  ℓ(x,a) + Σ_y P(y|x,a)·[ V(y) − Σ_z c_z(y)·v(z) ].
@@ -33,7 +33,7 @@ change ℓ into ℓ + Σ_k p_k·(n_k − b_k·d_k).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,7 @@ from dualplan.core.status import ASSUMED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.visits import visited
 from dualplan.exact.sparse import Table, policy_iteration
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
@@ -74,6 +74,7 @@ REACH = 1.5
 # an upper limit within so many times that is where it goes: good policies may go farther than
 # heuristics
 NEAR = 3.0
+SKETCH = 8  # so many times fewer nodes of a lattice that shows where its policy goes
 FEWEST = 8  # the least reach, in values
 FEW = 4  # a coordinate with so many values keeps them all
 POWER = 1.0  # gaps between knots grow like this power of the distance from the ends
@@ -407,8 +408,7 @@ def solve_lattice(
     """
     criterion = require_criterion(criterion)
     began = time.monotonic()
-    if lattice.model is not model and lattice.model.digest != model.digest:
-        raise InputError(f"the lattice belongs to {lattice.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, lattice.model, "lattice")
     require_positive(tol=tol)
     require_whole("corrections", corrections)
     if penalty is not None:
@@ -511,19 +511,46 @@ def lattice_plan(
     criterion = require_criterion(criterion)
     require_counts(stages=stages)
     require_positive(tol=tol)
-    fitted_to: Sequence[Policy] | None = policies
+    require_seed(seed)
+    if policies is None:
+        begun = [model.policy(name) for name in model.policies]
+    else:
+        begun = require_policies(model, policies)
+    sketch = max(nodes // SKETCH, min(nodes, 2 ** (model.box.dim + 1)))
+    found = solve_in_stages(
+        model,
+        criterion,
+        begun,
+        [*[sketch] * (stages - 1), nodes],
+        lambda fitted_to, size: make_lattice(model, fitted_to, nodes=size, seed=seed),
+        prices=prices,
+        tol=tol,
+    )
+    assert found is not None, "every stage has a lattice, or raises"
+    return found
+
+
+def solve_in_stages(
+    model: Model,
+    criterion: Criterion,
+    policies: Sequence[Policy],
+    sizes: Sequence[int],
+    fit: Callable[[list[Policy], int], Lattice | None],
+    *,
+    prices: Sequence[tuple[Limit, float]] | None = None,
+    tol: float = 1e-3,
+) -> LatticeSolution | None:
+    """The last solution on lattices of several sizes, each of which `fit` makes for the policies
+    and, from the second on, that of the one before.
+
+    Where policies go is seldom where the policy of a lattice does. Sizes for which there is no
+    lattice are left out.
+    """
     solution: LatticeSolution | None = None
-    for stage in range(stages):
-        last = stage == stages - 1
-        if last:
-            size = nodes
-        else:
-            size = max(nodes // 8, min(nodes, 2 ** (model.box.dim + 1)))
-        lattice = make_lattice(model, fitted_to, nodes=size, seed=seed)
-        solution = solve_lattice(model, lattice, criterion, prices=prices, tol=tol)
-        fitted_to = [
-            *(policies or [model.policy(name) for name in model.policies]),
-            solution.policy(),
-        ]
-    assert solution is not None
+    fitted_to = list(policies)
+    for size in sizes:
+        lattice = fit(fitted_to, size)
+        if lattice is not None:
+            solution = solve_lattice(model, lattice, criterion, prices=prices, tol=tol)
+            fitted_to = [*policies, solution.policy()]
     return solution

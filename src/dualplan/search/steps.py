@@ -31,6 +31,7 @@ from dualplan.models.criteria import Average, Discounted
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
 from dualplan.policies.heuristics.network import (
     LinearIndexPolicy,
     NetworkPolicy,
@@ -42,10 +43,11 @@ from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.duels import pace
 from dualplan.search.families import ALL, NEXT, Family, greedy_for, indices, mixing
-from dualplan.search.lattice import make_lattice, solve_lattice, truncation
+from dualplan.search.lattice import SKETCH, make_lattice, solve_in_stages, solve_lattice, truncation
 from dualplan.search.policy_search import best_of
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
+from dualplan.values.interpolation import Lattice
 
 FUNCTIONS = 150  # of a basis at most
 DRAWN = 20_000  # states whose constraints are taken
@@ -53,7 +55,6 @@ SEEN = 20_000  # visits by which the laws of drawn states are fitted
 WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
 SPACING = 20  # steps between two of these visits
 NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
-SKETCH = 8  # so many times fewer nodes of the lattice that shows where its policy goes
 FEWER = 4  # so many times fewer nodes than states, at least
 TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
 # prices of limits that are tried, and the steps by which each is judged
@@ -177,31 +178,28 @@ class OnLattice:
     def _solved(
         self, search: Search, nodes: int, prices: Sequence[tuple[Limit, float]]
     ) -> Candidate | None:
-        """In two stages: where the policies so far go is seldom where the policy of a lattice
-        does.
-        """
-        policies = [m.policy for m in _near(search)]
-        candidate = None
-        for size in (nodes // SKETCH, nodes):
+        """In two stages, each fitted to where all policies at hand go."""
+        model = search.model
+
+        def fit(policies: list[Policy], size: int) -> Lattice | None:
             seen = [
-                visited(search.model, policy, SEEN, search.fresh(Place.VISITS), SPACING)
+                visited(model, policy, SEEN, search.fresh(Place.VISITS), SPACING)
                 for policy in policies
             ]
+            seed = search.fresh(Place.PROPOSAL)
             try:
-                lattice = make_lattice(
-                    search.model,
-                    np.concatenate(seen),
-                    nodes=size,
-                    seed=search.fresh(Place.PROPOSAL),
-                )
+                return make_lattice(model, np.concatenate(seen), nodes=size, seed=seed)
             except InputError:  # too many coordinates for so few nodes
-                continue
-            found = solve_lattice(search.model, lattice, search.criterion, prices=prices)
-            name = f"lattice, {lattice.nodes:,} nodes"
-            policies.append(found.policy(name=name))
-            # with prices, values are of another loss: no control variates for this one
-            candidate = Candidate(policies[-1], name, None if prices else found.values)
-        return candidate
+                return None
+
+        policies = [m.policy for m in _near(search)]
+        sizes = (nodes // SKETCH, nodes)
+        found = solve_in_stages(model, search.criterion, policies, sizes, fit, prices=prices)
+        if found is None:
+            return None
+        name = f"lattice, {found.lattice.nodes:,} nodes"
+        # with prices, values are of another loss: no control variates for this one
+        return Candidate(found.policy(name=name), name, None if prices else found.values)
 
     def _priced(self, search: Search, size: int) -> list[Candidate]:
         """Prices by bisection on the logarithm, until a limit is kept and another price breaks it

@@ -39,7 +39,7 @@ from dualplan.core.checks import (
 )
 from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Bools, Floats, Ints
-from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
+from dualplan.models.contract import UNBOUNDED, Model, coordinate_of, read_only, vector
 from dualplan.values.contract import ValueCode
 
 UNBOUNDED_SCALE = 10.0  # of monomials in a coordinate without an upper limit
@@ -470,7 +470,7 @@ def functions(
 def _coordinates(model: Model, given: Sequence[int] | None) -> list[int]:
     if given is None:
         return list(range(model.box.dim))
-    return list(given)
+    return [coordinate_of(model, coordinate) for coordinate in given]
 
 
 def _scales(model: Model, given: float | Sequence[float] | None) -> list[float]:

@@ -26,7 +26,7 @@ from dualplan._kernels.compiler import READ_ONLY, UNCOMPILABLE
 from dualplan.core.checks import is_number, is_whole
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
-from dualplan.models.contract import UNBOUNDED, Model, read_only, vector
+from dualplan.models.contract import UNBOUNDED, Model, coordinate_of, read_only, vector
 
 LOWEST = int(np.iinfo(np.int64).min)
 RAISED = (ArithmeticError, LookupError, TypeError, ValueError)  # by functions of the user
@@ -213,10 +213,10 @@ def cells(
             raise InputError(
                 f"{word} is a mapping of coordinates, {word}={{coordinate: ...}}, got {given!r}."
             )
-    limits = {_coordinate(model, key): _interval(key, ends) for key, ends in kept.items()}
+    limits = {coordinate_of(model, key): _interval(key, ends) for key, ends in kept.items()}
     parts = []
     for key, numbers in cuts.items():
-        c = _coordinate(model, key)
+        c = coordinate_of(model, key)
         if (
             not isinstance(numbers, SEQUENCES)
             or not all(map(is_whole, numbers))
@@ -252,20 +252,6 @@ def levels(
     made = replace(base, function=function, levels=tuple(float(v) for v in edges))
     made._value(model.start)  # raises, if it gives no number
     return made
-
-
-def _coordinate(model: Model, key: str | int) -> int:
-    if isinstance(key, str):
-        if key not in model.coordinates:
-            raise InputError(
-                f"{model.name!r} has no coordinate {key!r}; it has {', '.join(model.coordinates)}."
-            )
-        return model.coordinates.index(key)
-    if not is_whole(key) or not 0 <= key < model.box.dim:
-        raise InputError(
-            f"states of {model.name!r} have coordinates 0 to {model.box.dim - 1}, not {key!r}."
-        )
-    return int(key)
 
 
 def _interval(key: str | int, ends: Any) -> tuple[int, int]:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model
@@ -178,12 +177,6 @@ def polynomials(
     """Monomials up to a degree, without the constant, for which fᵀy is 0 or the violation of the
     mass.
     """
-    if coordinates is not None and not all(
-        is_whole(c) and 0 <= c < model.box.dim for c in coordinates
-    ):
-        raise InputError(
-            f"coordinates of {model.name!r} are 0 to {model.box.dim - 1}, got {coordinates!r}."
-        )
     basis = monomials(model, degree, coordinates=coordinates)
     if len(basis) < 2:
         raise InputError(f"polynomials need a degree of at least 1, got {degree!r}.")

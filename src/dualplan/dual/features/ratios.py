@@ -56,7 +56,7 @@ from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.dual.features.compiled import chosen_row
-from dualplan.models.contract import Model, read_only, vector
+from dualplan.models.contract import Model, read_only, require_made_for, vector
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
 from dualplan.policies.mixed import bank
@@ -450,8 +450,7 @@ def portfolio(
         given = partition
     if not isinstance(given, Partition):
         raise InputError(f"a partition is needed (features.cells, features.levels), got {given!r}.")
-    if given.model is not model and given.model.digest != model.digest:
-        raise InputError(f"the partition belongs to {given.model.name!r}, not to {model.name!r}.")
+    require_made_for(model, given.model, "partition")
     names = tuple(f"{cell}: {policy.name}" for cell in given.names for policy in policies)
     return Ratios(reference, [Portfolio(tuple(policies), given, names)])
 

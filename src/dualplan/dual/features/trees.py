@@ -18,7 +18,7 @@ from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.choices import Choices
 from dualplan.dual.features.contract import Block, Features, check_allowed, estimated_losses
 from dualplan.dual.features.tree_laws import Interval, Node, Tree
-from dualplan.models.contract import UNBOUNDED, Model
+from dualplan.models.contract import UNBOUNDED, Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 
@@ -83,20 +83,12 @@ def _check_law(model: Model, law: Tree) -> None:
 def _tiles(model: Model, law: Tree, cuts: Mapping[int | str, Sequence[Interval]]) -> list[Tree]:
     if not cuts:
         return [law]
-    places = [_coordinate(model, key) for key in cuts]
+    places = [coordinate_of(model, key) for key in cuts]
     tiles = (
         law.within(dict(zip(places, tile, strict=True)))
         for tile in itertools.product(*cuts.values())
     )
     return [tile for tile in tiles if tile is not None]
-
-
-def _coordinate(model: Model, key: int | str) -> int:
-    if isinstance(key, str) and key in model.coordinates:
-        return model.coordinates.index(key)
-    if is_whole(key) and 0 <= int(key) < model.box.dim:
-        return int(key)
-    raise InputError(f"model {model.name!r} has no coordinate {key!r}.")
 
 
 def _with_choices(model: Model, law: Tree, ways: Choices) -> list[tuple[Tree, int]]:

@@ -73,7 +73,7 @@ from dualplan.dual.simulated.moments import (
     residuals,
 )
 from dualplan.evaluation.simulation import REPLICAS, Engine, Recorded, Replica, Restarts, engine
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.simulator import SimulatorModel
 from dualplan.models.transitions import allowed_rows, transitions
@@ -131,10 +131,7 @@ class SimulatedALP:
             raise InputError(
                 "a simulated problem needs ratios (dualplan.dual.features) and test functions."
             )
-        if tests.model is not ratios.model and tests.model.digest != ratios.model.digest:
-            raise InputError(
-                f"the test functions belong to {tests.model.name!r}, not to {ratios.model.name!r}."
-            )
+        require_made_for(ratios.model, tests.model, "set of test functions")
         require_whole("samples", samples, least=REPLICAS * PIECES)
         require_counts(every=every)
         if warm_up is not None:
@@ -148,15 +145,8 @@ class SimulatedALP:
             raise InputError(
                 f"an anchor is a partition (features.cells, features.levels), got {anchor!r}."
             )
-        if (
-            anchor is not None
-            and anchor.model is not ratios.model
-            and anchor.model.digest != ratios.model.digest
-        ):
-            raise InputError(
-                "the anchor was made for another model than that of the ratios, "
-                f"{ratios.model.name!r}."
-            )
+        if anchor is not None:
+            require_made_for(ratios.model, anchor.model, "anchor")
         if expected and not (
             not isinstance(ratios.model, SimulatorModel) and ratios.model.has_forward
         ):

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dualplan.core.checks import is_whole
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.errors import InputError
 from dualplan.core.types import Ints
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.rules import Terms
 
@@ -63,14 +63,13 @@ def _of_user(model: Model, weights: Mapping[str, int]) -> Terms:
     if not weights:
         raise InputError("a feature of a rule needs at least one coordinate, with a whole weight.")
     for name, weight in weights.items():
-        if name not in model.coordinates:
-            raise unknown(f"coordinate of {model.name!r}", str(name), model.coordinates)
+        coordinate_of(model, name)  # raises, if there is none
         if not is_whole(weight) or weight == 0:
             raise InputError(
                 f"the weight of coordinate {name!r} in a feature must be a whole number, got "
                 f"{weight!r}."
             )
-    return tuple((model.coordinates.index(name), int(weight)) for name, weight in weights.items())
+    return tuple((coordinate_of(model, name), int(weight)) for name, weight in weights.items())
 
 
 def numbers_at(features: Sequence[Terms], states: Ints) -> Ints:

@@ -14,11 +14,11 @@ __all__ = [
     "Part",
     "Plan",
     "Planned",
-    "solve_by",
     "keys_from",
     "make_features",
     "override",
     "read_plan",
     "run_plan",
+    "solve_by",
     "table_of_keys",
 ]

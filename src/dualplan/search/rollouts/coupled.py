@@ -33,7 +33,7 @@ from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.simulation import Copies, engine
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.contract import CompiledValues, ValueCode
@@ -143,10 +143,7 @@ def _potential(model: Model, control: CompiledValues) -> ValueCode:
         raise InputError(
             "a control variate runs in compiled code; use a basis without functions of the user."
         )
-    if control.model is not model and control.model.digest != model.digest:
-        raise InputError(
-            f"the control variate belongs to {control.model.name!r}, not to {model.name!r}."
-        )
+    require_made_for(model, control.model, "control variate")
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
     return control.code
