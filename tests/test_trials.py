@@ -242,7 +242,7 @@ def test_fitted_quadratics_solve_the_projected_equation(name: str) -> None:
     """The same weights as those of the general least squares, whose next states are listed."""
     network = NETWORKS[name]()
     policy, n = some_indices(network), len(network.classes)
-    states = visited(network, policy, 2_000, 1, 30)
+    states = visited(network, policy, samples=2_000, seed=1, every=30)
     basis = monomials(network, 2, scale=1.0)
     values, drifts, losses = _one_step(network, policy, basis, states)
     general = LinearValues(
@@ -264,7 +264,9 @@ def test_an_unstable_policy_has_no_control() -> None:
         families.indices(network.policy("lbfs")).start
     )
     assert dp.evaluate(network, policy, steps=500_000).status is dp.Status.UNSTABLE
-    assert least_squares(policy, visited(network, policy, 4_000, 1, 50)).size == 0
+    assert (
+        least_squares(policy, visited(network, policy, samples=4_000, seed=1, every=50)).size == 0
+    )
 
 
 def test_decisions_of_all_servers_cost_what_those_at_events_do() -> None:

@@ -145,10 +145,9 @@ def _solved(
     if method == THEORY:
         return solve_by_theory(problem, penalty, samples=samples or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
+    warm: dict[str, Any] = {}
     if method in WARM and "epsilon" not in options:
-        warm = {"start": start}
-    else:
-        warm = {}
+        warm["start"] = start
     return solve(
         problem, penalty, method=method, samples=samples, seed=seed, watch=watch, **warm, **options
     )

@@ -146,7 +146,7 @@ def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, 
         raise InputError("a lattice needs policies or visited states to be fitted to.")
     found: list[tuple[float, Ints]] = []
     for policy in policies:
-        states = visited(model, policy, VISITS, seed, SPACING)
+        states = visited(model, policy, samples=VISITS, seed=seed, every=SPACING)
         found.append((_mean_loss(model, policy, states), states))
     return min(found, key=lambda one: one[0])[1]
 

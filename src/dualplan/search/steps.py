@@ -82,7 +82,8 @@ def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
     model = search.model
     seen = (
-        visited(model, search.incumbent.policy, SEEN, search.fresh(Place.VISITS)) - model.box.lower
+        visited(model, search.incumbent.policy, samples=SEEN, seed=search.fresh(Place.VISITS))
+        - model.box.lower
     )
     means = WIDER * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
@@ -183,7 +184,7 @@ class OnLattice:
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
             seen = [
-                visited(model, policy, SEEN, search.fresh(Place.VISITS), SPACING)
+                visited(model, policy, samples=SEEN, seed=search.fresh(Place.VISITS), every=SPACING)
                 for policy in policies
             ]
             seed = search.fresh(Place.PROPOSAL)
