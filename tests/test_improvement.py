@@ -15,7 +15,7 @@ from dualplan.core.budgets import Clock
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
 from dualplan.search import duels, loop, steps
-from dualplan.search.contract import Candidate, Search, excess
+from dualplan.search.contract import Candidate, Search
 
 ENOUGH = "1h"  # so that a search ends by its work and never by the clock, however busy the machine
 
@@ -157,9 +157,9 @@ def test_excess_counts_whole_intervals():
     run = dp.evaluate(model, model.policy(name), steps=50_000)
     measure = next(iter(run.measures))
     upper = run.measures[measure].upper
-    assert excess(run, [Limit(measure, upper + 0.1)]) == 0
-    assert excess(run, [Limit(measure, upper - 0.1)]) == pytest.approx(0.1)
-    assert excess(run, [Limit("no such measure", 1.0)]) == np.inf
+    assert run.excess([Limit(measure, upper + 0.1)]) == 0
+    assert run.excess([Limit(measure, upper - 0.1)]) == pytest.approx(0.1)
+    assert run.excess([Limit("no such measure", 1.0)]) == np.inf
 
 
 def test_what_keeps_the_limits_wins_whatever_it_costs():
