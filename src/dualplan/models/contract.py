@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan._kernels.layouts import Bounds, Dynamics
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.identity import digest
 from dualplan.core.types import ArrayLike, Bools, Floats, Ints, Json
@@ -70,6 +71,11 @@ class Box:
     def dim(self) -> int:
         """The number of coordinates."""
         return int(self.lower.size)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The limits as kernels take them."""
+        return Bounds(self.lower, self.upper)
 
     @property
     def bounded(self) -> bool:
@@ -137,6 +143,11 @@ class Code(Data):
     counts: Kernel | None = None  # what a step from (x, a) counts, in expectation
     changes: Kernel | None = None  # the predecessors as what differs from the state
     max_changed: int = 0
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """What a simulation asks of the model, as kernels take it."""
+        return Dynamics(self.step, self.allowed, self.ints, self.floats)
 
 
 @dataclass(frozen=True, eq=False)
