@@ -30,7 +30,6 @@ from dualplan._kernels.compiler import (
     ALLOWED,
     ANCHOR,
     CHANGES,
-    COUNTS,
     DRAW,
     FLOAT,
     FLOATS,
@@ -50,6 +49,7 @@ from dualplan._kernels.compiler import (
     kernel,
 )
 from dualplan._kernels.features import feature_count, rescale
+from dualplan._kernels.layouts import BOUNDS, TALLIES
 from dualplan._kernels.philox import seek, uniform
 from dualplan._kernels.sweep import first_state, next_state, sums_of
 
@@ -134,11 +134,11 @@ def allowed_at(allowed, mi, mf, states, out):
             out[k, a] = allowed(mi, mf, states[k], a)
 
 
-@kernel(types.void(function_type(LOSS), function_type(COUNTS), INTS, FLOATS, STATES, INTS, ROWS))
-def sums_at(loss, counts, mi, mf, states, actions, out):
+@kernel(types.void(TALLIES, STATES, INTS, ROWS))
+def sums_at(tallies, states, actions, out):
     """What a step from each of the given pairs adds to the model's columns, in expectation."""
     for k in range(actions.size):
-        sums_of(loss, counts, mi, mf, states[k], actions[k], out[k])
+        sums_of(tallies, states[k], actions[k], out[k])
 
 
 @kernel(types.void(function_type(FORWARD), INTS, FLOATS, STATES, INTS, STATES, ROWS, INTS))
@@ -608,8 +608,7 @@ def draw_flows(
         FLOATS,
         INTS,
         FLOATS,
-        INTS,
-        INTS,
+        BOUNDS,
         INT,
         INT,
         FLOAT,
@@ -638,8 +637,7 @@ def all_rows(
     mf,
     fi,
     ff,
-    lower,
-    upper,
+    box,
     actions,
     local,
     on_b,
@@ -676,7 +674,7 @@ def all_rows(
     y = room[0]
     pair_end = np.int64(0)
     flow_end = np.int64(0)
-    first_state(lower, upper, first, y)
+    first_state(box, first, y)
     for index in range(first, last):
         r = index - first
         m = anchor(fi, ff, y, work)
@@ -736,5 +734,5 @@ def all_rows(
         flow_end += count
         flow_ends[r] = flow_end
         masses[r] = start_mass(starts, alpha, y)
-        next_state(lower, upper, y)
+        next_state(box, y)
     return np.int64(-1)

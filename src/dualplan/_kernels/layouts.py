@@ -11,10 +11,12 @@ from typing import NamedTuple
 from dualplan._kernels.compiler import (
     ACT,
     ALLOWED,
+    COUNTS,
     FLOATS,
     FORWARD,
     INT,
     INTS,
+    LOSS,
     RNG,
     STEP,
     VALUE,
@@ -49,6 +51,50 @@ class Bounds(NamedTuple):
     upper: Ints
 
 
+class Grid(NamedTuple):
+    """A box whose states are numbered: the weights of the coordinates in a state's number."""
+
+    lower: Ints
+    upper: Ints
+    strides: Ints
+
+
+class Law(NamedTuple):
+    """What methods that list next states ask of a model."""
+
+    allowed: Kernel
+    loss: Kernel
+    forward: Kernel
+    ints: Ints
+    floats: Floats
+    actions: int
+    outcomes: int  # the most next states that `forward` can list
+
+
+class Tallies(NamedTuple):
+    """What a step adds up in expectation: losses and the model's counters."""
+
+    loss: Kernel
+    counts: Kernel
+    ints: Ints
+    floats: Floats
+
+
+class Arrays(NamedTuple):
+    """The data of a model of a kind that kernels know."""
+
+    ints: Ints
+    floats: Floats
+
+
+class Sparse(NamedTuple):
+    """A sparse matrix by rows: row i is the places ptr[i], ..., ptr[i + 1] − 1."""
+
+    ptr: Ints
+    columns: Ints
+    values: Floats
+
+
 class Process(NamedTuple):
     """A model under a policy."""
 
@@ -80,6 +126,13 @@ class Control(NamedTuple):
 RULE = group(Rule, function_type(ACT), INTS, FLOATS)
 DYNAMICS = group(Dynamics, function_type(STEP), function_type(ALLOWED), INTS, FLOATS)
 BOUNDS = group(Bounds, INTS, INTS)
+GRID = group(Grid, INTS, INTS, INTS)
+LAW = group(
+    Law, function_type(ALLOWED), function_type(LOSS), function_type(FORWARD), INTS, FLOATS, INT, INT
+)
+TALLIES = group(Tallies, function_type(LOSS), function_type(COUNTS), INTS, FLOATS)
+ARRAYS = group(Arrays, INTS, FLOATS)
+SPARSE = group(Sparse, INTS, INTS, FLOATS)
 PROCESS = group(Process, DYNAMICS, RULE, BOUNDS, INT)
 TRAJECTORY = group(Trajectory, INTS, RNG, INTS)
 CONTROL = group(Control, function_type(FORWARD), INT, function_type(VALUE), INTS, FLOATS, INT)

@@ -42,7 +42,7 @@ from dualplan.dual.features.contract import DRAWS, Features
 from dualplan.models.contract import Model, vector
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.limits import Limit
-from dualplan.models.transitions import expected_counts
+from dualplan.models.transitions import tallies_of
 
 CHUNK = 4_096  # rows drawn or listed at once
 LISTED = 200_000  # states up to which expectations are sums over all pairs
@@ -333,8 +333,7 @@ class Rows:
             code.floats,
             f.ints,
             f.floats,
-            box.lower,
-            box.upper,
+            box.bounds,
             actions,
             self._local,
             *signs,
@@ -434,11 +433,9 @@ class Rows:
 
     def _weights(self, limits: Sequence[Limit], states: Ints, actions: Ints) -> Floats:
         """g of each limit at given pairs."""
-        code = self.model.code
         sums = np.zeros((actions.size, len(self.model.columns)))
         if any(isinstance(limit.measure, str) for limit in limits):
-            counts = expected_counts(self.model)
-            kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
+            kernels.sums_at(tallies_of(self.model), states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
 

@@ -11,7 +11,7 @@ from dualplan._kernels import rollouts as coupled_kernels
 from dualplan._kernels import simulate as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan._kernels.layouts import Control, Process, Trajectory
-from dualplan.core.errors import MissingError, ModelError, PolicyError
+from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.simulation.contract import (
     COUPLED,
@@ -153,19 +153,9 @@ class CompiledEngine:
 
     def _control(self, function: ValueCode) -> Control:
         """A function of states by which losses are shaped, as kernels take it."""
-        code = self.model.code
-        if code.forward is None:
-            raise MissingError(
-                f"model {self.model.name!r} has no list of next states: "
-                f"{self.model.why_no_forward}; simulate it without a control."
-            )
+        law = self.model.forward_law
         return Control(
-            code.forward,
-            code.max_outcomes,
-            function.value,
-            function.ints,
-            function.floats,
-            function.room,
+            law.forward, law.outcomes, function.value, function.ints, function.floats, function.room
         )
 
     def _run(self, loop: Kernel, trajectory: Trajectory, *arguments: Any) -> None:
