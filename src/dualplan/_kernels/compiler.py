@@ -201,9 +201,8 @@ def group(kind: type[Any], *fields: Any) -> GroupType:
 
 
 def _fits(value: Any, field: Any) -> bool:
-    """Whether a value may stand in a field of this type.
-
-    The answer is `numba.typeof(value) == field`, found in a fraction of the time.
+    """Whether a value may stand in a field of this type: an array of exactly this kind, a function
+    of exactly this signature, a number that converts to it.
     """
     if isinstance(field, types.Array):
         return (
@@ -216,7 +215,9 @@ def _fits(value: Any, field: Any) -> bool:
         return isinstance(value, Dispatcher) and value.nopython_signatures[0] == field.signature
     if isinstance(field, GroupType):
         return isinstance(value, field.instance_class) and all(map(_fits, value, field))
-    return bool(numba.typeof(value) == field)
+    if isinstance(field, types.Float):
+        return isinstance(value, (int, float, np.integer, np.floating))
+    return isinstance(value, (int, np.integer))
 
 
 _DTYPES = {kind: as_dtype(kind) for kind in (types.int64, types.float64, types.uint64)}

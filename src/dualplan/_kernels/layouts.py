@@ -6,7 +6,9 @@ signatures of kernels. Groups that only one module knows are defined there.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dualplan._kernels.compiler import (
     ACT,
@@ -136,3 +138,8 @@ SPARSE = group(Sparse, INTS, INTS, FLOATS)
 PROCESS = group(Process, DYNAMICS, RULE, BOUNDS, INT)
 TRAJECTORY = group(Trajectory, INTS, RNG, INTS)
 CONTROL = group(Control, function_type(FORWARD), INT, function_type(VALUE), INTS, FLOATS, INT)
+
+
+def sparse_rows(matrix: Any) -> Sparse:
+    """A matrix of SciPy by rows, as kernels take it."""
+    return Sparse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
