@@ -217,13 +217,9 @@ class IndexTrials:
             policy.code.ints,
             policy.code.floats,
             self.weights,
-            states,
-            rngs,
-            self.at,
+            index_walk.Walks(states, rngs, self.at),
             length,
-            every,
-            seen,
-            costs,
+            index_walk.Seen(every, seen, costs),
         )
         return costs / length, seen
 
