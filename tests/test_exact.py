@@ -14,6 +14,7 @@ from scipy.sparse.linalg import splu
 
 import dualplan as dp
 from bank import (
+    Made,
     admission_events,
     average_cost,
     chain,
@@ -60,23 +61,26 @@ def test_every_method_brackets_the_best_of_all_policies(seed, criterion):
         assert solution.lower - 1e-9 <= truth <= solution.upper + 1e-9
 
 
-SAME = {
-    "gate": [admission_events(), tabular(admission_events())],
-    "four queues": [
-        dp.load("four-queue", buffers=2),
-        four_queue_events(2),
-        tabular(dp.load("four-queue", buffers=2)),
-    ],
-    "independent events": [
-        dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0),
-        tabular(dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)),
-    ],
-    "admission": [dp.load("admission", room=8), tabular(dp.load("admission", room=8))],
-    "non-preemptive": [
-        dp.load("criss-cross", buffers=2, discipline="nonpreemptive"),
-        tabular(dp.load("criss-cross", buffers=2, discipline="nonpreemptive")),
-    ],
-}
+SAME = Made(
+    {
+        "gate": lambda: with_table(admission_events()),
+        "four queues": lambda: [
+            *with_table(dp.load("four-queue", buffers=2)),
+            four_queue_events(2),
+        ],
+        "independent events": lambda: with_table(
+            dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)
+        ),
+        "admission": lambda: with_table(dp.load("admission", room=8)),
+        "non-preemptive": lambda: with_table(
+            dp.load("criss-cross", buffers=2, discipline="nonpreemptive")
+        ),
+    }
+)
+
+
+def with_table(model):
+    return [model, tabular(model)]
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
