@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import dualplan as dp
 from dualplan.dual import features as families
 
+load = functools.cache(dp.load)  # what is written in Python is compiled for each model
+
 
 class Made(Mapping):
     """What is made when it is first asked for by its name, and kept.

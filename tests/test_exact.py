@@ -20,6 +20,7 @@ from bank import (
     chain,
     discounted_cost,
     four_queue_events,
+    load,
     matrix,
     mm1k,
     mm1k_law,
@@ -71,7 +72,7 @@ SAME = Made(
         "independent events": lambda: with_table(
             dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)
         ),
-        "admission": lambda: with_table(dp.load("admission", room=8)),
+        "admission": lambda: with_table(load("admission", room=8)),
         "non-preemptive": lambda: with_table(
             dp.load("criss-cross", buffers=2, discipline="nonpreemptive")
         ),
@@ -175,7 +176,7 @@ def test_gauss_seidel_is_the_sweep_in_place():
 
     Blocks and results do not depend on the number of threads.
     """
-    gate = dp.load("admission", room=30)
+    gate = load("admission", room=30)
     rows, losses = matrix(gate)
     values = np.random.default_rng(1).normal(size=gate.box.count)
     one, two = (
@@ -239,7 +240,7 @@ def test_criss_cross_optimum(balanced, published):
 def test_lost_sales_optimum():
     """Zipkin 2008: 4.73."""
     assert (
-        round(dp.solve_exact(dp.load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2)
+        round(dp.solve_exact(load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2)
         == 4.73
     )
 
@@ -417,7 +418,7 @@ def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, los
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
 def test_forbidden_actions_are_refused(criterion):
-    model = dp.load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
+    model = load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
     always = policies.TablePolicy(model, np.ones(model.box.count, int))
     with pytest.raises(
         dp.errors.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
@@ -518,7 +519,7 @@ def test_four_queue_base_policies_to_all_printed_decimals():
 
 
 def test_lost_sales_myopic_is_zipkins():
-    model = dp.load("lost-sales")
+    model = load("lost-sales")
     assert round(dp.evaluate_exact(model, model.policy("myopic")).cost, 2) == 5.06
 
 

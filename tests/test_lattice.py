@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import dualplan as dp
-from bank import Made
+from bank import Made, load
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.sparse import Table, policy_iteration
 from dualplan.primal import GreedyPolicy, Lattice, LatticeValues
@@ -36,8 +36,8 @@ MODELS = Made(
         "network": lambda: dp.load("four-queue", buffers=3),
         "uneven": uneven,
         "per server": lambda: dp.load("criss-cross", buffers=3, decisions="per-server"),
-        "lost sales": lambda: dp.load("lost-sales", lead_time=2, demand=2.0, capacity=8),
-        "admission": lambda: dp.load("admission"),
+        "lost sales": lambda: load("lost-sales", lead_time=2, demand=2.0, capacity=8),
+        "admission": lambda: load("admission"),
     }
 )
 

@@ -16,6 +16,7 @@ from bank import (
     admission_events,
     average_cost,
     discounted_cost,
+    load,
     matrix,
     mm1,
     mm1k,
@@ -36,10 +37,10 @@ MODELS = Made(
         ),
         "per server": lambda: dp.load("criss-cross", buffers=2, decisions="per-server"),
         "mm1k": lambda: mm1k(),
-        "admission": lambda: dp.load("admission", room=8),
+        "admission": lambda: load("admission", room=8),
         "gate": lambda: admission_events(),
         "garnet": lambda: dp.load("garnet", states=30, actions=3, branching=4),
-        "lost sales": lambda: dp.load("lost-sales", lead_time=2, demand=1.0, capacity=6),
+        "lost sales": lambda: load("lost-sales", lead_time=2, demand=1.0, capacity=6),
     }
 )
 SPREAD = dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])
