@@ -1,4 +1,4 @@
-"""Published costs beside ours, by simulation: prints the table of docs/figures.md (about six
+"""Published costs beside ours, by simulation: prints the table of docs/measurements/figures.md (about six
 minutes on 2 cores).
 """
 
