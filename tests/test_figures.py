@@ -1,4 +1,4 @@
-"""Published and independently computed costs, by simulation; the sources are in docs/figures.md."""
+"""Published and independently computed costs, by simulation; the sources are in docs/measurements/figures.md."""
 
 import pytest
 
