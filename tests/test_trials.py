@@ -24,8 +24,8 @@ from dualplan.primal import LinearValues, boundaries, capped_monomials, monomial
 from dualplan.search import families
 from dualplan.search.policy_search import best_of, propose
 from dualplan.search.trials import (
-    REPLICAS,
-    TRIALS,
+    DEFAULT_TRIALS,
+    TRIAL_REPLICAS,
     Budget,
     IndexTrials,
     LongTrials,
@@ -370,9 +370,9 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
     """
     network = zoo.six_class()
     indices, steps = some_indices(network), 50_000
-    trials = make_trials(indices, dp.Average(), Budget(REPLICAS * steps, 1, seed=3, trials=1))
-    rngs = np.array([philox.generator(3, Stream.TRAJECTORIES, k) for k in range(REPLICAS)])
-    states, sums = np.tile(network.start, (REPLICAS, 1)), np.empty((REPLICAS, 2))
+    trials = make_trials(indices, dp.Average(), Budget(TRIAL_REPLICAS * steps, 1, seed=3, trials=1))
+    rngs = np.array([philox.generator(3, Stream.TRAJECTORIES, k) for k in range(TRIAL_REPLICAS)])
+    states, sums = np.tile(network.start, (TRIAL_REPLICAS, 1)), np.empty((TRIAL_REPLICAS, 2))
     index_walk.walk(
         indices.code.ints,
         indices.code.floats,
@@ -380,9 +380,9 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
         states,
         rngs,
         0,
-        trials.steps // REPLICAS,
+        trials.steps // TRIAL_REPLICAS,
         1,
-        np.empty((REPLICAS, 0, 6), np.int64),
+        np.empty((TRIAL_REPLICAS, 0, 6), np.int64),
         sums,
     )
     assert not (trials.states == states).all(axis=1).any()  # type: ignore[union-attr]
@@ -436,7 +436,7 @@ def test_many_classes_have_long_trials_and_no_control() -> None:
     assert isinstance(trials, IndexTrials)
     assert (
         trials.trials
-        == TRIALS
+        == DEFAULT_TRIALS
         < make_trials(some_indices(zoo.six_class()), dp.Average(), Budget(20_000_000, 2)).trials
     )
     assert np.isfinite(trials.costs([policy, policy])).all()

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from dualplan._kernels.choices import (
-    FIXED,
-    OTHER,
+    FIXED_CHOICE,
+    OTHER_CHOICE,
     choice_count,
     choice_kind,
     choice_places,
@@ -25,7 +25,13 @@ from dualplan._kernels.choices import (
     draw_choice,
     write_rule,
 )
-from dualplan._kernels.compiler import DRAW, NEAR, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    DRAW_SIGNATURE,
+    NEAR_SIGNATURE,
+    Kernel,
+    made_once,
+    user_kernel,
+)
 from dualplan._kernels.features import (
     MIXTURES,
     USER,
@@ -231,14 +237,14 @@ def _any_choice(acts: Sequence[Any]) -> Any:
         ints = block.ints
         c = choices_at(block)
         kind = choice_kind(ints, c, k)
-        if kind == FIXED:
+        if kind == FIXED_CHOICE:
             out[:] = 0.0
             out[choice_value(ints, c, k)] = 1.0
             return
         i, j, p, q = choice_places(ints, c, k)
         own_ints = ints[block.o + i : block.o + j]
         own_floats = block.floats[block.f + p : block.f + q]
-        if kind == OTHER:
+        if kind == OTHER_CHOICE:
             chosen(slot + choice_value(ints, c, k), own_ints, own_floats, x, out)
         else:
             write_rule(kind, own_ints, own_floats, x, out)
@@ -315,7 +321,7 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
             return a
         c = choices_at(block)
         k = choice_of_feature(block, j)
-        if choice_kind(block.ints, c, k) == FIXED:
+        if choice_kind(block.ints, c, k) == FIXED_CHOICE:
             return choice_value(block.ints, c, k)
         i, _ = chances_of(block)
         out = work[i : i + block.ints[block.o + 1]]
@@ -340,12 +346,12 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
             count = any_near(slot, block_at(features, b, w), spot, row, count, work)
         return count
 
-    @user_kernel(NEAR)
+    @user_kernel(NEAR_SIGNATURE)
     def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
         spot = Spot(y, x, coords, changed, m, a)
         return unmixed_near(Arrays(ints, floats), 0, spot, Row(indices, values), work, 0)
 
-    @user_kernel(NEAR)
+    @user_kernel(NEAR_SIGNATURE)
     def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
         features = Arrays(ints, floats)
         spot = Spot(y, x, coords, changed, m, a)
@@ -381,11 +387,11 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
         slot = base + user_slot(features.ints, b)
         return any_draw(slot, block, j - block.first, rng, x, work)
 
-    @user_kernel(DRAW)
+    @user_kernel(DRAW_SIGNATURE)
     def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         return unmixed_draw(Arrays(ints, floats), 0, j, rng, x, work, 0)
 
-    @user_kernel(DRAW)
+    @user_kernel(DRAW_SIGNATURE)
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
         block = block_at(Arrays(ints, floats), b, 0)
