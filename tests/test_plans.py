@@ -74,8 +74,8 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
     assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
-    budget = {} if solver == "listed-lp" else {"samples": 20_000}
-    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **budget)
+    samples = {} if solver == "listed-lp" else {"samples": 20_000}
+    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **samples)
     for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
@@ -570,7 +570,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["forest", "-H", "1", "--workers", "0"], "is a number of workers"),
+        (["forest", "-H", "1", "--workers", "0"], "number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
         (
             ["four-queue", "--grid", "paper", "--epsilon", "1"],
