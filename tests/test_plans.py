@@ -224,7 +224,7 @@ BAD = {
         "step_size must be a positive number"
     ),
     'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
-        "exceeds the budget"
+        "exceeds the 10 samples allowed"
     ),
     'model = "four-queue"\nmethod = "listed-lp"\nsamples = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
@@ -247,8 +247,8 @@ BAD = {
     'model = "four-queue"\nset = {buffers = 2}\nmethod = "adaptive"\n[options]\nbach = 3\n': (
         "did you mean 'batch'?"
     ),
-    PAPER + "epsilon = 0.1\ndelta = 2.0": "delta between",
-    PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the budget",
+    PAPER + "epsilon = 0.1\ndelta = 2.0": "delta must lie strictly between",
+    PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the 2,000,000 samples allowed",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nset = {buffers = 2}\n'
     "start = [[[0, 0, 0, 0], 0.4]]": "sums to 0.4, not 1",
 }
