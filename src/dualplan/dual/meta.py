@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from dualplan.core.checks import require_seed
 from dualplan.core.errors import unknown
 from dualplan.core.identity import digest
 from dualplan.core.intervals import Interval
@@ -379,13 +380,14 @@ def solve_meta(
     `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice`
     is `policies` (the cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations`
     is how V̂ is found, with at most `violation_samples` draws a point: `bernstein`, `hoeffding` or
-    `listed`. The solver `theory` is the paper's method with the steps that ε/4 asks for. What is
-    solved is kept in the `folder`, and with `resume` not solved again.
+    `listed`. The method `theory` is the paper's with the steps that ε/4 asks for. What is solved is
+    kept in the `folder`, and with `resume` not solved again.
     """
     started = time.monotonic()
     options = dict(options or {})
     check_choice(choice, violations)
     check_workers(workers)
+    require_seed(seed)
     if method != THEORY_SOLVER:
         check_solver(method, samples, options)
     scheme = make_scheme(
