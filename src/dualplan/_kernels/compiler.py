@@ -149,7 +149,7 @@ class Data:
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 # Without Numba's counting of references, which costs two atomic operations for each array in each
 # call (measured on a network's step: 2.0 µs with, 0.2 µs without). The price: such code must not
-# allocate arrays.
+# allocate arrays, nor return any, alone or in groups, to code that counts.
 _LEAN: dict[str, Any] = {**_OPTIONS, "cache": True, "_nrt": False}
 
 
