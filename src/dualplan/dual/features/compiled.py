@@ -60,6 +60,11 @@ from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError
 
 _inner = numba.njit(nogil=True, error_model="numpy")
+# Functions of the user may allocate arrays, so the code around them counts references; what hands
+# arrays on to it must count them too, which helpers of kernels do not.
+_block_at = _inner(block_at.py_func)
+_mixed_set = _inner(mixed_set.py_func)
+_spare_row = _inner(spare_row.py_func)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,26 +348,30 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
         count = np.int64(0)
         for b in range(features.ints[0]):
             slot = base + user_slot(features.ints, b)
-            count = any_near(slot, block_at(features, b, w), spot, row, count, work)
+            count = any_near(slot, _block_at(features, b, w), spot, row, count, work)
         return count
 
     @user_kernel(NEAR_SIGNATURE)
-    def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+    def without(  # type: ignore[no-untyped-def]
+        ints, floats, y, x, coords, changed, m, a, indices, values, work
+    ):
         spot = Spot(y, x, coords, changed, m, a)
         return unmixed_near(Arrays(ints, floats), 0, spot, Row(indices, values), work, 0)
 
     @user_kernel(NEAR_SIGNATURE)
-    def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+    def near(  # type: ignore[no-untyped-def]
+        ints, floats, y, x, coords, changed, m, a, indices, values, work
+    ):
         features = Arrays(ints, floats)
         spot = Spot(y, x, coords, changed, m, a)
         row = Row(indices, values)
         count = np.int64(0)
         for b in range(ints[0]):
-            block = block_at(features, b, 0)
+            block = _block_at(features, b, 0)
             slot = user_slot(ints, b)
             if block.kind == MIXTURES:
-                behind, spare = spare_row(block, row, count)
-                number = unmixed_near(mixed_set(block), slot, spot, behind, work, block.w)
+                behind, spare = _spare_row(block, row, count)
+                number = unmixed_near(_mixed_set(block), slot, spot, behind, work, block.w)
                 count = mixtures_row(block, row, count, spare, number)
             else:
                 count = any_near(slot, block, spot, row, count, work)
@@ -383,7 +392,7 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
     @_inner
     def unmixed_draw(features, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
         b = block_of(features.ints, j)
-        block = block_at(features, b, w)
+        block = _block_at(features, b, w)
         slot = base + user_slot(features.ints, b)
         return any_draw(slot, block, j - block.first, rng, x, work)
 
@@ -394,11 +403,11 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
     @user_kernel(DRAW_SIGNATURE)
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
-        block = block_at(Arrays(ints, floats), b, 0)
+        block = _block_at(Arrays(ints, floats), b, 0)
         slot = user_slot(ints, b)
         if block.kind == MIXTURES:
             part = mixtures_part(block, j - block.first, rng)
-            return unmixed_draw(mixed_set(block), slot, part, rng, x, work, block.w)
+            return unmixed_draw(_mixed_set(block), slot, part, rng, x, work, block.w)
         return any_draw(slot, block, j - block.first, rng, x, work)
 
     if mixed:
