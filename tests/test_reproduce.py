@@ -139,12 +139,11 @@ def test_rows_are_trusted_by_the_status_of_the_evaluation(monkeypatch, status):
 
     def search(*args, **more):
         found = solve(model, policies=[model.policy("lbfs")], method=(), time=0.1)
-        return replace(
-            found, status=dp.Status.TIME, evaluation="simulated", evaluation_status=status
-        )
+        judged = run(model, model.policy("lbfs"), steps=20_000)
+        return replace(found, status=dp.Status.TIME, evaluation=judged)
 
     monkeypatch.setattr(measure, "evaluate", run)
-    monkeypatch.setattr(measure, "improve", search)
+    monkeypatch.setattr(measure, "solve", search)
     row = measure.simulated(
         "lbfs", model, model.policy("lbfs"), steps=20_000, seed=0, published=EXACT
     )
@@ -263,7 +262,7 @@ def test_criss_cross(run, tmp_path, brief):
         near, far = (rows[network, f"optimum, queues up to {n}"]["ours"] for n in (20, 30))
         assert round(far, 3) == figure
         assert abs(near - far) < 1e-5
-        found = rows[network, "improve, 1s"]
+        found = rows[network, "solve, 1s"]
         assert found["lower_bound"] <= far <= found["upper"]
         assert all(rows[network, name]["ours"] > far for name in ("lbfs", "c-mu", "max-pressure"))
         # served in turn without regard to class: two M/M/1 queues for server 1 together, then one
@@ -278,7 +277,7 @@ def test_six_class(run, tmp_path, brief):
     assert rows["nonpreemptive", "lbfs"]["published"]["value"] == 15.749
     assert rows["preemptive", "PPO"]["published"]["error"] == 0.208
     assert rows["preemptive", "PPO"]["ours"] is None
-    assert rows["preemptive", "improve, 1s"]["ours"] > 9.93
+    assert rows["preemptive", "solve, 1s"]["ours"] > 9.93
 
 
 def test_six_class_has_published_figures_for_its_parameters_only():
@@ -313,7 +312,7 @@ def test_what_is_said_of_the_readings_follows_from_the_rows():
             for off, half in readings
             for figure in eight_queue.BASE_POLICY_COSTS.values()
         ]
-        return eight_queue.words_of([*rows, Row("improve", 7.0)])[0]
+        return eight_queue.words_of([*rows, Row("solve", 7.0)])[0]
 
     refuted = said((-9.0, 0.1), (20.0, 0.1), (1.0, 0.1))
     assert (

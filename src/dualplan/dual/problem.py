@@ -162,7 +162,7 @@ class DualALP:
         over the size of a limit's row.
         """
         if not isinstance(features, Features):
-            raise InputError(f"features are made by dualplan.features, got {features!r}.")
+            raise InputError(f"features are made by dualplan.dual.features, got {features!r}.")
         criterion = require_criterion(criterion)
         others = [given for given in (base, sampling) if isinstance(given, Features)]
         for given in (features, *others):

@@ -16,7 +16,7 @@ from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.search.loop import solve
 
-SEARCH_ROW = "improve"  # the name of the row of a search
+SEARCH_ROW = "solve"  # the name of the row of a search
 
 
 def unless_interrupted(status: Status) -> None:
@@ -66,7 +66,7 @@ def exactly(name: str, model: Model, policy: Policy, **more: Any) -> Row:
 def searched(
     model: Model, policies: Sequence[Policy] = (), *, time: str, seed: int, **more: Any
 ) -> Row:
-    """What `improve` finds in a time, and what it proves that any policy costs."""
+    """What `solve` finds in a time, and what it proves that any policy costs."""
     found = solve(model, policies=policies, time=time, seed=seed)
     unless_interrupted(found.status)
     judged = found.evaluation
