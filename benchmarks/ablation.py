@@ -100,7 +100,7 @@ def paper() -> None:
     constraints.
     """
     model = dp.load("four-queue", buffers=9)
-    problem = dp.DualALP(
+    problem = dp.dual.DualALP(
         model,
         features.concat(
             features.occupancies(model, [model.policy("longer"), model.policy("lbfs")]),
@@ -148,12 +148,14 @@ def multipliers(model, incumbent, members, tiles):
         anchor=tiles,
         seed=1,
     )
-    return table(model, dp.solve_simulated(problem, (1e4, 300.0)).dual_potential())
+    return table(model, dp.dual.solve_simulated(problem, (1e4, 300.0)).dual_potential())
 
 
 def listed(model, incumbent, members, tiles):  # noqa: ARG001 - as the others
     """Multipliers of the flow of the program over all constraints, with tiles of the incumbent."""
-    return solve_listed(dp.DualALP(model, tiled(model, incumbent)), (1e4, 300.0)).dual_potential()
+    return solve_listed(
+        dp.dual.DualALP(model, tiled(model, incumbent)), (1e4, 300.0)
+    ).dual_potential()
 
 
 def none(model, incumbent, members, tiles):  # noqa: ARG001 - as the others
@@ -198,7 +200,7 @@ def weights() -> None:
     print("|---" * (3 + len(GRID)) + "|")
     for named, potential in (("none", None), ("exact bias", state_function(model, exact.values))):
         for label, w in (("one H", None), ("1 + |h|", size)):
-            problem = dp.DualALP(model, tiled(model, lbfs), potential=potential, weights=w)
+            problem = dp.dual.DualALP(model, tiled(model, lbfs), potential=potential, weights=w)
             found = [cost(model, solve_listed(problem, (1e4, p)).policy(lbfs)) for p in GRID]
             print(
                 f"| {named} | {label} | "
@@ -309,7 +311,7 @@ def cost(model, policy) -> float:
     """
     try:
         return dp.evaluate_exact(model, policy).cost
-    except dp.ModelError:
+    except dp.errors.ModelError:
         return float("nan")
 
 

@@ -27,12 +27,14 @@ def solutions(model, top):
     heuristics = [model.policy(name) for name in ("longer", "lbfs")]
     third = max(top // 3, 1)
     cuts = [[(0, third - 1), (third, 2 * third - 1), (2 * third, top)]] * model.box.dim
-    rough = dp.features.concat(
-        dp.features.boxes(model, cuts),
-        dp.features.bands(model, [(5 * k + 1, 5 * k + 5) for k in range(6)]),
+    rough = dp.dual.features.concat(
+        dp.dual.features.boxes(model, cuts),
+        dp.dual.features.bands(model, [(5 * k + 1, 5 * k + 5) for k in range(6)]),
     )
-    exact = dp.features.concat(dp.features.occupancies(model, heuristics, criterion), rough)
-    tiles = dp.features.tiles(
+    exact = dp.dual.features.concat(
+        dp.dual.features.occupancies(model, heuristics, criterion), rough
+    )
+    tiles = dp.dual.features.tiles(
         model,
         heuristics[1],
         [[(0, 0), (1, int(high))] for high in model.box.upper],
@@ -45,8 +47,8 @@ def solutions(model, top):
         ("tiles of LBFS", tiles, kappa),
         ("occupancies, boxes, bands", exact, 1000.0),
     ):
-        problem = dp.DualALP(model, features, criterion, radius=10_000.0)
-        yield name, problem, dp.solve(problem, penalty, solver="sampled-lp", budget=40_000)
+        problem = dp.dual.DualALP(model, features, criterion, radius=10_000.0)
+        yield name, problem, dp.dual.solve(problem, penalty, method="sampled-lp", samples=40_000)
 
 
 def main():

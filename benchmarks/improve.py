@@ -49,19 +49,19 @@ def solved(name: str, time: str, seed: int) -> dict[str, Any]:
     case = CASES[name]
     model = dp.load(case.model, **case.parameters)
     begin = [model.policy(policy) for policy in case.begin]
-    found = dp.improve(model, begin, time=time, seed=seed)
-    lost = found.measures.get("lost fraction")
+    found = dp.solve(model, policies=begin, time=time, seed=seed)
+    lost = found.evaluation.measures.get("lost fraction")
     best = min((m.run.cost, m.policy.name) for m in found.start)
     return {
         "name": name,
         "begin": f"{best[1]} {best[0]:.4g}",
         "cost": found.cost,
-        "lower": found.lower,
-        "upper": found.upper,
-        "how": found.evaluation,
+        "lower": found.evaluation.lower,
+        "upper": found.evaluation.upper,
+        "how": found.evaluation.method,
         "lost": None if lost is None else lost.value,
         "wanted": case.wanted,
-        "reached": bool(case.wanted is None or found.upper <= case.wanted),
+        "reached": bool(case.wanted is None or found.evaluation.upper <= case.wanted),
         "known": case.known,
         "bound": found.bound.value,
         "functions": found.bound.functions,

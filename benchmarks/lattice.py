@@ -33,7 +33,7 @@ def measured(case: str, steps: int) -> dict[str, Any]:
     name, options, nodes, reference = CASES[case]
     model = dp.load(name, **options)
     started = time.perf_counter()
-    solution = dp.lattice_plan(model, nodes=nodes)
+    solution = dp.search.lattice_plan(model, nodes=nodes)
     seconds = time.perf_counter() - started
     policy, count = solution.policy(), model.box.count
     exact = count is not None and count <= EXACT

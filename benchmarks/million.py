@@ -31,13 +31,13 @@ def main() -> None:
     for count in counts:
         for name in names:
             criterion, penalties = SETTINGS[name]
-            features = dp.features.paper(model, count, criterion)
-            problem = dp.DualALP(model, features, criterion)
+            features = dp.dual.features.paper(model, count, criterion)
+            problem = dp.dual.DualALP(model, features, criterion)
             problem.draw(1_000)  # compiles
             for penalty in penalties:
                 for solver in solvers:
                     started = time.monotonic()
-                    found = dp.solve(problem, penalty, solver=solver, seed=0)
+                    found = dp.dual.solve(problem, penalty, method=solver, seed=0)
                     seconds, parts = time.monotonic() - started, found.parts
                     policy = found.policy(model.policy("lbfs"))
                     cost = dp.evaluate_exact(model, policy, criterion)

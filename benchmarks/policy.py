@@ -17,13 +17,13 @@ CALLS = 20_000
 def main() -> None:
     """Time single calls from Python, and a compiled loop over all 1,028,196 states."""
     model = dp.load("four-queue", buffers=(38, 25, 25, 38))
-    features = dp.features.concat(
-        dp.features.occupancies(model, [model.policy("lbfs")]),
-        dp.features.bands(model, dp.features.PAPER_BANDS),
-        dp.features.boxes(model, [dp.features.PAPER_INTERVALS] * 4),
+    features = dp.dual.features.concat(
+        dp.dual.features.occupancies(model, [model.policy("lbfs")]),
+        dp.dual.features.bands(model, dp.dual.features.PAPER_BANDS),
+        dp.dual.features.boxes(model, [dp.dual.features.PAPER_INTERVALS] * 4),
     )
     theta = np.random.default_rng(0).normal(size=len(features))
-    policy = dp.solvers.MixturePolicy(features, theta, fallback=model.policy("lbfs"))
+    policy = dp.dual.solvers.MixturePolicy(features, theta, fallback=model.policy("lbfs"))
     sweeper, states = Sweeper(model), np.arange(int(model.box.count or 0))
     sweeper.probabilities(policy, states[:10])  # compiles
     x, started = np.array([3, 2, 1, 0]), time.perf_counter()

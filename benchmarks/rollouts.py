@@ -34,7 +34,7 @@ def change(model, policy, incumbent):
     if model.box.count is not None and model.box.count <= LISTABLE:
         try:
             costs = [dp.evaluate_exact(model, p).cost for p in (policy, incumbent)]
-        except dp.ModelError:  # several recurrent classes: the network can jam
+        except dp.errors.ModelError:  # several recurrent classes: the network can jam
             return np.inf, np.inf
         return costs[0], costs[0] - costs[1]
     found = dp.compare(model, policy, incumbent, steps=JUDGED, seed=17)
@@ -53,9 +53,7 @@ def main() -> None:
     )
     for k in range(rounds):
         began = time.monotonic()
-        candidates = rollout_step(
-            model, incumbent, budget_steps=budget, horizon=horizon, seed=100 * k
-        )
+        candidates = rollout_step(model, incumbent, steps=budget, horizon=horizon, seed=100 * k)
         seconds = time.monotonic() - began
         judged = [change(model, policy, incumbent) for policy in candidates]
         for policy, (cost, excess) in zip(candidates, judged, strict=True):

@@ -46,7 +46,7 @@ def chain(queues, buffer, samples, steps):
     ]
     features = families.trees(net, laws, choices=rules[:2])
     marks.append(clock())
-    problem = dp.DualALP(net, features)
+    problem = dp.dual.DualALP(net, features)
     solution = solve_adaptive(problem, 10.0 * queues, samples=samples, fresh=samples)
     marks.append(clock())
     result = dp.evaluate(net, solution.policy(fallback=rules[1]), steps=steps)

@@ -88,7 +88,7 @@ def compare(name, seeds):
     model, features = make()
     cases = (dp.Average(), *numbers[:2]), (dp.Discounted(numbers[2]), *numbers[3:])
     for criterion, penalty, radius in cases:
-        problem = dp.DualALP(model, features, criterion, radius=radius)
+        problem = dp.dual.DualALP(model, features, criterion, radius=radius)
         listed, best = problem.enumerate(), solve_listed(problem, penalty)
         row = {
             "model": name,
@@ -135,7 +135,7 @@ def errors(problem, penalty, steps, seeds):
         solve_listed(problem, penalty),
     )
     found = [
-        solve_subgradient(problem, penalty, steps=steps, step_size=size, seed=seed)
+        solve_subgradient(problem, penalty, iterations=steps, step_size=size, seed=seed)
         for seed in range(seeds)
     ]
     return (
@@ -149,13 +149,13 @@ def two_states():
     """Losses of 9 and 11 and two features: c is large beside G·S, so that the bound is of use."""
     model = dp.TabularModel([np.array([[0.5, 0.5], [0.5, 0.5]])], [[9.0], [11.0]])
     features = families.table(model, np.array([[1.0, 0.2], [0.0, 0.8]]))
-    return dp.DualALP(model, features, radius=1.0)
+    return dp.dual.DualALP(model, features, radius=1.0)
 
 
 def rate():
     """Table (a): errors against T on Garnet in groups, a mean over five seeds, and the exponent."""
     model, features = aggregated()
-    problem = dp.DualALP(model, features, radius=0.5)
+    problem = dp.dual.DualALP(model, features, radius=0.5)
     steps = [1_000, 10_000, 100_000, 1_000_000]
     means = [float(np.mean(errors(problem, 1.0, t, 5)[0])) for t in steps]
     slope = float(np.polyfit(np.log(steps), np.log(means), 1)[0])

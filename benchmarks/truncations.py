@@ -56,7 +56,7 @@ def main() -> None:
             )
 
 
-def carried(model: dp.Model, found: dp.ExactSolution, steps: int) -> str:
+def carried(model: dp.Model, found: dp.exact.ExactSolution, steps: int) -> str:
     """What the policy costs without bounds, in words."""
     if steps == 0:
         return ""
@@ -64,7 +64,7 @@ def carried(model: dp.Model, found: dp.ExactSolution, steps: int) -> str:
     lattice = Lattice(free, tuple(np.arange(b + 1) for b in model.box.upper))
     policy = primal.GreedyPolicy(free, LatticeValues(lattice, found.values), clip=lattice.last)
     control = primal.policy_values(
-        free, policy, primal.monomials(free, 3), visits=20_000, every=50, seed=1
+        free, policy, primal.monomials(free, 3), samples=20_000, every=50, seed=1
     )
     run = dp.evaluate(free, policy, steps=steps, control=control)
     return (

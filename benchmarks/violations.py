@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import dualplan as dp
-from dualplan import DualALP
+from dualplan.dual import DualALP
 from dualplan.dual import features as families
 from dualplan.dual.solvers import solve_adaptive, solve_listed
 from dualplan.dual.theorems import requirements
@@ -61,11 +61,11 @@ def rows(name, criterion):
     """One line for each width."""
     problem, theta = PROBLEMS[name](criterion)
     _, weights = collected(problem, theta)
-    whole = measure_violations(problem, theta, rule="bernstein", budget=200_000, seed=1)
+    whole = measure_violations(problem, theta, rule="bernstein", samples=200_000, seed=1)
     for width in WIDTHS:
         within, started = width * whole.range, time.monotonic()
         found = measure_violations(
-            problem, theta, rule="bernstein", within=within, budget=BUDGET, seed=2
+            problem, theta, rule="bernstein", within=within, samples=BUDGET, seed=2
         )
         asked = hoeffding_size(whole.range, within, 1 - CONFIDENCE)
         theory = requirements(problem, 1.0, epsilon=4 * within, delta=2 * (1 - CONFIDENCE)).draws

@@ -26,7 +26,9 @@ def gaps(problem, rows, grid, solver, seed, warm):
     """Percent above the minimum at each H."""
     found, start = [], None
     for penalty in grid:
-        solution = dp.solve(problem, penalty, solver=solver, budget=SAMPLES, seed=seed, start=start)
+        solution = dp.dual.solve(
+            problem, penalty, method=solver, samples=SAMPLES, seed=seed, start=start
+        )
         start = solution.theta if warm else None
         least = minimum(problem, penalty, rows).parts.total
         found.append(100 * (problem.value(solution.theta, penalty, rows).total / least - 1))
@@ -39,7 +41,7 @@ def main():
     options = parser.parse_args()
     for name, (build, grid) in PROBLEMS.items():
         model, features = build()
-        problem = dp.DualALP(model, features, radius=10.0)
+        problem = dp.dual.DualALP(model, features, radius=10.0)
         rows, order = problem.enumerate(), grid if options.upwards else grid[::-1]
         for solver in ("paper", "adaptive"):
             for seed in (0, 1):

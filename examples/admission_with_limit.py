@@ -25,7 +25,7 @@ def thresholds(model: dp.Model, one: int, two: int) -> dp.Policy:
     return dp.policies.TablePolicy(model, (states[:, 0] < most).astype(int), name=f"{one}, {two}")
 
 
-def best_thresholds(model: dp.Model, limit: dp.Limit) -> dp.ExactEvaluation:
+def best_thresholds(model: dp.Model, limit: dp.Limit) -> dp.exact.ExactEvaluation:
     """The cheapest pair of thresholds that keeps the limit."""
     tried = [
         dp.evaluate_exact(model, thresholds(model, i, j)) for i in range(3, 16) for j in range(3, 8)
@@ -33,7 +33,7 @@ def best_thresholds(model: dp.Model, limit: dp.Limit) -> dp.ExactEvaluation:
     return min((e for e in tried if e.measures[limit.name] <= limit.at_most), key=lambda e: e.cost)
 
 
-def main() -> list[dp.LinearSolution]:
+def main() -> list[dp.exact.LinearSolution]:
     """One row a limit: the best thresholds, the optimum, its price, and where the optimal policy
     draws lots.
     """

@@ -21,10 +21,10 @@ def main() -> None:
     tables = [[a] * 16 for a in range(len(model.actions))]
     always = [policies.TablePolicy(model, table, name=f"always {table[0]}") for table in tables]
     ratios = features.portfolio(random, always, squares)
-    problem = dp.SimulatedALP(
+    problem = dp.dual.SimulatedALP(
         ratios, test_functions.cells(squares), GAMMA, samples=20_000, warm_up=100
     )
-    solution = dp.solve_simulated(problem, penalty=10.0)
+    solution = dp.dual.solve_simulated(problem, penalty=10.0)
     print(solution.status.advice)
     print(dp.compare(model, solution.policy(), random, GAMMA, steps=20_000, seed=1))
 

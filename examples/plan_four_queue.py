@@ -17,7 +17,7 @@ def main() -> None:
         "the dual program (dualplan solve four-queue --set buffers=9 --features standard)",
         highlight=False,
     )
-    planned = dp.run_plan(dp.Plan("four-queue", {"buffers": 9}))
+    planned = dp.search.run_plan(dp.search.Plan("four-queue", {"buffers": 9}))
     rows.append(
         (
             f"dual, H = {planned.best.solution.penalty[1]:g}",
@@ -28,7 +28,7 @@ def main() -> None:
         "the best policy in 20 s (dualplan solve four-queue --set buffers=9 --time 20s)",
         highlight=False,
     )
-    found = dp.improve(model, time="20s")
+    found = dp.solve(model, time="20s")
     rows.append((f"best found: {found.source}", dp.evaluate_exact(model, found.policy)))
     optimum = dp.solve_exact(model)
     rows.append(("optimum", dp.evaluate_exact(model, optimum.policy)))

@@ -58,7 +58,7 @@ def main(nodes: int = 200) -> dict[str, float]:
     )
     tables = {name: [k] * model.box.count for k, name in enumerate(model.actions)}
     rules = [dp.policies.TablePolicy(model, table, name=name) for name, table in tables.items()]
-    lattice = dp.lattice_plan(model, policies=rules, nodes=nodes)
+    lattice = dp.search.lattice_plan(model, policies=rules, nodes=nodes)
     found = lattice.policy(name=f"lattice, {lattice.lattice.nodes} of {model.box.count} states")
     costs = {policy.name: dp.evaluate_exact(model, policy).cost for policy in (*rules, found)}
     best = costs["optimum"] = dp.solve_exact(model, tol=1e-6).lower

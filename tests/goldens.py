@@ -49,11 +49,11 @@ buffer = 10
 PLAN = """
 model = "four-queue"
 penalty = [1.0, 10.0]
-budget = 4000
+samples = 4000
 evaluation = "simulation"
 steps = 200000
 seed = 3
-solver = "adaptive"
+method = "adaptive"
 sweeps = 300
 [set]
 buffers = 4
@@ -161,9 +161,9 @@ COMMANDS: dict[str, list[str]] = {
         "standard",
         "-H",
         "10",
-        "--solver",
+        "--method",
         "sampled-lp",
-        "--budget",
+        "--samples",
         "2000",
         "--sweeps",
         "300",
@@ -282,6 +282,7 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     """What one step of a search proposes in its smallest size, beginning with the model's
     heuristics.
     """
+    from dualplan.core.streams import Place
     from dualplan.policies.saved import save_policy
     from dualplan.search.contract import Candidate, Search
     from dualplan.search.duels import BEGINNING, screen
@@ -289,7 +290,7 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
 
     search = Search(model, criterion, (), 5)
     begin = [Candidate(model.policy(name), "heuristic") for name in model.policies]
-    search.members = screen(search, begin, BEGINNING, place=6)
+    search.members = screen(search, begin, BEGINNING, place=Place.BEGINNING)
     search.best = search.members[0]
     found = []
     for candidate in STEPS[step].propose(search, 0):

@@ -18,7 +18,7 @@ import dualplan as dp
 from dualplan.policies.saved import save_policy
 from dualplan.report import write_report
 from dualplan.report.gather import read_run
-from dualplan.search import improve
+from dualplan.search import solve
 from test_report import save_search
 
 pytestmark = pytest.mark.xdist_group(
@@ -63,10 +63,10 @@ def browser():
 def run(tmp_path_factory):
     """A search, with buffers of different sizes so that no coordinate can pass for another."""
     folder = tmp_path_factory.mktemp("browser") / "run"
-    improve(
-        dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, steps=["lattice"], folder=str(folder)
+    solve(
+        dp.load("four-queue", buffers=(4, 3, 2, 3)), time=3, method=["lattice"], folder=str(folder)
     )
-    write_report(folder, seconds=2.0)
+    write_report(folder, time=2.0)
     return read_run(folder)
 
 
@@ -436,7 +436,7 @@ def test_reduced_motion(opened, run):
 def test_one_coordinate(opened, tmp_path):
     """A line of cells, no second axis, and no server to choose."""
     folder = save_search(tmp_path / "forest", dp.load("forest"))
-    write_report(folder, seconds=1.0)
+    write_report(folder, time=1.0)
     page, run = opened(folder), read_run(folder)
     assert page.heard == []
     assert not page.is_visible("#up")
@@ -454,7 +454,7 @@ def test_no_heuristic_beside_it(opened, tmp_path):
     model = dp.load("garnet", states=5, actions=2)
     folder = save_search(tmp_path / "alone", model)
     save_policy(model.policy("random"), folder / "policy.npz")
-    write_report(folder, seconds=1.0)
+    write_report(folder, time=1.0)
     page = opened(folder)
     assert page.heard == []
     assert page.is_visible("#map-0")
@@ -472,7 +472,7 @@ def test_decisions_at_events(opened, tmp_path):
     """
     net = dp.load("criss-cross", buffers=2, decisions="per-server", discipline="nonpreemptive")
     folder = save_search(tmp_path / "events", net)
-    write_report(folder, seconds=1.0)
+    write_report(folder, time=1.0)
     page, run = opened(folder), read_run(folder)
     assert page.heard == []
     choose(page, across="queue 1", up="queue 2")

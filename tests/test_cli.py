@@ -243,7 +243,7 @@ def test_evaluate_policies_and_models_from_files(run, files):
             "evaluate four-queue -p lbfs --confidence 2",
             "confidence must lie strictly between 0 and 1",
         ),
-        ("evaluate four-queue -p lbfs --half-width -1", "half_width must be positive"),
+        ("evaluate four-queue -p lbfs --tol -1", "tol must be positive"),
         ("evaluate four-queue -p lbfs --resume", "--resume needs --out"),
     ],
 )
@@ -358,7 +358,7 @@ def test_the_installed_command_runs():
         ("evaluate forest -p random --method exact --steps 5", "no steps and no interval"),
         ("evaluate forest -p random --method exact --out runs", "no run to save"),
         ("evaluate forest -p random --mixing", "--mixing needs --method exact"),
-        ("exact forest --method dual-lp --max-sweeps 9", "not for linear programs"),
+        ("exact forest --method dual-lp --sweeps 9", "not for linear programs"),
         (
             "exact forest --method value-iteration --limit loss<=1",
             "--limit works with --method dual-lp or primal-lp",

@@ -20,11 +20,16 @@ def runs(tmp_path_factory):
     """Folders of the two kinds of `solve` and of `evaluate`, and files of policies."""
     root = tmp_path_factory.mktemp("runs")
     model = dp.load("four-queue", buffers=2)
-    dp.improve(
-        model, [dp.solve_exact(model).policy], time=0.1, steps=[], folder=str(root / "improved")
+    dp.solve(
+        model,
+        policies=[dp.solve_exact(model).policy],
+        time=0.1,
+        method=[],
+        folder=str(root / "improved"),
     )
-    dp.run_plan(
-        dp.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)), folder=str(root / "dual")
+    dp.search.run_plan(
+        dp.search.Plan("four-queue", set={"buffers": 2}, penalty=(100.0,)),
+        folder=str(root / "dual"),
     )
     dp.evaluate(model, model.policy("longer"), steps=20_000, folder=str(root / "evaluated"))
     dp.compare(
@@ -93,7 +98,7 @@ def test_show_uses_names_of_servers_and_classes(run, runs):
 
 @pytest.mark.parametrize("folder", ["improved", "dual", "evaluated", "discounted"])
 def test_show_prints_rules(run, runs, folder):
-    status, out, _ = run("show", runs / folder, "--rules", "--tolerance", "0.02")
+    status, out, _ = run("show", runs / folder, "--rules", "--tol", "0.02")
     assert status == 0
     assert re.search(r"S2:\n.*serve", out)
     assert "of the decisions agree" in out

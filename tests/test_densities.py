@@ -214,7 +214,7 @@ def test_bands_far_above_the_box_and_of_few_states():
         assert made.losses == pytest.approx(phi.T @ matrix(net)[1].ravel(), rel=1e-12)
         sums = net.box.states(np.arange(81)) @ weights
         assert (phi.reshape(81, 4, 8)[:, 0, 4] > 0).tolist() == (sums >= 4).tolist()
-    with pytest.raises(dp.InputError, match="holds no state"):
+    with pytest.raises(dp.errors.InputError, match="holds no state"):
         families.bands(net, [(0, 3), (9, 12)])
     line = dp.load("tandem", queues=50, servers=25, buffers=9)
     last = families.bands(line, [(449, 450)], choices=[line.policy("lbfs")])
@@ -329,10 +329,10 @@ def test_fits_of_a_policy_follow_its_stationary_law():
         assert law.marginals[1][1] == pytest.approx(second, abs=0.03)
         made = families.trees(net, [law], choices=[policy])
         assert made.losses == pytest.approx(1.5 + second @ np.arange(9), abs=0.2)
-    with pytest.raises(dp.InputError, match="visits"):
-        families.fit_tree(net, policy, visits=3)
-    with pytest.raises(dp.InputError, match="smoothing"):
-        families.fit_tree(net, policy, visits=80, smoothing=0.0)
+    with pytest.raises(dp.errors.InputError, match="visits"):
+        families.fit_tree(net, policy, samples=3)
+    with pytest.raises(dp.errors.InputError, match="smoothing"):
+        families.fit_tree(net, policy, samples=80, smoothing=0.0)
 
 
 # -- rows by ratios --------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_rows_by_ratios_equal_the_dense_products(net, laws, criterion, local, mo
     states.
     """
     features = every_kind(net, laws, [net.policy("longer"), net.policy("random")])
-    problem = dp.DualALP(net, features, criterion)
+    problem = dp.dual.DualALP(net, features, criterion)
     if not local:
         monkeypatch.setattr(type(problem.rows), "_local", property(lambda _: 0))
     phi = dense(features)
@@ -439,8 +439,8 @@ def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
     net = dp.load("tandem", queues=queues, servers=queues // 2, buffers=buffer, arrival=0.6)
     policies = [net.policy("longer"), net.policy("lbfs")]
     laws = [
-        families.fit_tree(net, policies[0], visits=800, every=5),
-        families.fit_product(net, policies[1], visits=800, every=5),
+        families.fit_tree(net, policies[0], samples=800, every=5),
+        families.fit_product(net, policies[1], samples=800, every=5),
         Tree(
             (
                 *(Node(0, np.full((1, buffer + 1), 1 / (buffer + 1))),) * queues,
@@ -451,7 +451,7 @@ def test_ratios_at_any_scale_equal_logarithms_by_hand(queues, buffer):
         ),
     ]
     features = families.trees(net, laws, choices=policies)
-    problem = dp.DualALP(net, features)
+    problem = dp.dual.DualALP(net, features)
     kept = []
     drawn = problem.rows.draw(
         12, 0, len(features), seed=4, prices=lambda x: kept.append(x.copy()) or np.ones(len(x))
@@ -481,7 +481,7 @@ def test_point_masses_beside_wide_laws_equal_logarithms_by_hand(queues, local, m
         Tree((*(Node(0, t),) * queues, event), (-1,) * (queues + 1)) for t in (wide, point, sharp)
     ]
     features = families.trees(net, laws, choices=policies)
-    problem, kept = dp.DualALP(net, features), []
+    problem, kept = dp.dual.DualALP(net, features), []
     if not local:
         monkeypatch.setattr(type(problem.rows), "_local", property(lambda _: 0))
     drawn = problem.rows.draw(
@@ -509,7 +509,7 @@ def test_states_that_only_predecessors_lead_to_equal_logarithms_by_hand():
     policies, event = [net.policy("longer")], Node(0, net.event_law[None, :])
     law = Tree((*(Node(1, np.full((1, 9), 1 / 9)),) * 400, event), (-1,) * 401)
     features, kept = families.trees(net, [law], choices=policies), []
-    rows = dp.DualALP(net, features).rows
+    rows = dp.dual.DualALP(net, features).rows
     drawn = rows.draw(100, 0, 1, seed=2, prices=lambda x: kept.append(x.copy()) or np.ones(len(x)))
     found, named = (
         drawn.flows.toarray() / drawn.flow_densities[:, None],
@@ -528,8 +528,8 @@ def test_a_network_of_more_than_10_to_the_100_states_from_features_to_policy():
     net = dp.load("tandem", queues=120, servers=60, buffers=9, arrival=0.6)
     assert net.box.count > 10**120
     policies = [net.policy("longer"), net.policy("fbfs")]
-    laws = [families.fit_tree(net, p, visits=800, every=5) for p in policies]
-    problem = dp.DualALP(net, families.trees(net, laws, choices=policies))
+    laws = [families.fit_tree(net, p, samples=800, every=5) for p in policies]
+    problem = dp.dual.DualALP(net, families.trees(net, laws, choices=policies))
     solution = solve_adaptive(problem, 20.0, samples=4_000, fresh=2_000)
     assert np.isfinite([solution.parts.total, solution.parts.total_error, *solution.theta]).all()
     assert solution.parts.flow_effective > 100
@@ -587,7 +587,7 @@ def test_joint_and_per_server_features_have_the_same_surrogate_and_policies_of_t
     for net, trees, start in zip(nets, laws, starts, strict=True):
         choices = [net.policy(name) for name in ("longer", "lbfs", "c-mu")]
         own = criterion if start is None else dp.Discounted(criterion.gamma, start=start)
-        problems.append(dp.DualALP(net, families.trees(net, trees, choices=choices), own))
+        problems.append(dp.dual.DualALP(net, families.trees(net, trees, choices=choices), own))
     assert problems[0].losses == pytest.approx(problems[1].losses, abs=1e-12)
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -615,7 +615,7 @@ def test_per_server_actions_are_taken_where_they_are():
     assert phi.sum(axis=0) == pytest.approx(1.0, abs=1e-12)
     events = net.box.states(np.arange(net.box.count))[:, -1]
     assert not phi.reshape(-1, 2, 2)[events != 1, 1].any()
-    assert dp.DualALP(net, flat).enumerate().flows.shape == (net.box.count, 2)
+    assert dp.dual.DualALP(net, flat).enumerate().flows.shape == (net.box.count, 2)
     bands = families.bands(
         net, [(0, 1), (2, 4)], choices=[net.policy("lbfs"), net.policy("longer")]
     )
@@ -632,8 +632,8 @@ def test_sampled_and_listed_surrogates_agree_on_a_network_that_can_be_enumerated
     """
     net = dp.load("four-queue", buffers=3, decisions="per-server")
     choices = [net.policy(name) for name in ("longer", "lbfs", "c-mu")]
-    laws = [families.fit_tree(net, p, visits=16_000) for p in choices]
-    problem = dp.DualALP(net, families.trees(net, laws, choices=choices), radius=100.0)
+    laws = [families.fit_tree(net, p, samples=16_000) for p in choices]
+    problem = dp.dual.DualALP(net, families.trees(net, laws, choices=choices), radius=100.0)
     listed, drawn = problem.enumerate(), problem.draw(60_000, seed=1)
     rng = np.random.default_rng(4)
     for _ in range(5):
@@ -680,7 +680,7 @@ def test_parallel_servers_by_hand():
     assert dp.evaluate_exact(single, single.policy("longest")).cost == pytest.approx(
         law @ np.arange(6), abs=1e-6
     )
-    with pytest.raises(dp.InputError, match="no server"):
+    with pytest.raises(dp.errors.InputError, match="no server"):
         ParallelServers(arrivals=[1.0, 1.0], services=[[1.0, 0.0]])
 
 
@@ -701,7 +701,7 @@ def test_items_by_hand_and_choices_that_are_functions():
     )
     assert check_model(two).ok
     policies = [two.policy("base-stock"), two.policy("b-mu")]
-    tree = families.fit_tree(two, policies[0], visits=800)
+    tree = families.fit_tree(two, policies[0], samples=800)
     features = families.trees(two, [tree], choices=[*policies, random_policy(two)])
     digests = [
         Choices.of(two, [base_stock(two, levels)]).user[0].sources
@@ -713,7 +713,7 @@ def test_items_by_hand_and_choices_that_are_functions():
     assert features.losses == pytest.approx(
         phi.T @ np.nan_to_num(matrix(two)[1]).ravel(), abs=1e-12
     )
-    problem = dp.DualALP(two, features)
+    problem = dp.dual.DualALP(two, features)
     assert problem.rows.every().flows.toarray() == pytest.approx(
         dense_flow(two, dp.Average(), phi)[0], abs=1e-14
     )
@@ -732,11 +732,11 @@ def test_heavy_weights_are_told():
     net = dp.QueueingNetwork([dp.QueueClass("1", "S", 0.5, 0.4)])
     features = families.products(net, [[Geometric(0.9)], [Geometric(0.8)]])
     narrow = families.products(net, [[Geometric(0.3)]])
-    problem = dp.DualALP(net, features, sampling=narrow)
+    problem = dp.dual.DualALP(net, features, sampling=narrow)
     value = problem.value(np.array([0.5, 0.5]), 1.0, problem.draw(5_000, seed=1))
     assert value.flow_effective < 50
     assert "carry the flow" in value.warning
-    fair = dp.DualALP(net, features)
+    fair = dp.dual.DualALP(net, features)
     assert fair.value(np.array([0.5, 0.5]), 1.0, fair.draw(5_000, seed=1)).warning is None
     assert fair.value(np.array([0.5, 0.5]), 1.0, fair.draw(5_000)).flow_effective <= 5_000
 
@@ -785,30 +785,30 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_wrong_values_are_named(net, laws, case):
     made, words = BAD[case]
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         made(net, laws[0])
 
 
 def test_bad_laws_get_one_sentence(net, laws):
     endless = dp.load("four-queue", buffers=None)
-    with pytest.raises(dp.InputError, match="no limit"):
+    with pytest.raises(dp.errors.InputError, match="no limit"):
         families.bands(endless, [(0, 3)], [1, 1, 1, 0])
-    with pytest.raises(dp.InputError, match="end in coordinate 2"):
+    with pytest.raises(dp.errors.InputError, match="end in coordinate 2"):
         families.boxes(endless, [[(0, 1)], [(0, 1)], [(0, None)], [(0, 1)]])
-    with pytest.raises(dp.InputError, match="beyond the box"):
+    with pytest.raises(dp.errors.InputError, match="beyond the box"):
         families.trees(net, [Tree((Node(0, np.ones((1, 1)), 0.5),) * 4, (-1,) * 4)])
-    with pytest.raises(dp.InputError, match="cycle"):
+    with pytest.raises(dp.errors.InputError, match="cycle"):
         Tree((Node(0, np.eye(2)), Node(0, np.eye(2))), (1, 0))
-    with pytest.raises(dp.InputError, match="rows of probabilities"):
+    with pytest.raises(dp.errors.InputError, match="rows of probabilities"):
         Tree((Node(0, np.ones((1, 2))),), (-1,))
-    with pytest.raises(dp.InputError, match="coordinates"):
+    with pytest.raises(dp.errors.InputError, match="coordinates"):
         families.trees(net, [Tree((Node(0, np.ones((1, 1))),), (-1,))])
-    with pytest.raises(dp.InputError, match="no coordinate"):
+    with pytest.raises(dp.errors.InputError, match="no coordinate"):
         families.trees(net, laws, cuts={"nowhere": [(0, 1)]})
-    with pytest.raises(dp.InputError, match="without a draw"):
+    with pytest.raises(dp.errors.InputError, match="without a draw"):
         families.user_defined(net, lambda x, a, indices, values: 0, None, 1)
-    with pytest.raises(dp.MissingError, match="fit_tree"):
+    with pytest.raises(dp.errors.MissingError, match="fit_tree"):
         families.tiles(endless, endless.policy("lbfs"), [[(0, 1)]] * 4)
     slow = dp.load("four-queue", buffers=2, discipline="nonpreemptive")
-    with pytest.raises(dp.InputError, match="choices"):
+    with pytest.raises(dp.errors.InputError, match="choices"):
         families.boxes(slow, [[(0, 2)]] * 6)

@@ -309,7 +309,7 @@ def test_evaluation_agrees_with_dense_algebra(seed):
     assert occupancy == pytest.approx(inverse[0], abs=1e-9)
     try:
         average = dp.evaluate_exact(model, policy)
-    except dp.ModelError:
+    except dp.errors.ModelError:
         return  # several recurrent classes
     assert average.cost == pytest.approx(average_cost(model, policy), abs=1e-8)
     assert average.residual < 1e-12
@@ -373,11 +373,11 @@ def test_several_recurrent_classes_are_reported():
     """From state 0 the chain is caught in 1 or in 2, which cost 1 and 3."""
     model = dp.TabularModel([np.array([[0, 0.5, 0.5], [0, 1, 0], [0, 0, 1]])], [0, 1, 3])
     stay = policies.TablePolicy(model, np.zeros(3, int))
-    with pytest.raises(dp.ModelError, match="2 recurrent classes"):
+    with pytest.raises(dp.errors.ModelError, match="2 recurrent classes"):
         dp.evaluate_exact(model, stay)
     for method in ("value-iteration", "modified-policy-iteration"):
         with pytest.raises(
-            dp.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"
+            dp.errors.ModelError, match=r"at least 3 from state \(2\) and at most 1 from \(1\)"
         ):
             dp.solve_exact(model, method=method)
 
@@ -403,9 +403,9 @@ MULTICHAIN = [
 def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, losses, least, most):
     """Values run away there, and must not make bounds that meet."""
     model = dp.TabularModel([np.array(chain_of, float)], losses)
-    with pytest.raises(dp.ModelError, match="several recurrent classes"):
-        dp.solve_exact(model, method=method, max_sweeps=6_000)
-    solution = dp.solve_exact(model, method=method, max_sweeps=20)  # too few to find out
+    with pytest.raises(dp.errors.ModelError, match="several recurrent classes"):
+        dp.solve_exact(model, method=method, sweeps=6_000)
+    solution = dp.solve_exact(model, method=method, sweeps=20)  # too few to find out
     assert solution.status is dp.Status.WIDE
     assert solution.lower <= least + 1e-9
     assert solution.upper >= most - 1e-9
@@ -416,7 +416,7 @@ def test_forbidden_actions_are_refused(criterion):
     model = dp.load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
     always = policies.TablePolicy(model, np.ones(model.box.count, int))
     with pytest.raises(
-        dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
+        dp.errors.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
     ):
         dp.evaluate_exact(model, always, criterion)
 
@@ -458,7 +458,7 @@ def test_a_law_that_breaks_far_from_the_start_is_named(changed, words, criterion
         lambda: dp.evaluate_exact(model, policies.TablePolicy(model, np.zeros(5, int)), criterion),
     ]
     for call in calls[: -1 if "allowed" in changed else None]:
-        with pytest.raises(dp.InputError, match=f"({words})|gauss-seidel"):
+        with pytest.raises(dp.errors.InputError, match=f"({words})|gauss-seidel"):
             call()
 
 
@@ -471,7 +471,7 @@ def test_bounds_allow_for_rounding_near_gamma_one():
         a, b, c, d = 1 - g / 2, -g / 2, -g / 4, 1 - 3 * g / 4
         truth = float((d * 1 - b * 3) / (a * d - b * c))
         criterion = dp.Discounted(float(g))
-        found = [dp.solve_exact(model, criterion, method="policy-iteration", max_sweeps=2_000)]
+        found = [dp.solve_exact(model, criterion, method="policy-iteration", sweeps=2_000)]
         found.append(dp.evaluate_exact(model, policies.TablePolicy(model, [0, 0]), criterion))
         for answer in found:
             assert answer.lower <= truth <= answer.upper
@@ -565,7 +565,7 @@ def test_exact_on_the_command_line(monkeypatch, capsys):
     ],
 )
 def test_mistakes(call, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
 

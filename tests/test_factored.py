@@ -229,9 +229,9 @@ def test_sysadmin_loads_at_any_size(machines):
     assert len(model.describe()["parents"][f"machine {machines}"]) == 2
     assert dp.check_model(model, pairs=10).ok
     if machines > 12:
-        with pytest.raises(dp.MissingError, match="outcomes, and at most 4,096 are listed"):
+        with pytest.raises(dp.errors.MissingError, match="outcomes, and at most 4,096 are listed"):
             model.forward(model.start, 0)
-    with pytest.raises(dp.MissingError, match="pairs can lead to a state"):
+    with pytest.raises(dp.errors.MissingError, match="pairs can lead to a state"):
         model.predecessors(model.start)
 
 
@@ -297,7 +297,7 @@ def test_mistakes_in_a_network(change, words):
         "losses": [],
         "actions": {"go": dp.FactoredAction()},
     }
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         dp.FactoredModel(**{**given_, **change})
 
 
@@ -311,7 +311,7 @@ def test_mistakes_in_a_network(change, words):
     ],
 )
 def test_mistakes_in_sysadmin(options, words):
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         dp.load("sysadmin", **options)
 
 
@@ -564,11 +564,15 @@ def test_bounds_by_elimination_are_those_of_sweeps():
         primal.factored_average_alp(model, basis),
     )
     assert (
-        abs(found.lower_bound.value - dp.lower_bound(model, found.values, DISCOUNTED).value) < 1e-9
+        abs(
+            found.lower_bound.value
+            - dp.lower_bound(model, DISCOUNTED, potential=found.values).value
+        )
+        < 1e-9
     )
     potential = primal.LocalValues(basis, average.bounding)
-    assert abs(average.lower_bound.value - dp.lower_bound(model, potential).value) < 1e-9
-    assert average.lower_bound.kind == dp.lower_bound(model, potential).kind == "proved"
+    assert abs(average.lower_bound.value - dp.lower_bound(model, potential=potential).value) < 1e-9
+    assert average.lower_bound.kind == dp.lower_bound(model, potential=potential).kind == "proved"
 
 
 @given(st.integers(0, 10_000))
@@ -651,7 +655,7 @@ def test_an_unfinished_program_gives_no_policy_and_still_a_proved_bound():
     basis = primal.chain_indicators(model, 3)
     found = primal.factored_alp(model, basis, DISCOUNTED, constraints="generated", rounds=1)
     assert found.status is dp.Status.VIOLATED
-    with pytest.raises(dp.InputError, match="stopped early"):
+    with pytest.raises(dp.errors.InputError, match="stopped early"):
         found.policy()
     assert found.policy(unfinished=True).name.endswith("unfinished")
     assert found.lower_bound.value <= dp.solve_exact(model, DISCOUNTED).upper
@@ -664,7 +668,7 @@ def test_losses_below_zero_need_the_constant():
     lone = primal.indicator_products(model, [("a",)])
     for way in WAYS:
         with pytest.raises(
-            dp.InputError, match=r"no weights keep all constraints.*add.*constant function"
+            dp.errors.InputError, match=r"no weights keep all constraints.*add.*constant function"
         ):
             primal.factored_alp(model, lone, DISCOUNTED, constraints=way)
     found = primal.factored_alp(model, primal.single_indicators(model), DISCOUNTED)
@@ -673,14 +677,15 @@ def test_losses_below_zero_need_the_constant():
 
 def test_scopes_that_are_too_wide(monkeypatch):
     model = dp.load("sysadmin", machines=22)
-    with pytest.raises(dp.InputError, match="use fewer variables"):
+    with pytest.raises(dp.errors.InputError, match="use fewer variables"):
         primal.local_tables(model, [(range(22), np.zeros(1))])
     monkeypatch.setattr(factored, "MOST_ROWS", 100)
-    with pytest.raises(dp.InputError, match=r"width 2 .*take constraints='generated'"):
+    with pytest.raises(dp.errors.InputError, match=r"width 2 .*take constraints='generated'"):
         primal.factored_alp(model, primal.single_indicators(model), DISCOUNTED)
     monkeypatch.setattr(elimination, "MOST_ENTRIES", 2**6)
     with pytest.raises(
-        dp.InputError, match=r"a table over 7 variables, width 6 .*use functions of smaller scope"
+        dp.errors.InputError,
+        match=r"a table over 7 variables, width 6 .*use functions of smaller scope",
     ):
         primal.factored_alp(model, primal.chain_indicators(model, 3), DISCOUNTED)
 
@@ -697,7 +702,7 @@ def test_wide_parents_are_named():
     model = dp.FactoredModel(sizes, laws, [], {"go": dp.FactoredAction()}, name="tangle")
     function = primal.local_tables(model, [((0, 1, 2, 15, 16, 17), np.ones((2,) * 6))])
     with pytest.raises(
-        dp.InputError, match=r"function of 6 variables leads to depends on \d+ others"
+        dp.errors.InputError, match=r"function of 6 variables leads to depends on \d+ others"
     ):
         primal.factored_alp(model, function, DISCOUNTED)
 
@@ -738,7 +743,7 @@ def test_wide_parents_are_named():
 )
 def test_mistakes(call, words):
     model = dp.load("sysadmin", machines=4)
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         call(model, primal.single_indicators(model))
 
 
@@ -752,7 +757,7 @@ def test_a_start_that_is_left_for_good():
     )
     basis = primal.single_indicators(model)
     for way in ("eliminated", "generated"):
-        with pytest.raises(dp.InputError, match="second stage does not bound"):
+        with pytest.raises(dp.errors.InputError, match="second stage does not bound"):
             primal.factored_average_alp(model, basis, constraints=way)
         found = primal.factored_average_bound(model, basis, constraints=way)
         assert found.lower_bound.value == pytest.approx(1.625, abs=1e-6)

@@ -195,7 +195,7 @@ def test_sampled_violations_with_products_are_unbiased(net, criterion):
     ],
 )
 def test_mistakes_in_products(net, call, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         call(net)
     assert "\n" not in str(caught.value)
 
@@ -284,7 +284,7 @@ def test_the_policy_of_mixtures_is_that_of_their_weights(net, every):
     ],
 )
 def test_mistakes_in_mixtures(net, weights, names, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         families.mixtures(families.bands(net, [(0, 3), (4, 8)]), weights, names)
     assert "\n" not in str(caught.value)
 
@@ -482,9 +482,9 @@ def test_a_fault_that_the_check_did_not_meet_ends_the_work():
         (made(0.0, index=1), "not there"),
         (made(0.0, count=2), "at most `widest`"),
     ]:
-        with pytest.raises(dp.InputError, match=words):
+        with pytest.raises(dp.errors.InputError, match=words):
             DualALP(net, features).enumerate()
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         MixturePolicy(features, [1.0])([9, 9, 9, 9])
 
     def astray(j, u, x):
@@ -498,7 +498,9 @@ def test_a_fault_that_the_check_did_not_meet_ends_the_work():
         indices[0], values[0] = 0, 1 / 10_000 if a == 0 else 0.0
         return 1
 
-    with pytest.raises(dp.InputError, match="a state or an action that the model does not have"):
+    with pytest.raises(
+        dp.errors.InputError, match="a state or an action that the model does not have"
+    ):
         families.user_defined(net, row, astray, 1).draw(0, 100_000)
 
 
@@ -606,7 +608,7 @@ def changes_the_state(x, a, indices, values):
     ],
 )
 def test_mistakes_in_features_of_the_user(functions, options, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         families.user_defined(strict_gate(), *functions, 1, **options)
     assert "\n" not in str(caught.value)
 
@@ -616,7 +618,7 @@ def test_a_draw_where_the_density_is_0():
         indices[0], values[0] = 0, 0.25 if x[0] < 4 and a == 1 else 0.0
         return 1
 
-    with pytest.raises(dp.InputError, match="where `row` says that its density is 0"):
+    with pytest.raises(dp.errors.InputError, match="where `row` says that its density is 0"):
         families.user_defined(strict_gate(), row, gate()[1], 1)
 
 
@@ -630,6 +632,6 @@ def test_laws_of_the_wrong_kind_are_refused():
         lambda: families.Empirical([np.inf], [1.0]),
         lambda: families.Empirical([0.5], [1.0]),
     ):
-        with pytest.raises(dp.InputError):
+        with pytest.raises(dp.errors.InputError):
             make()
     assert families.Truncated(np.float64(0.5), np.int64(1)).low == 1

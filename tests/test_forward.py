@@ -353,7 +353,7 @@ def test_an_anchor_keeps_the_mass_of_its_cells(net, ratios, families):
     assert found.value == pytest.approx((shaped * by_hand).sum(), abs=1e-4)
     assert (found.theta.reshape(4, 3) * mass).sum(axis=1) == pytest.approx(share, abs=1e-6)
     assert dp.evaluate_exact(net, found.policy()).cost < exact.cost
-    with pytest.raises(dp.InputError, match="need method 'lp'"):
+    with pytest.raises(dp.errors.InputError, match="need method 'lp'"):
         solve_simulated(problem, 1.0, method="saddle")
 
 
@@ -449,7 +449,7 @@ def test_mixtures_of_policies(net):
     assert table(exploring(lbfs, 0.25, [fixed])) == pytest.approx(
         0.75 * table(lbfs) + 0.25 * table(fixed), abs=1e-12
     )
-    with pytest.raises(dp.PolicyError, match="probabilities"):
+    with pytest.raises(dp.errors.PolicyError, match="probabilities"):
         Mixed([lbfs, longer], [0.5, 0.6])
 
 
@@ -469,7 +469,7 @@ def test_a_cut_within_an_interval_of_one_number_has_as_many_names_as_cells(net, 
     assert len(ratios) == 4
     allowed = np.flatnonzero(reference([1, 0, 0, 0]))
     assert max(ratios.row([1, 0, 0, 0], int(a))[0].max() for a in allowed) == 3
-    with pytest.raises(dp.InputError, match="a name for each"):
+    with pytest.raises(dp.errors.InputError, match="a name for each"):
         Portfolio((reference,), partition, ("one",))
 
 
@@ -491,9 +491,9 @@ def test_what_is_not_a_number_is_in_no_band(net, reference, families):
     wrong = levels(net, lambda x: np.nan if x[0] == 1 else 1.0 * x[0], [1])
     ratios = portfolio(reference, [reference], wrong)
     assert callable(ratios.code.row)
-    with pytest.raises(dp.InputError, match=r"not a number at state \(1, "):
+    with pytest.raises(dp.errors.InputError, match=r"not a number at state \(1, "):
         SimulatedALP(ratios, families, samples=1_000, warm_up=100).moments()
-    with pytest.raises(dp.InputError, match=r"not a number at state \(1, 0, 0, 0\)"):
+    with pytest.raises(dp.errors.InputError, match=r"not a number at state \(1, 0, 0, 0\)"):
         RatioPolicy(ratios, [1.0, 1.0]).probabilities(np.array([1, 0, 0, 0]))
 
 
@@ -505,9 +505,9 @@ def test_compiled_policies_refuse_states_where_the_reference_lacks_support(net):
     apart = next(
         x for x in every(net) if ((table_row(lbfs, x) == 0) & (table_row(longer, x) > 0)).any()
     )
-    with pytest.raises(dp.InputError, match="let the reference explore"):
+    with pytest.raises(dp.errors.InputError, match="let the reference explore"):
         policy(apart)
-    with pytest.raises(dp.InputError, match="let the reference explore"):
+    with pytest.raises(dp.errors.InputError, match="let the reference explore"):
         dp.evaluate(net, policy, steps=20_000)
 
 
@@ -735,7 +735,8 @@ def test_errors_are_one_sentence(net, reference, families):
     lbfs, longer = net.policy("lbfs"), net.policy("longer")
     unsupported = SimulatedALP(portfolio(lbfs, [longer]), families, samples=1_000)
     with pytest.raises(
-        dp.InputError, match=r"never chooses action \d .* in state .*let the reference explore"
+        dp.errors.InputError,
+        match=r"never chooses action \d .* in state .*let the reference explore",
     ):
         unsupported.moments()
     unstable = mm1(arrival=1.3)
@@ -743,7 +744,9 @@ def test_errors_are_one_sentence(net, reference, families):
     growing = SimulatedALP(
         portfolio(random, [random]), tests.cells(cells(unstable, {0: [1]})), samples=20_000
     )
-    with pytest.raises(dp.InputError, match=r"state grows by about .* choose a stable reference"):
+    with pytest.raises(
+        dp.errors.InputError, match=r"state grows by about .* choose a stable reference"
+    ):
         growing.moments()
     own_ratios = portfolio(reference, [lbfs])
     small = SimulatedALP(own_ratios, families, samples=1_000)
@@ -802,6 +805,6 @@ def test_errors_are_one_sentence(net, reference, families):
             for c in (1.5, 0, "a")
         ),
     ):
-        with pytest.raises(dp.InputError, match=message) as error:
+        with pytest.raises(dp.errors.InputError, match=message) as error:
             wrong()
         assert str(error.value).count(". ") == 0

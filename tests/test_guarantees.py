@@ -22,7 +22,7 @@ def test_the_right_hand_sides_hold_for_the_minimiser(net, criterion):
     """θ̂ within ε of the minimum costs no more than each theorem says, at penalties below and above
     κ.
     """
-    problem = dp.DualALP(net, mixed_features(net), criterion)
+    problem = dp.dual.DualALP(net, mixed_features(net), criterion)
     spans, costs, found = [], [], []
     for penalty in (5.0, 100.0, 4000.0):
         solution = solve_listed(problem, penalty)
@@ -42,7 +42,7 @@ def test_the_right_hand_sides_hold_for_the_minimiser(net, criterion):
 
 def test_what_theory_asks_for(net):
     """T, n and K by the formulas of the corrected theorems, written out."""
-    problem = dp.DualALP(net, mixed_features(net), dp.Discounted(0.9))
+    problem = dp.dual.DualALP(net, mixed_features(net), dp.Discounted(0.9))
     epsilon, delta, penalty, d = 0.5, 0.1, 50.0, len(problem.features)
     told = guarantees(problem, penalty, epsilon=epsilon, delta=delta)
     c1, c2, radius = d, 2 * 1.9 * d, problem.radius
@@ -76,11 +76,11 @@ def test_the_corollary_bounds_the_distance_to_the_optimum(net):
     """Where ν* itself is among the features the minimiser's policy costs the optimum, but for b."""
     criterion = dp.Discounted(0.9)
     best = dp.solve_exact(net, criterion, tol=1e-9)
-    features = dp.features.concat(
+    features = dp.dual.features.concat(
         mixed_features(net),
-        dp.features.occupancies(net, [best.policy, net.policy("longer")], criterion),
+        dp.dual.features.occupancies(net, [best.policy, net.policy("longer")], criterion),
     )
-    problem = dp.DualALP(net, features, criterion)
+    problem = dp.dual.DualALP(net, features, criterion)
     solution = solve_listed(problem, 100.0)
     cost = dp.evaluate_exact(net, solution.policy(), criterion).cost
     told = theorems.error_bound(
@@ -93,12 +93,14 @@ def test_the_corollary_bounds_the_distance_to_the_optimum(net):
 def test_what_theory_cannot_say(net):
     endless = dp.load("four-queue", buffers=None)
     with pytest.raises(InputError, match="no known bounds"):
-        guarantees(dp.DualALP(endless, dp.features.bands(endless, [(1, 2)])), 3.0, epsilon=1.0)
+        guarantees(
+            dp.dual.DualALP(endless, dp.dual.features.bands(endless, [(1, 2)])), 3.0, epsilon=1.0
+        )
     with pytest.raises(InputError, match="give span"):
-        guarantees(dp.DualALP(net, mixed_features(net)), 3.0, epsilon=1.0)
-    lone = dp.features.occupancies(net, [net.policy("lbfs")])
+        guarantees(dp.dual.DualALP(net, mixed_features(net)), 3.0, epsilon=1.0)
+    lone = dp.dual.features.occupancies(net, [net.policy("lbfs")])
     with pytest.raises(InputError, match="any H will do"):
-        guarantees(dp.DualALP(net, lone), 3.0, epsilon=1.0, span=5.0)
+        guarantees(dp.dual.DualALP(net, lone), 3.0, epsilon=1.0, span=5.0)
 
 
 def test_the_meta_theorem_needs_the_offset():
@@ -108,7 +110,7 @@ def test_the_meta_theorem_needs_the_offset():
     turn, stay = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
     model = dp.TabularModel([turn, stay], [[1.0, 1.0], [0.0, 0.0]])
     features = families.table(model, np.array([[0.5, 1.0], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]]))
-    problem = dp.DualALP(model, features, dp.Average(), radius=3.0)
+    problem = dp.dual.DualALP(model, features, dp.Average(), radius=3.0)
     options = {"epsilon": 0.02, "beta": 1e-3}
     listed = {"choice": "rule", "violations": "listed", "solver": "listed-lp"}
     loose = solve_meta(problem, **options, **listed)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import dualplan as dp
 from bank import average_cost
-from dualplan.core import checks
 from dualplan.core.errors import within
 from dualplan.models.load import require_stable
 from dualplan.models.positions import lines_of
-from dualplan.search.plans import Plan, improve_by, read_plan, run_plan
+from dualplan.search import plans
+from dualplan.search.plans import Plan, read_plan, run_plan, solve_by, table_of_keys
 
 # -- lines: every key that tomllib sees has one, and it is the right one ---------------------------
 
@@ -574,7 +574,7 @@ def one_sentence(error, file, line, words):
 def test_mistakes_in_a_network_are_explained_with_their_line(folder, mistake):
     text, line, words = MISTAKES[mistake]
     (folder / "net.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         dp.load("net.toml")
     one_sentence(caught.value, "net.toml", line, words)
 
@@ -595,17 +595,18 @@ def test_what_came_from_the_command_line_has_no_line(folder):
         ({"time": "discreet"}, "unknown time 'discreet'; did you mean 'discrete'?"),
         ({"tmie": "discrete"}, "unknown parameter of network 'two stations' 'tmie'"),
     ):
-        with pytest.raises(dp.InputError) as caught:
+        with pytest.raises(dp.errors.InputError) as caught:
             dp.load("net.toml", **parameters)
         assert str(caught.value).startswith(words)
 
 
 def test_from_python_the_words_have_no_place():
     with pytest.raises(
-        dp.InputError, match=r"^class 'a': service must be a positive, finite rate, got -1\.$"
+        dp.errors.InputError,
+        match=r"^class 'a': service must be a positive, finite rate, got -1\.$",
     ):
         dp.QueueClass("a", "s", service=-1)
-    with pytest.raises(dp.InputError) as caught, within("class", 3):
+    with pytest.raises(dp.errors.InputError) as caught, within("class", 3):
         dp.QueueClass("a", "s", service=-1)
     assert caught.value.at == ("class", 3, "service")
 
@@ -613,22 +614,24 @@ def test_from_python_the_words_have_no_place():
 def test_a_file_that_is_no_text(folder):
     (folder / "net.toml").write_bytes(b"time = 'continuous'\nname = '\xff'")
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"^net.toml:2: there is a character that is not UTF-8; save the file as",
     ):
         dp.load("net.toml")
     (folder / "d.toml").mkdir()
-    with pytest.raises(dp.InputError, match=r"'d.toml' is a folder; name a file in it"):
+    with pytest.raises(dp.errors.InputError, match=r"'d.toml' is a folder; name a file in it"):
         dp.load("d.toml")
 
 
 def test_names_that_are_almost_those_of_files(folder):
     (folder / "net.toml").write_text(NETWORK)
     (folder / "net.txt").write_text(NETWORK)
-    with pytest.raises(dp.InputError, match=r"there is no model 'net'; did you mean 'net.toml'"):
+    with pytest.raises(
+        dp.errors.InputError, match=r"there is no model 'net'; did you mean 'net.toml'"
+    ):
         dp.load("net")
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"'net.txt' is no model; the name of a network's file must end in .toml",
     ):
         dp.load("net.txt")
@@ -692,7 +695,7 @@ def test_a_load_of_one_is_where_queues_grow_without_end(arrival, finite):
         net.require_stable()
     else:
         with pytest.raises(
-            dp.InputError,
+            dp.errors.InputError,
             match=f"server 's' has a load of {arrival:.4g} .*bound a buffer, lower arr",
         ):
             net.require_stable()
@@ -780,8 +783,8 @@ WRONG = {
         ["features 'bands' lack 'intervals'", "add it"],
     ),
     "not an interval": (changed("[0, 4]", "[4]", PLAN), 8, ["must be a list of intervals"]),
-    "unknown solver": (
-        changed("[set]", 'solver = "adaptiv"\n[set]', PLAN),
+    "unknown method": (
+        changed("[set]", 'method = "adaptiv"\n[set]', PLAN),
         4,
         ["did you mean 'adaptive'?"],
     ),
@@ -814,7 +817,7 @@ WRONG = {
     "contradiction": (
         changed("penalty", 'gap = "2%"\npenalty', PLAN),
         3,
-        ["time, gap and policies are for a search"],
+        ["policies, time and gap are for a search"],
     ),
     "beta alone": (
         changed("penalty", "beta = 2.0\npenalty", PLAN),
@@ -833,7 +836,7 @@ WRONG = {
 def test_mistakes_in_a_plan_are_explained_with_their_line(folder, mistake):
     text, line, words = WRONG[mistake]
     (folder / "plan.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         run_plan(read_plan("plan.toml"))
     one_sentence(caught.value, "plan.toml", line, words)
 
@@ -849,14 +852,14 @@ def test_mistakes_in_a_plan_are_explained_with_their_line(folder, mistake):
 )
 def test_mistakes_in_a_plan_of_a_search(folder, text, line, words):
     (folder / "plan.toml").write_text(text)
-    with pytest.raises(dp.InputError) as caught:
-        improve_by(read_plan("plan.toml"))
+    with pytest.raises(dp.errors.InputError) as caught:
+        solve_by(read_plan("plan.toml"))
     one_sentence(caught.value, "plan.toml", line, [words])
 
 
 def test_a_network_is_no_plan_but_can_be_solved(folder):
     (folder / "net.toml").write_text(NETWORK)
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         Plan.read("net.toml")
     one_sentence(caught.value, "net.toml", 5, ["a network and no plan", "Plan('net.toml')"])
     assert read_plan("net.toml").model == "net.toml"
@@ -867,8 +870,8 @@ def test_a_network_is_no_plan_but_can_be_solved(folder):
 def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
     (folder / "net.toml").write_text(changed("0.8", "-0.8"))
     (folder / "plan.toml").write_text('model = "net.toml"\n')
-    with pytest.raises(dp.InputError) as caught:
-        improve_by(read_plan("plan.toml"))
+    with pytest.raises(dp.errors.InputError) as caught:
+        solve_by(read_plan("plan.toml"))
     one_sentence(
         caught.value, "net.toml", 8, ["arrival must be a finite number that is not negative"]
     )
@@ -876,23 +879,56 @@ def test_a_mistake_in_the_network_of_a_plan_has_the_line_of_the_network(folder):
 
 def test_options_of_the_command_line_have_no_line(folder, run):
     (folder / "plan.toml").write_text(PLAN)
-    status, out, err = run("solve", "plan.toml", "--solver", "adaptiv")
+    status, out, err = run("solve", "plan.toml", "--method", "adaptiv")
     assert (status, out) == (2, "")
     assert "did you mean 'adaptive'?" in err
     assert ":3:" not in err
 
 
-def test_every_key_of_a_plan_has_a_kind():
-    assert set(checks.PLAN) == {
-        name for name in Plan.__dataclass_fields__ if name not in ("given", "source")
-    }
+def test_every_field_of_a_plan_is_declared_as_a_key():
+    assert {*plans.KEYS, "given", "source"} == set(Plan.__dataclass_fields__)
+
+
+FORMER = {"budget": ("samples", "20"), "solver": ("method", '"paper"')}
+
+
+@pytest.mark.parametrize("old", FORMER)
+def test_a_key_that_has_another_name_now_is_answered_with_it(folder, run, old):
+    new, value = FORMER[old]
+    (folder / "plan.toml").write_text(f'model = "four-queue"\n{old} = {value}\n')
+    with pytest.raises(dp.errors.InputError) as caught:
+        read_plan("plan.toml")
+    one_sentence(caught.value, "plan.toml", 2, [f"{old} is called {new} now"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("--budget", "--samples"), ("--solver", "--method"), ("--jobs", "--workers")]
+)
+def test_an_option_that_has_another_name_now_is_answered_with_it(run, old, new):
+    status, out, err = run("solve", "four-queue", old, "3")
+    assert (status, out) == (2, "")
+    assert f"{old} is called {new} now" in err
+    assert old not in run("solve", "--help")[1]
+
+
+def test_every_option_of_a_key_is_in_the_help(run):
+    told = run("solve", "--help")[1]
+    for key in plans.KEYS.values():
+        for flag in key.flags:
+            assert f" {flag} " in told
 
 
 # -- what the page says ----------------------------------------------------------------------------
 
 
+def test_the_page_has_the_table_of_keys():
+    """To renew it: print(dualplan.search.plans.table_of_keys())."""
+    page = (Path(__file__).parents[1] / "docs" / "toml.md").read_text()
+    assert f"\n\n{table_of_keys()}\n" in page
+
+
 def said(call):
-    with pytest.raises(dp.InputError) as caught:
+    with pytest.raises(dp.errors.InputError) as caught:
         call()
     return str(caught.value)
 

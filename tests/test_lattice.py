@@ -45,7 +45,7 @@ MODELS = {
 )
 def test_with_every_state_a_node_the_solution_is_exact(name, criterion):
     model = MODELS[name]()
-    found = dp.solve_lattice(model, whole(model), criterion, tol=1e-9)
+    found = dp.search.solve_lattice(model, whole(model), criterion, tol=1e-9)
     exact = dp.solve_exact(model, criterion, tol=1e-8)
     assert found.status is dp.Status.SOLVED
     assert found.cost == pytest.approx(exact.value, rel=1e-6)
@@ -181,18 +181,18 @@ def test_an_end_that_costs_nothing_teaches_to_lose():
     weights = 0.8 ** np.arange(13)
     law = weights / weights.sum()
     for penalty in (0.0, 50.0):
-        found = dp.solve_lattice(queue, lattice, penalty=penalty, corrections=0, tol=1e-9)
+        found = dp.search.solve_lattice(queue, lattice, penalty=penalty, corrections=0, tol=1e-9)
         arrival = 0.8 / 1.8  # the probability of a step
         assert found.cost == pytest.approx(
             law @ np.arange(13) + penalty * arrival * law[-1], rel=1e-7
         )
     # charged far more than a customer is worth, and then what the values say: the true cost is
     # ρ/(1−ρ) = 4
-    steep = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=0, tol=1e-9)
-    corrected = dp.solve_lattice(queue, lattice, penalty=260.0, corrections=30, tol=1e-9)
+    steep = dp.search.solve_lattice(queue, lattice, penalty=260.0, corrections=0, tol=1e-9)
+    corrected = dp.search.solve_lattice(queue, lattice, penalty=260.0, corrections=30, tol=1e-9)
     assert 4.0 < corrected.cost < 4.3 < steep.cost
     assert (
-        dp.solve_lattice(queue, lattice, corrections=0, tol=1e-9).cost > steep.cost
+        dp.search.solve_lattice(queue, lattice, corrections=0, tol=1e-9).cost > steep.cost
     )  # so is the default
 
 
@@ -202,8 +202,8 @@ def test_curvature_takes_most_of_the_error_off():
     """
     queue = dp.QueueingNetwork([dp.QueueClass("1", "S", 1.0, 0.8)], time="continuous", name="mm1")
     lattice = Lattice(queue, (np.array([0, 1, 2, 4, 7, 11, 16, 22, 30, 40, 60, 90]),))
-    plain = dp.solve_lattice(queue, lattice, penalty=1000.0, corrections=0)
-    corrected = dp.solve_lattice(queue, lattice, penalty=1000.0, corrections=10)
+    plain = dp.search.solve_lattice(queue, lattice, penalty=1000.0, corrections=0)
+    corrected = dp.search.solve_lattice(queue, lattice, penalty=1000.0, corrections=10)
     assert plain.cost > 4.4
     assert abs(corrected.cost - 4.0) < 0.4 * (plain.cost - 4.0)
 
@@ -220,22 +220,22 @@ def test_prices_are_lagrange_multipliers():
     flow = (np.eye(int(model.box.count))[pairs.states] - pairs.matrix.toarray()).T
     rows = np.vstack([flow, np.ones(losses.size)])
     best = linprog(losses, A_eq=rows, b_eq=np.append(np.zeros(len(flow)), 1.0))
-    found = dp.solve_lattice(model, whole(model), prices=[(limit, price)], tol=1e-9)
+    found = dp.search.solve_lattice(model, whole(model), prices=[(limit, price)], tol=1e-9)
     assert found.cost == pytest.approx(best.fun, rel=1e-6)
     policy = found.policy()
     exact = dp.evaluate_exact(model, policy)
     sums = Sweeper(model).sums(policy, exact.reached, exact.occupancy)
     lagrangian = exact.cost + column_prices(model, [(limit, price)]) @ sums
     assert lagrangian == pytest.approx(best.fun, rel=1e-6)
-    free = dp.evaluate_exact(model, dp.solve_lattice(model, whole(model), tol=1e-9).policy())
+    free = dp.evaluate_exact(model, dp.search.solve_lattice(model, whole(model), tol=1e-9).policy())
     assert exact.measures["lost fraction"] < free.measures["lost fraction"]
 
 
 def test_fewer_nodes_than_states_come_near_the_optimum():
     model = dp.load("four-queue", buffers=9)
-    found = dp.solve_lattice(model, Lattice(model, (np.array([0, 1, 2, 4, 6, 8, 9]),) * 4))
+    found = dp.search.solve_lattice(model, Lattice(model, (np.array([0, 1, 2, 4, 6, 8, 9]),) * 4))
     assert dp.evaluate_exact(model, found.policy()).cost <= 8.146  # the optimum is 8.1053
-    straight = dp.solve_lattice(model, found.lattice, corrections=0)
+    straight = dp.search.solve_lattice(model, found.lattice, corrections=0)
     plain = GreedyPolicy(model, LatticeValues(found.lattice, straight.values.values, False))
     assert dp.evaluate_exact(model, plain).cost > dp.evaluate_exact(model, found.policy()).cost
 
@@ -251,12 +251,14 @@ def test_knots_are_dense_at_the_ends_and_stay_below_the_number_of_nodes():
     net = dp.load("four-queue", buffers=None)
     states = np.random.default_rng(0).integers(0, 50, (1000, 4))
     for nodes in (300, 5000):
-        assert nodes / 8 < dp.make_lattice(net, states, nodes=nodes).nodes <= nodes
-    one, again = (dp.make_lattice(net, net.policy("longer"), nodes=3000, seed=1) for _ in range(2))
+        assert nodes / 8 < dp.search.make_lattice(net, states, nodes=nodes).nodes <= nodes
+    one, again = (
+        dp.search.make_lattice(net, net.policy("longer"), nodes=3000, seed=1) for _ in range(2)
+    )
     assert (one.ints == again.ints).all()
     events = dp.load("criss-cross", decisions="per-server")
     assert (
-        dp.make_lattice(events, events.policy("longer"), nodes=3000).knots[-1].size
+        dp.search.make_lattice(events, events.policy("longer"), nodes=3000).knots[-1].size
         == events.box.upper[-1] + 1
     )
 
@@ -264,7 +266,7 @@ def test_knots_are_dense_at_the_ends_and_stay_below_the_number_of_nodes():
 def test_a_plan_without_end_is_stable_far_outside():
     """From a start far beyond the lattice the policy drains the network."""
     model = dp.load("criss-cross", load="heavy")
-    found = dp.lattice_plan(model, nodes=2000)
+    found = dp.search.lattice_plan(model, nodes=2000)
     policy = found.policy()
     evaluation = dp.evaluate(model, policy, steps=400_000, seed=3)
     assert evaluation.status is not dp.Status.UNSTABLE
@@ -280,7 +282,7 @@ def test_a_policy_on_a_lattice_is_saved(tmp_path):
     model = dp.load("criss-cross", load="heavy", buffers=6, idling=True)
     lattice = Lattice(model, (np.array([0, 1, 3, 6]),) * 3)
     for prices in (None, [(dp.Limit("lost fraction", 0.01), 20.0)]):
-        policy = dp.solve_lattice(model, lattice, dp.Discounted(0.99), prices=prices).policy(
+        policy = dp.search.solve_lattice(model, lattice, dp.Discounted(0.99), prices=prices).policy(
             name="small"
         )
         dp.save_policy(policy, tmp_path / "p.npz")
@@ -299,9 +301,9 @@ def test_a_policy_on_a_lattice_is_saved(tmp_path):
         {"prices": arrays["prices"][:2]},
     ):
         np.savez(tmp_path / "b.npz", **{**arrays, **broken})
-        with pytest.raises(dp.RunError, match="holds no saved policy"):
+        with pytest.raises(dp.errors.RunError, match="holds no saved policy"):
             dp.load_policy(tmp_path / "b.npz", model)
-    with pytest.raises(dp.InputError, match="was made for"):
+    with pytest.raises(dp.errors.InputError, match="was made for"):
         dp.load_policy(tmp_path / "p.npz", dp.load("criss-cross"))
 
 
@@ -315,28 +317,28 @@ def test_errors(net, lattice):
         ((np.array([0]), *ones[1:]), "two knots"),
         ((np.arange(300),) * 4, "too large"),
     ):
-        with pytest.raises(dp.InputError, match=words):
+        with pytest.raises(dp.errors.InputError, match=words):
             Lattice(net, knots)
     other = dp.load("four-queue", buffers=9)
-    with pytest.raises(dp.InputError, match="belongs to"):
-        dp.solve_lattice(other, lattice)
-    with pytest.raises(dp.InputError, match="belongs to"):
+    with pytest.raises(dp.errors.InputError, match="belongs to"):
+        dp.search.solve_lattice(other, lattice)
+    with pytest.raises(dp.errors.InputError, match="belongs to"):
         GreedyPolicy(other, LatticeValues(lattice, np.zeros(lattice.nodes)))
-    with pytest.raises(dp.InputError, match="as many finite values"):
+    with pytest.raises(dp.errors.InputError, match="as many finite values"):
         LatticeValues(lattice, np.zeros(3))
-    with pytest.raises(dp.InputError, match="a finite number for each"):
+    with pytest.raises(dp.errors.InputError, match="a finite number for each"):
         GreedyPolicy(net, lambda states: states.sum(axis=1), prices=np.zeros(3))
-    with pytest.raises(dp.InputError, match="each of its"):
+    with pytest.raises(dp.errors.InputError, match="each of its"):
         GreedyPolicy(net, LatticeValues(lattice, np.zeros(lattice.nodes)), prices=np.ones(2))
-    with pytest.raises(dp.InputError, match="function of yours"):
-        dp.solve_lattice(net, lattice, prices=[(dp.Limit(lambda x, a: 1.0, 0.5), 1.0)])
-    with pytest.raises(dp.InputError, match="number >= 0"):
-        dp.solve_lattice(net, lattice, penalty=-1.0)
-    with pytest.raises(dp.InputError, match="tol must be a positive number"):
-        dp.solve_lattice(net, lattice, tol=0.0)
-    with pytest.raises(dp.InputError, match="at least 2"):
-        dp.make_lattice(net, nodes=1)
-    with pytest.raises(dp.InputError, match="too many coordinates"):
-        dp.make_lattice(dp.load("tandem"), np.zeros((1, 101), np.int64), nodes=1000)
-    with pytest.raises(dp.InputError, match="policies or visited states"):
-        dp.make_lattice(net, [])
+    with pytest.raises(dp.errors.InputError, match="function of yours"):
+        dp.search.solve_lattice(net, lattice, prices=[(dp.Limit(lambda x, a: 1.0, 0.5), 1.0)])
+    with pytest.raises(dp.errors.InputError, match="penalty must be"):
+        dp.search.solve_lattice(net, lattice, penalty=-1.0)
+    with pytest.raises(dp.errors.InputError, match="tol must be a positive number"):
+        dp.search.solve_lattice(net, lattice, tol=0.0)
+    with pytest.raises(dp.errors.InputError, match="at least 2"):
+        dp.search.make_lattice(net, nodes=1)
+    with pytest.raises(dp.errors.InputError, match="too many coordinates"):
+        dp.search.make_lattice(dp.load("tandem"), np.zeros((1, 101), np.int64), nodes=1000)
+    with pytest.raises(dp.errors.InputError, match="policies or visited states"):
+        dp.search.make_lattice(net, [])

@@ -20,7 +20,7 @@ def test_the_bias_of_a_single_queue_is_quadratic():
     """
     net = mm1(0.8)
     found = primal.policy_values(
-        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50, seed=3
+        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), samples=50, seed=3
     )
     assert found.weights[1:] == pytest.approx([4.5, 4.5], rel=1e-8)
 
@@ -34,7 +34,7 @@ def test_with_a_function_for_each_state_it_is_the_bias():
     policy = soft_longer(net, (0.8, 0.6))
     exact = dp.evaluate_exact(net, policy)
     reached = exact.reached
-    found = primal.policy_values(net, policy, primal.indicators(net), visits=4_000, every=7)
+    found = primal.policy_values(net, policy, primal.indicators(net), samples=4_000, every=7)
     values = found(net.box.states(reached))
     bias = exact.values[reached] if exact.values.size == net.box.count else exact.values
     assert values - values[0] == pytest.approx(bias - bias[0], abs=1e-6)
@@ -45,7 +45,7 @@ def test_controls_for_each_policy_leave_nothing_to_chance():
     both = net.policy("c-mu"), net.policy("lbfs")  # which leave no action to chance
     exact = [dp.evaluate_exact(net, p).cost for p in both]
     controls = tuple(
-        primal.policy_values(net, p, primal.indicators(net), visits=4_000) for p in both
+        primal.policy_values(net, p, primal.indicators(net), samples=4_000) for p in both
     )
     found = dp.compare(net, *both, steps=20_000, control=controls)
     assert found.difference.half_width < 1e-6
@@ -63,7 +63,7 @@ def test_a_fit_with_the_seed_of_the_evaluation_leaves_its_interval_honest():
     policy, basis = net.policy("c-mu"), primal.indicators(net)
     exact, hits = dp.evaluate_exact(net, policy).cost, 0
     for seed in range(80):
-        control = primal.policy_values(net, policy, basis, visits=4_000, every=5, seed=seed)
+        control = primal.policy_values(net, policy, basis, samples=4_000, every=5, seed=seed)
         found = dp.evaluate(net, policy, steps=20_000, seed=seed, control=control)
         hits += found.lower <= exact <= found.upper
     assert hits >= stats.binom.ppf(0.001, 80, 0.95)
@@ -75,7 +75,7 @@ def test_measures_of_a_controlled_run_are_judged_by_themselves():
     """
     net = mm1(0.99)
     control = primal.policy_values(
-        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), visits=50
+        net, net.policy("longer"), primal.monomials(net, 2, scale=1.0), samples=50
     )
     found = dp.evaluate(net, net.policy("longer"), steps=20_000, control=control)
     assert found.lower <= 99.0 <= found.upper
@@ -115,9 +115,9 @@ def test_index_rules_are_judged_with_fitted_controls_where_these_help():
 
 def test_bad_questions():
     net, other = mm1(0.5), mm1(0.6)
-    with pytest.raises(dp.InputError, match="the basis belongs to"):
+    with pytest.raises(dp.errors.InputError, match="the basis belongs to"):
         primal.policy_values(net, net.policy("longer"), primal.monomials(dp.load("criss-cross"), 2))
-    with pytest.raises(dp.InputError, match="visits must be"):
-        primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), visits=0)
-    with pytest.raises(dp.PolicyError, match="another model"):
+    with pytest.raises(dp.errors.InputError, match="samples must be"):
+        primal.policy_values(net, net.policy("longer"), primal.monomials(net, 2), samples=0)
+    with pytest.raises(dp.errors.PolicyError, match="another model"):
         primal.policy_values(net, other.policy("longer"), primal.monomials(net, 2))

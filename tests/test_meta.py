@@ -12,8 +12,9 @@ from bank import mixed_features
 from dualplan.core.errors import InputError
 from dualplan.dual import meta, theorems
 from dualplan.dual.grids import geometric_grid, grid_size, paper_grid
-from dualplan.dual.meta import make_scheme, solve_along, solve_meta
+from dualplan.dual.meta import solve_along, solve_meta
 from dualplan.dual.outcomes import choose, judged
+from dualplan.dual.scheme import default_beta, make_scheme
 from dualplan.dual.solvers.linear_program import minimum, solve_listed
 from dualplan.evaluation.judge import Judge
 from dualplan.policies.tables import TablePolicy, random_policy
@@ -31,9 +32,11 @@ def tiny(criterion, **more):
         np.array([[0.0, 0.05], [0.1, 0.02]]),
     )
     policies = [TablePolicy(model, np.array(choices)) for choices in ([0, 0], [1, 0])]
-    features = dp.features.occupancies(model, policies, criterion)
+    features = dp.dual.features.occupancies(model, policies, criterion)
     total = 1.0 if isinstance(criterion, dp.Average) else 1 / (1 - criterion.gamma)
-    return dp.DualALP(model, features, criterion, sampling="row-norms", radius=0.72 * total, **more)
+    return dp.dual.DualALP(
+        model, features, criterion, sampling="row-norms", radius=0.72 * total, **more
+    )
 
 
 def curve(problem, penalties, beta, offset=0.0):
@@ -44,8 +47,8 @@ def curve(problem, penalties, beta, offset=0.0):
 
 def small_problems():
     net = dp.load("four-queue", buffers=2)
-    yield dp.DualALP(net, mixed_features(net), radius=2.0), 30.0
-    yield dp.DualALP(net, mixed_features(net), dp.Discounted(0.9), radius=20.0), 300.0
+    yield dp.dual.DualALP(net, mixed_features(net), radius=2.0), 30.0
+    yield dp.dual.DualALP(net, mixed_features(net), dp.Discounted(0.9), radius=20.0), 300.0
     for criterion in CRITERIA:
         yield tiny(criterion), 0.02
 
@@ -123,9 +126,9 @@ def test_with_the_theorys_own_numbers_the_chosen_point_minimises_f(criterion, ru
         grid="paper",
         choice="rule",
         violations=rule,
-        solver="theory",
-        budget=20_000_000,
-        draws=10_000_000,
+        method="theory",
+        samples=20_000_000,
+        violation_samples=10_000_000,
         seed=3,
     )
     scheme, count = found.scheme, len(found.points)
@@ -159,25 +162,25 @@ def test_with_the_theorys_own_numbers_the_chosen_point_minimises_f(criterion, ru
 def test_beta_has_a_default_and_says_how_it_is_known(net):
     discounted = tiny(dp.Discounted(0.2))
     kappa = 0.1 / 0.8
-    assert meta.default_beta(discounted) == (
+    assert default_beta(discounted) == (
         pytest.approx(kappa * theorems.spread(discounted)),
         "proved",
     )
     average = tiny(dp.Average())
-    beta, known = meta.default_beta(average)
+    beta, known = default_beta(average)
     span = dp.evaluate_exact(average.model, random_policy(average.model)).span
     assert known == "measured"
     assert beta == pytest.approx((0.1 + span) * theorems.spread(average))
-    assert meta.default_beta(average, span=2.0) == (
+    assert default_beta(average, span=2.0) == (
         pytest.approx(2.1 * theorems.spread(average)),
         "assumed",
     )
     endless = dp.load("four-queue", buffers=None)
     with pytest.raises(InputError, match="give beta"):
-        meta.default_beta(dp.DualALP(endless, dp.features.bands(endless, [(1, 2)])))
-    shaped = dp.DualALP(net, mixed_features(net), potential=lambda x: x.sum(axis=1))
+        default_beta(dp.dual.DualALP(endless, dp.dual.features.bands(endless, [(1, 2)])))
+    shaped = dp.dual.DualALP(net, mixed_features(net), potential=lambda x: x.sum(axis=1))
     with pytest.raises(InputError, match="without potential"):
-        meta.default_beta(shaped)
+        default_beta(shaped)
 
 
 def test_given_penalties_and_bad_words(net):
@@ -197,7 +200,7 @@ def test_given_penalties_and_bad_words(net):
     for more, words in (
         ({"choice": "luck"}, "choice"),
         ({"violations": "guess"}, "rule"),
-        ({"solver": "x"}, "solver"),
+        ({"method": "x"}, "solver"),
     ):
         with pytest.raises(InputError, match=words):
             solve_meta(problem, epsilon=0.1, **more)
@@ -209,13 +212,13 @@ def test_given_penalties_and_bad_words(net):
 @pytest.mark.slow
 def test_workers_do_not_change_what_is_found(net):
     """One process, two processes, and a run that goes on from what it has: the same bytes."""
-    problem = dp.DualALP(net, mixed_features(net))
+    problem = dp.dual.DualALP(net, mixed_features(net))
     penalties = [2.0 * 1.5**k for k in range(6)]
-    settings = {"solver": "adaptive", "budget": 4_000, "seed": 5}
+    settings = {"method": "adaptive", "samples": 4_000, "seed": 5}
     alone = solve_along(problem, penalties, **settings)
     told = []
     together = solve_along(
-        problem, penalties, jobs=2, done=lambda k, s: told.append((k, s.problem)), **settings
+        problem, penalties, workers=2, done=lambda k, s: told.append((k, s.problem)), **settings
     )
     some = {k: alone[k] for k in (0, 1, 4)}
     seen = []
@@ -237,11 +240,13 @@ def test_strands_go_down_from_their_largest_penalty(net):
 
     The first of the next strand starts afresh.
     """
-    problem = dp.DualALP(net, mixed_features(net))
+    problem = dp.dual.DualALP(net, mixed_features(net))
     penalties = [2.0 * 1.5**k for k in range(meta.STRAND + 1)]
-    found = solve_along(problem, penalties, solver="adaptive", budget=4_000)
-    warm = dp.solve(problem, penalties[-2], solver="adaptive", budget=4_000, start=found[-1].theta)
-    cold = dp.solve(problem, penalties[0], solver="adaptive", budget=4_000)
+    found = solve_along(problem, penalties, method="adaptive", samples=4_000)
+    warm = dp.dual.solve(
+        problem, penalties[-2], method="adaptive", samples=4_000, start=found[-1].theta
+    )
+    cold = dp.dual.solve(problem, penalties[0], method="adaptive", samples=4_000)
     assert (found[-2].theta == warm.theta).all()
     assert (found[0].theta == cold.theta).all()
 
@@ -250,13 +255,13 @@ def test_strands_go_down_from_their_largest_penalty(net):
 
 
 def test_the_cheapest_policy_is_chosen_exactly(net):
-    problem = dp.DualALP(net, mixed_features(net))
+    problem = dp.dual.DualALP(net, mixed_features(net))
     found = solve_meta(
         problem,
         epsilon=1.0,
         beta=50.0,
         grid=[1.0, 20.0, 400.0],
-        solver="listed-lp",
+        method="listed-lp",
         violations="listed",
         fallback=net.policy("lbfs"),
     )
@@ -275,8 +280,43 @@ def test_the_cheapest_policy_is_chosen_exactly(net):
         )
 
 
+def test_an_interrupted_run_of_the_meta_algorithm_goes_on(net, tmp_path, monkeypatch):
+    """The two largest H are solved, then Ctrl-C: the best of them, and later nothing twice."""
+    problem = dp.dual.DualALP(net, mixed_features(net))
+    settings = {
+        "epsilon": 1.0,
+        "beta": 50.0,
+        "grid": [1, 20, 400],
+        "method": "listed-lp",
+        "violations": "listed",
+    }
+
+    def interrupt(done, total, words):
+        if "objective" in words and done == 2:
+            raise KeyboardInterrupt
+
+    whole = solve_meta(problem, **settings)
+    folder = str(tmp_path / "run")
+    cut = solve_meta(problem, folder=folder, progress=interrupt, **settings)
+    assert cut.interrupted
+    assert [point.penalty for point in cut.points] == [20.0, 400.0]
+    assert cut.best.cost == min(point.outcome.cost for point in whole.points[1:])
+    real, solved = meta.solve, []
+    monkeypatch.setattr(
+        meta, "solve", lambda *given, **more: solved.append(given[1]) or real(*given, **more)
+    )
+    again = solve_meta(problem, folder=folder, resume=True, **settings)
+    assert solved == [(1.0, 1.0)]
+    assert not again.interrupted
+    assert (again.chosen, again.best.cost) == (whole.chosen, whole.best.cost)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["chosen"] == whole.chosen
+    fewer = dp.dual.DualALP(net, dp.dual.features.bands(net, [(0, 2), (3, 8)]))
+    with pytest.raises(dp.errors.RunError, match="another 'problem'"):
+        solve_meta(fewer, folder=folder, resume=True, **settings)
+
+
 def test_a_simulated_choice_is_paired_with_the_runner_up(net):
-    problem = dp.DualALP(net, mixed_features(net))
+    problem = dp.dual.DualALP(net, mixed_features(net))
     judge = Judge("simulation", steps=60_000, seed=2)
     outcomes = [judged(solve_listed(problem, h), judge, net.policy("lbfs")) for h in (0.5, 30.0)]
     choice = choose(outcomes, judge)
@@ -291,9 +331,9 @@ def test_a_simulated_choice_is_paired_with_the_runner_up(net):
 
 
 def test_a_curve_is_drawn(net, tmp_path):
-    problem = dp.DualALP(net, mixed_features(net))
+    problem = dp.dual.DualALP(net, mixed_features(net))
     found = solve_meta(
-        problem, epsilon=1.0, beta=5.0, grid=[1.0, 10.0], solver="listed-lp", violations="listed"
+        problem, epsilon=1.0, beta=5.0, grid=[1.0, 10.0], method="listed-lp", violations="listed"
     )
     figures.save(
         figures.curve(found.to_json()["points"], "four queues", {"optimum": 2.0}),

@@ -63,7 +63,7 @@ def test_garnet_and_forest_are_tables_of_known_value():
     ],
 )
 def test_wrong_tables(transitions, loss, words):
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         dp.TabularModel(transitions, loss)
 
 
@@ -170,16 +170,18 @@ def test_mistakes_at_the_start_are_found_at_once():
         "allowed": (lambda x, a: False, r"`allowed` leaves no action in state x=\(0\)"),
     }
     for name, (function, words) in cases.items():
-        with pytest.raises(dp.ModelError, match=words) as caught:
+        with pytest.raises(dp.errors.ModelError, match=words) as caught:
             broken(**{name: function})
         assert "\n" not in str(caught.value)
     with pytest.raises(
-        dp.ModelError, match=r"`move` at x=\(0\), a=0, event 0 leaves the box: x'=\(-1\)"
+        dp.errors.ModelError, match=r"`move` at x=\(0\), a=0, event 0 leaves the box: x'=\(-1\)"
     ):
         broken(move=lambda x, a, e: (x[0] - 1,))
-    with pytest.raises(dp.ModelError, match=r"`loss` at x=\(0\), a=0 raised ZeroDivisionError"):
+    with pytest.raises(
+        dp.errors.ModelError, match=r"`loss` at x=\(0\), a=0 raised ZeroDivisionError"
+    ):
         broken(loss=lambda x, a: 1 / int(x[0]))
-    with pytest.raises(dp.ModelError, match=r"sums to 0.9 over the events"):
+    with pytest.raises(dp.errors.ModelError, match=r"sums to 0.9 over the events"):
         broken(probability=lambda x, a, e: 0.3, move=lambda x, a, e: (x[0],))
 
 
@@ -205,9 +207,9 @@ def test_mistakes_further_out_are_found_by_check_and_by_simulation():
         model = broken(events=2, **changes)
         report = check_model(model)
         assert not report.ok
-        with pytest.raises(dp.ModelError, match=words):
-            raise dp.ModelError(report.problem)
-        with pytest.raises(dp.ModelError, match=words):
+        with pytest.raises(dp.errors.ModelError, match=words):
+            raise dp.errors.ModelError(report.problem)
+        with pytest.raises(dp.errors.ModelError, match=words):
             dp.evaluate(model, model.policy("random"), steps=100_000)
 
 
@@ -215,11 +217,11 @@ def test_what_cannot_be_compiled_is_named():
     import json
 
     model = broken(loss=lambda x, a: float(len(json.dumps([1]))))
-    with pytest.raises(dp.ModelError, match=r"`loss` .* cannot be compiled") as caught:
+    with pytest.raises(dp.errors.ModelError, match=r"`loss` .* cannot be compiled") as caught:
         model.loss([0], 0)
     assert "\n" not in str(caught.value)
     mixed = broken(move=lambda x, a, e: (x[0] * 1.0,) if e == 5 else (x[0],))
-    with pytest.raises(dp.ModelError, match="`move`"):
+    with pytest.raises(dp.errors.ModelError, match="`move`"):
         mixed.forward([0], 0)
 
 
@@ -289,8 +291,8 @@ def test_simulator_model_checks_and_reports_mistakes():
         problem = check_model(
             dp.SimulatorModel(lower=[0], upper=[10], actions=2, step=step)
         ).problem
-        with pytest.raises(dp.ModelError, match=words):
-            raise dp.ModelError(problem)
+        with pytest.raises(dp.errors.ModelError, match=words):
+            raise dp.errors.ModelError(problem)
 
 
 def test_gymnasium_environment_gives_the_same_law_as_its_table():
@@ -320,7 +322,7 @@ def test_gymnasium_environment_gives_the_same_law_as_its_table():
     )
     assert result.lower <= exact <= result.upper
     assert result.half_width < 0.02
-    with pytest.raises(dp.InputError, match="only Discrete and MultiDiscrete"):
+    with pytest.raises(dp.errors.InputError, match="only Discrete and MultiDiscrete"):
         dp.SimulatorModel.from_gymnasium("CartPole-v1")
 
 

@@ -286,6 +286,6 @@ def one(**changes):
     ],
 )
 def test_mistakes_are_one_sentence(make, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)

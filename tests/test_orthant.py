@@ -120,7 +120,7 @@ def test_fewest_cuts(piece, cuts):
     lowest = max(cuts) + 1
     on_cells.cuts_of(model.box, 1, [[(), (piece,)]], lowest, ["1"])
     if lowest > 1:
-        with pytest.raises(dp.InputError, match=f"cells={lowest} or more"):
+        with pytest.raises(dp.errors.InputError, match=f"cells={lowest} or more"):
             on_cells.cuts_of(model.box, 1, [[(), (piece,)]], lowest - 1, ["1"])
 
 
@@ -427,7 +427,7 @@ def test_rounds_that_run_out_still_prove():
 )
 def test_refusals(model, basis, options, words):
     made = model()
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         orthant_bound(made, basis(made), **options)
 
 
@@ -464,5 +464,5 @@ def test_queues_that_cost_nothing_need_a_stationary_law():
 )
 def test_wrong_options_in_one_sentence(options, words):
     model = dp.load("criss-cross")
-    with pytest.raises(dp.InputError, match=words):
+    with pytest.raises(dp.errors.InputError, match=words):
         primal.orthant_bound(model, primal.monomials(model, 2), **options)

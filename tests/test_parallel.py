@@ -30,7 +30,7 @@ def network():
     blocks = mixed_features(net)
     laws = families.products(net, [[families.Truncated(0.5)] * 4, [families.Truncated(0.8)] * 4])
     mixed = families.mixtures(blocks, np.eye(len(blocks))[:3] / 2 + np.eye(len(blocks))[3:6] / 2)
-    return dp.DualALP(
+    return dp.dual.DualALP(
         net,
         families.concat(blocks, laws, mixed),
         dp.Discounted(0.9),
@@ -60,21 +60,21 @@ def functions():
         families.mixtures(own, [[0.5, 0.5, 0, 0]]),
         families.boxes(model, [[(0, 1), (2, 2)]] * 4),
     )
-    return dp.DualALP(model, parts, radius=20.0, sampling="row-norms")
+    return dp.dual.DualALP(model, parts, radius=20.0, sampling="row-norms")
 
 
 def tables():
     """Garnet, states in groups."""
     model = dp.load("garnet", states=40)
-    return dp.DualALP(
+    return dp.dual.DualALP(
         model, families.boxes(model, [[(k, k + 4) for k in range(0, 40, 5)]]), radius=10.0
     )
 
 
 SOLVERS = (
-    ("adaptive", {"budget": 2_000}),
-    ("paper", {"budget": 2_000, "step_size": 1e-3}),
-    ("sampled-lp", {"budget": 2_000}),
+    ("adaptive", {"samples": 2_000}),
+    ("paper", {"samples": 2_000, "step_size": 1e-3}),
+    ("sampled-lp", {"samples": 2_000}),
     ("listed-lp", {}),
 )
 
@@ -87,22 +87,22 @@ def tasks():
 
 def solved(task):
     problem, solver, options = task
-    return dp.solve(problem, 20.0, solver=solver, seed=3, **options).theta.tobytes().hex()
+    return dp.dual.solve(problem, 20.0, method=solver, seed=3, **options).theta.tobytes().hex()
 
 
 def along_a_grid():
     """Six penalties in two strands, with starts from neighbours and V̂ of each: the whole of the
     meta-algorithm.
     """
-    found = dp.solve_meta(
+    found = dp.dual.solve_meta(
         tables(),
         epsilon=2.0,
         beta=5.0,
         grid=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
         choice="rule",
-        solver="adaptive",
-        budget=2_000,
-        draws=2_000,
+        method="adaptive",
+        samples=2_000,
+        violation_samples=2_000,
         seed=3,
     )
     return [found.chosen, *(point.solution.theta.tobytes().hex() for point in found.points)]
@@ -162,8 +162,8 @@ def test_one_process_is_the_default_and_order_is_kept():
     assert in_order(lambda k: where.setdefault(k, -k), iter(range(5))) == [0, -1, -2, -3, -4]
     assert list(where) == list(range(5))
     for jobs in (0, 1.5, "two", True):
-        with pytest.raises(dp.InputError, match="number of workers"):
-            in_order(abs, [1], jobs=jobs)
+        with pytest.raises(dp.errors.InputError, match="number of workers"):
+            in_order(abs, [1], workers=jobs)
 
 
 @pytest.mark.slow
@@ -179,7 +179,9 @@ def test_kernels_of_modules_travel_by_name_and_others_are_made_once():
     rule = FunctionPolicy(net, lambda x: 0 if x[0] > x[3] else 1).code.act
     parts = families.boxes(gate, [[(0, 1), (2, 2)]] * 4)
     uniform = (
-        dp.solve(dp.DualALP(gate, parts, radius=20.0), 20.0, solver="listed-lp").policy().code.act
+        dp.dual.solve(dp.dual.DualALP(gate, parts, radius=20.0), 20.0, method="listed-lp")
+        .policy()
+        .code.act
     )
     for kernel in (gate.code.step, gate.code.predecessors, rule, uniform):
         assert pickle.loads(pickle.dumps(kernel)) is kernel
@@ -190,11 +192,11 @@ def test_arrays_that_joblib_maps_into_workers_are_writable_where_kernels_need_it
     """Above a megabyte, joblib by default hands out views that are read-only."""
     model = dp.load("garnet", states=8_000, actions=1, branching=2)
     laws = np.random.default_rng(0).random((8_000, 10))
-    problem = dp.DualALP(model, families.table(model, laws / laws.sum(axis=0)), radius=10.0)
+    problem = dp.dual.DualALP(model, families.table(model, laws / laws.sum(axis=0)), radius=10.0)
     assert problem.features.code.floats.nbytes > 2**20
-    task = problem, "sampled-lp", {"budget": 200}
+    task = problem, "sampled-lp", {"samples": 200}
     assert joblib.Parallel(n_jobs=2)([joblib.delayed(solved)(task)] * 2) == [solved(task)] * 2
-    assert in_order(solved, [task] * 2, jobs=2) == [solved(task)] * 2
+    assert in_order(solved, [task] * 2, workers=2) == [solved(task)] * 2
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def net():
 @pytest.fixture(scope="module")
 def maps(net):
     return [
-        dp.policy_map(net, net.policy(name), "1", "4", {"2": 1, "3": 1})
+        dp.report.policy_map(net, net.policy(name), "1", "4", {"2": 1, "3": 1})
         for name in ("longer", "lbfs")
     ]
 
@@ -177,8 +177,8 @@ def test_costs_side_by_side():
 
 
 def test_a_plan_from_its_folder(tmp_path):
-    plan = dp.Plan("forest", penalty=[1.0, 10.0], criterion="discounted", gamma=0.9)
-    planned = dp.run_plan(plan, folder=str(tmp_path / "run"))
+    plan = dp.search.Plan("forest", penalty=[1.0, 10.0], criterion="discounted", gamma=0.9)
+    planned = dp.search.run_plan(plan, folder=str(tmp_path / "run"))
     figure = figures.convergence(planned, tmp_path / "run")
     drawn = figure.axes[0].lines[0].get_ydata().tolist()  # in the order in which they were solved
     assert sorted(drawn) == sorted(row["objective"] for row in planned.to_json()["tried"])
@@ -219,7 +219,7 @@ def test_wrong_titles(maps):
 
 def test_laws_over_each_other(net):
     policies = [net.policy("longer"), net.policy("lbfs")]
-    laws = dp.marginals(net, policies)
+    laws = dp.evaluation.marginals(net, policies)
     figure = figures.marginals(laws)
     assert [panel.get_title() for panel in figure.axes] == ["1", "2", "3", "4"]
     for k, panel in enumerate(figure.axes):
@@ -230,7 +230,9 @@ def test_laws_over_each_other(net):
         "longer (computed)",
         "lbfs (computed)",
     ]
-    measured = dp.marginals(net, policies[:1], coordinates=["2"], exact=False, steps=100_000)
+    measured = dp.evaluation.marginals(
+        net, policies[:1], coordinates=["2"], method="simulation", steps=100_000
+    )
     band = figures.marginals(measured, log=True).axes[0].collections[0].get_paths()[0].vertices
     assert set(np.round(measured[0].upper, 12)) <= set(np.round(band[:, 1], 12))
     with pytest.raises(InputError, match="no law"):
@@ -239,7 +241,7 @@ def test_laws_over_each_other(net):
 
 def test_costs_under_other_rates():
     unbounded = dp.QueueingNetwork([dp.QueueClass("q", "s", 0.32, 0.3)])
-    found = dp.sensitivity(
+    found = dp.evaluation.sensitivity(
         unbounded, unbounded.policy("longer"), factors=(0.8, 1.0, 1.1), steps=100_000
     )
     figure = figures.sensitivity(found)
@@ -377,8 +379,8 @@ def test_diagrams_of_other_models():
 
 def test_every_figure_is_an_element_of_its_own(net, maps):
     """All figures as SVG in both themes: well-formed, and no two of them share an id."""
-    laws = dp.marginals(net, net.policy("lbfs"))
-    rates = dp.sensitivity(net, net.policy("lbfs"), ["arrivals"], factors=(0.9, 1.1))
+    laws = dp.evaluation.marginals(net, net.policy("lbfs"))
+    rates = dp.evaluation.sensitivity(net, net.policy("lbfs"), ["arrivals"], factors=(0.9, 1.1))
     seen = set()
     for name in ("light", "dark"):
         with figures.theme(name):

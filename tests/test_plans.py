@@ -18,7 +18,7 @@ model = "four-queue"
 criterion = "discounted"
 gamma = 0.9
 penalty = [5.0, 60.0]
-solver = "{solver}"
+method = "{method}"
 seed = 3
 {more}
 
@@ -43,9 +43,9 @@ ratios = [[0.5, 0.5, 0.5, 0.5]]
 """
 
 
-def written(tmp_path, solver="listed-lp", more=""):
+def written(tmp_path, method="listed-lp", more=""):
     path = tmp_path / "plan.toml"
-    path.write_text(PLAN.format(solver=solver, more=more))
+    path.write_text(PLAN.format(method=method, more=more))
     return str(path)
 
 
@@ -55,7 +55,7 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     """Every field of the issue; violations and cost against the problem put together by hand."""
     status, out, err = run(
         "solve",
-        written(tmp_path, solver, "" if solver == "listed-lp" else "budget = 20000"),
+        written(tmp_path, solver, "" if solver == "listed-lp" else "samples = 20000"),
         "--json",
     )
     assert (status, err) == (0, "")
@@ -69,13 +69,13 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
         families.bands(net, [(0, 2), (3, 8)]),
         families.products(net, [[families.Truncated(0.5)] * 4]),
     )
-    problem = dp.DualALP(net, features, criterion)
+    problem = dp.dual.DualALP(net, features, criterion)
     listed = problem.enumerate()
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
     assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
-    budget = {} if solver == "listed-lp" else {"budget": 20_000}
-    solutions = solve_along(problem, [5.0, 60.0], solver=solver, seed=3, **budget)
+    budget = {} if solver == "listed-lp" else {"samples": 20_000}
+    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **budget)
     for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
@@ -127,6 +127,14 @@ def test_a_saved_run_has_its_policy_and_is_not_done_again(tmp_path, run, monkeyp
     assert json.loads(out)["cost"] == pytest.approx(first["cost"], rel=1e-12)
 
 
+def test_penalties_without_a_point_are_not_solved_again_either(tmp_path, monkeypatch):
+    plan = Plan("four-queue", {"buffers": 1}, penalty=[5, 60])
+    first = run_plan(plan, folder=str(tmp_path / "run"))
+    monkeypatch.setattr("dualplan.dual.meta.solve", None)
+    again = run_plan(plan, folder=str(tmp_path / "run"), resume=True)
+    assert again.best.cost == first.best.cost
+
+
 def test_the_standard_plan_beats_every_heuristic():
     """Four-queue, buffers 4: the policy found costs less than the best heuristic, and no less than
     the optimum.
@@ -135,8 +143,8 @@ def test_the_standard_plan_beats_every_heuristic():
     net = result.problem.model
     heuristics = [dp.evaluate_exact(net, net.policy(name)).cost for name in net.policies]
     assert result.best.cost < min(heuristics) - 1e-3
-    assert result.best.upper >= dp.solve_exact(net).lower
-    assert result.plan.solver == "listed-lp"
+    assert result.best.evaluation.upper >= dp.solve_exact(net).lower
+    assert result.plan.method == "listed-lp"
 
 
 def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
@@ -147,9 +155,9 @@ def test_options_of_the_command_replace_those_of_the_plan(tmp_path, run):
         "buffers=2",
         "-H",
         "7",
-        "--solver",
+        "--method",
         "sampled-lp",
-        "--budget",
+        "--samples",
         "3000",
         "--seed",
         "5",
@@ -182,7 +190,7 @@ def test_the_table_names_the_best_penalty(tmp_path, run):
 PAPER = """
 model = "four-queue"
 set = {buffers = 2}
-solver = "paper"
+method = "paper"
 features = [{family = "bands", intervals = [[0, 8]]}]
 [options]
 """
@@ -191,13 +199,13 @@ BAD = {
     "seed = 1": "names no model",
     'model = "four-queue"\npenalty = -1.0': "penalty must be a positive number",
     'model = "four-queue"\npenalty = "high"': "penalty must be a positive number",
-    'model = "four-queue"\nsolver = "adaptiv"': "did you mean 'adaptive'?",
+    'model = "four-queue"\nmethod = "adaptiv"': "did you mean 'adaptive'?",
     'model = "four-queue"\ncriterion = "discounted"': "needs gamma",
     'model = "four-queue"\ngamma = 0.9': "belong to criterion 'discounted'",
     'model = "four-queue"\nfeatures = "standart"': "did you mean 'standard'?",
     'model = "four-queue"\nset = {buffers = 2}\nradius = 0.001': "radius must be >=",
     'model = "four-queue"\nset = {buffers = 2}\nsampling = "unifrom"': "did you mean 'uniform'?",
-    'model = "four-queue"\nset = {buffers = 2}\nbudget = -4': "budget must be a positive integer",
+    'model = "four-queue"\nset = {buffers = 2}\nsamples = -4': "samples must be a positive integer",
     'model = "four-queue"\nset = {buffers = 2}\nevaluation = "exakt"': "did you mean 'exact'?",
     'model = "four-queue"\nset = {buffers = 2}\nfallback = "lbsf"': "did you mean 'lbfs'?",
     'model = "four-queue"\nset = {buffers = 2}\nlimits = ["lenght 1 <= 3"]': (
@@ -209,16 +217,16 @@ BAD = {
     'model = "four-queue"\nseed = 1180591620717411303424': "seed must be an integer from 0",
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
-    'model = "four-queue"\nsolver = "paper"\noptions = {batch = 0}': (
+    'model = "four-queue"\nmethod = "paper"\noptions = {batch = 0}': (
         "batch must be a whole number"
     ),
-    'model = "four-queue"\nsolver = "paper"\noptions = {step_size = -1.0}': (
+    'model = "four-queue"\nmethod = "paper"\noptions = {step_size = -1.0}': (
         "step_size must be a positive number"
     ),
-    'model = "four-queue"\nsolver = "paper"\nbudget = 10\noptions = {batch = 11}': (
+    'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
         "exceeds the budget"
     ),
-    'model = "four-queue"\nsolver = "listed-lp"\nbudget = 10': "draws nothing",
+    'model = "four-queue"\nmethod = "listed-lp"\nsamples = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nstart = [[[0, 0, 0, 0], "a"]]': (
         "a start is a state"
@@ -236,7 +244,7 @@ BAD = {
     'model = "four-queue"\n[[features]]\nfamily = "boxes"\ncut = 3': "did you mean 'cuts'?",
     'model = "four-queue"\n[[features]]\nfamily = "tiles"\npolicy = "lbfs"': "lack 'cuts'",
     'model = "four-queue"\nset = {buffers = 2}\n[options]\nbach = 3\n': "takes no options",
-    'model = "four-queue"\nset = {buffers = 2}\nsolver = "adaptive"\n[options]\nbach = 3\n': (
+    'model = "four-queue"\nset = {buffers = 2}\nmethod = "adaptive"\n[options]\nbach = 3\n': (
         "did you mean 'batch'?"
     ),
     PAPER + "epsilon = 0.1\ndelta = 2.0": "delta between",
@@ -259,12 +267,12 @@ def test_bad_plans_get_one_sentence(tmp_path, run, text):
 
 def test_models_without_end_need_features_of_their_own():
     unbounded = dp.load("four-queue", buffers=None)
-    with pytest.raises(dp.InputError, match="infinitely many"):
+    with pytest.raises(dp.errors.InputError, match="infinitely many"):
         make_features(unbounded, "standard")
     laws = [{"family": "products", "ratios": [[0.9, 0.5, 0.9, 0.5], [0.95, 0.8, 0.95, 0.8]]}]
     features = make_features(unbounded, laws)
-    problem = dp.DualALP(unbounded, features)
-    solution = solve(problem, 50.0, solver="sampled-lp", budget=5_000)
+    problem = dp.dual.DualALP(unbounded, features)
+    solution = solve(problem, 50.0, method="sampled-lp", samples=5_000)
     assert solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
     assert solution.parts.flow_error > 0
 
@@ -280,8 +288,8 @@ def test_a_plan_on_states_beyond_count():
         {"buffers": 9},
         features=[trees],
         penalty=[100.0],
-        solver="sampled-lp",
-        budget=300,
+        method="sampled-lp",
+        samples=300,
         steps=30_000,
         fallback="lbfs",
     )
@@ -289,10 +297,11 @@ def test_a_plan_on_states_beyond_count():
     assert dp.load("reentrant", buffers=9).box.count > 10**30
     assert len(result.problem.features) == 4
     assert result.best.solution.theta.sum() == pytest.approx(1.0, abs=1e-6)
-    assert result.best.lower < result.best.cost < result.best.upper
+    known = result.best.evaluation
+    assert known.lower < known.cost < known.upper
     assert 0 < result.best.cost < 270
     with pytest.raises(
-        dp.InputError, match="visits of features 'trees' must be a positive integer"
+        dp.errors.InputError, match="visits of features 'trees' must be a positive integer"
     ):
         make_features(dp.load("reentrant"), [{**trees, "visits": 0}])
 
@@ -308,8 +317,8 @@ def test_a_plan_without_end_of_states_has_a_proved_bound():
         given,
         features=laws,
         penalty=20.0,
-        solver="sampled-lp",
-        budget=2_000,
+        method="sampled-lp",
+        samples=2_000,
         steps=200_000,
     )
     result = run_plan(plan)
@@ -333,7 +342,7 @@ def test_the_standard_plan_of_other_models(model, parameters):
     for name in net.policies:
         try:
             costs.append(dp.evaluate_exact(net, net.policy(name)).cost)
-        except dp.ModelError:  # several recurrent classes
+        except dp.errors.ModelError:  # several recurrent classes
             continue
     assert result.best.cost <= min(costs) + 1e-6
 
@@ -363,10 +372,10 @@ def test_limits_are_looked_at_under_the_policy():
 
 def test_small_budgets_are_kept_and_have_honest_errors():
     net = dp.load("four-queue", buffers=1)
-    problem = dp.DualALP(net, families.boxes(net, [[(0, 0), (1, 1)]] * 4))
+    problem = dp.dual.DualALP(net, families.boxes(net, [[(0, 0), (1, 1)]] * 4))
     listed = problem.enumerate()
     for solver, budget in (("sampled-lp", 6), ("adaptive", 25), ("adaptive", 20_001), ("paper", 7)):
-        found = solve(problem, 3.0, solver=solver, budget=budget)
+        found = solve(problem, 3.0, method=solver, samples=budget)
         assert found.samples <= budget
         exact = problem.value(found.theta, 3.0, listed)
         assert found.parts.flow_error > 0
@@ -385,7 +394,7 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
         limits=("length 1 <= 1.9",),
     )
     result = run_plan(plan)
-    tried, best = result.outcomes[result.choice.chosen], result.best
+    tried, best = result.outcomes[result.along.chosen], result.best
     assert tried.cost == min(outcome.cost for outcome in result.outcomes if outcome.excess == 0)
     assert best.solution is tried.solution
     assert best.cost != tried.cost
@@ -552,7 +561,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
     path.write_text(MODEL_FILE)
     here, there = (
         run("solve", f"{path}:queue", "-H", "1", "-H", "10", "--json", *more)
-        for more in ((), ("--jobs", "2"))
+        for more in ((), ("--workers", "2"))
     )
     assert here[0] == there[0] == 0
     assert json.loads(here[1])["cost"] == json.loads(there[1])["cost"]
@@ -561,7 +570,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["forest", "-H", "1", "--jobs", "0"], "jobs is a number of workers"),
+        (["forest", "-H", "1", "--workers", "0"], "is a number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
         (
             ["four-queue", "--grid", "paper", "--epsilon", "1"],

@@ -206,7 +206,7 @@ def test_policies_from_tables_and_functions_agree():
     ],
 )
 def test_mistakes(make, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         make(dp.load("four-queue", buffers=3))
     assert "\n" not in str(caught.value)
 
@@ -214,12 +214,12 @@ def test_mistakes(make, words):
 def test_a_policy_that_chooses_what_is_not_allowed():
     gate = dp.load("admission")
     with pytest.raises(
-        dp.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
+        dp.errors.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
     ):
         policies.FunctionPolicy(gate, lambda x: 1)([0, 0])
-    with pytest.raises(dp.PolicyError, match="not allowed there"):
+    with pytest.raises(dp.errors.PolicyError, match="not allowed there"):
         dp.evaluate(gate, policies.FunctionPolicy(gate, lambda x: 1), steps=10_000)
-    with pytest.raises(dp.PolicyError, match=r"sum to 1\.5, not 1"):
+    with pytest.raises(dp.errors.PolicyError, match=r"sum to 1\.5, not 1"):
         dp.evaluate(
             gate, policies.FunctionPolicy(gate, lambda x: np.array([1.0, 0.5])), steps=10_000
         )

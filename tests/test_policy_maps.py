@@ -43,7 +43,7 @@ def test_each_cell_is_what_the_policy_does(options, across, up):
     net = dp.load("four-queue", buffers=(5, 4, 3, 6), **options)
     for name in ("longer", "lbfs", "max-pressure"):
         policy = net.policy(name)
-        found = dp.policy_map(net, policy, across, up)
+        found = dp.report.policy_map(net, policy, across, up)
         assert found.actions.shape == (
             net.classes[int(up) - 1].buffer + 1,
             net.classes[int(across) - 1].buffer + 1,
@@ -71,7 +71,7 @@ def test_classes_served_by_each_server(options):
     """
     net = dp.load("four-queue", buffers=(5, 4, 3, 6), **options)
     policy = net.policy("longer")
-    for found in dp.by_server(dp.policy_map(net, policy, "1", "4")):
+    for found in dp.report.by_server(dp.report.policy_map(net, policy, "1", "4")):
         s = net.servers.index(found.server)
         own = [c.name for c in net.classes if c.server == found.server]
         for x, place in cells(found):
@@ -101,7 +101,9 @@ def test_last_buffer_first_gives_way_only_when_it_is_empty():
     line.
     """
     net = dp.load("four-queue", buffers=(6, 6, 6, 6))
-    first, second = dp.by_server(dp.policy_map(net, net.policy("lbfs"), "1", "4", {"2": 0, "3": 0}))
+    first, second = dp.report.by_server(
+        dp.report.policy_map(net, net.policy("lbfs"), "1", "4", {"2": 0, "3": 0})
+    )
     assert (first.actions[1:] == net.class_names.index("4")).all()
     assert (first.actions[0, 1:] == net.class_names.index("1")).all()
     assert first.labels[first.actions[0, 0]] == "idle"
@@ -118,16 +120,18 @@ def test_levels_are_the_medians_of_visited_states():
         dp.QueueClass("c", "u", 0.02, 0.01),
     ]
     net = dp.QueueingNetwork(classes)
-    assert dp.policy_map(net, net.policy("longer"), "b", "c", size=3).levels == {"a": 3}
+    assert dp.report.policy_map(net, net.policy("longer"), "b", "c", size=3).levels == {"a": 3}
 
 
 def test_many_states_and_plain_functions():
     large = dp.load("eight-queue")
     assert large.box.count is None
-    found = dp.policy_map(large, large.policy("max-pressure"), 0, 1, size=(50, 20))
+    found = dp.report.policy_map(large, large.policy("max-pressure"), 0, 1, size=(50, 20))
     assert found.actions.shape == (20, 50)
     longest = dp.load("tandem")  # 101 coordinates, decisions per server
-    served = dp.by_server(dp.policy_map(longest, longest.policy("lbfs"), "1", "51", size=4))[0]
+    served = dp.report.by_server(
+        dp.report.policy_map(longest, longest.policy("lbfs"), "1", "51", size=4)
+    )[0]
     assert served.server == "S1"
     assert (served.actions[1:] == 50).all()  # the last buffer first
     assert (served.actions[0, 1:] == 0).all()
@@ -137,7 +141,7 @@ def test_many_states_and_plain_functions():
     assert spoken.code is None
     table = TablePolicy(small, np.arange(small.box.count) % 4)
     for policy in (spoken, table):
-        seen = dp.policy_map(small, policy, "2", "1", {"3": 1, "4": 2})
+        seen = dp.report.policy_map(small, policy, "2", "1", {"3": 1, "4": 2})
         for x, place in cells(seen):
             assert seen.actions[place] == policy.probabilities(x).argmax()
 
@@ -155,15 +159,15 @@ def test_many_states_and_plain_functions():
 def test_wrong_questions(arguments, words):
     net = dp.load("four-queue", buffers=3)
     with pytest.raises(InputError, match=words):
-        dp.policy_map(net, net.policy("lbfs"), *arguments)
+        dp.report.policy_map(net, net.policy("lbfs"), *arguments)
 
 
 def test_wrong_sizes_and_servers():
     net = dp.load("four-queue", buffers=3)
     with pytest.raises(InputError, match="at least 1"):
-        dp.policy_map(net, net.policy("lbfs"), "1", "2", size=0)
-    found = dp.policy_map(net, net.policy("lbfs"), "1", "2")
+        dp.report.policy_map(net, net.policy("lbfs"), "1", "2", size=0)
+    found = dp.report.policy_map(net, net.policy("lbfs"), "1", "2")
     with pytest.raises(InputError, match="no cell"):
         found.label(9, 0)
     with pytest.raises(InputError, match="already"):
-        dp.by_server(dp.by_server(found)[0])
+        dp.report.by_server(dp.report.by_server(found)[0])

@@ -31,9 +31,9 @@ def one_server(buffers: int | None = 12) -> QueueingNetwork:
 
 def states_of(network: QueueingNetwork, count: int, seed: int) -> np.ndarray:
     """States that are reached, under the random policy."""
-    return dp.simulation.CompiledEngine(network, network.policy("random"), seed, False).visits(
-        dp.simulation.Replica(0, network.start.copy(), np.zeros(2), 0), count, 37
-    )
+    return dp.evaluation.simulation.CompiledEngine(
+        network, network.policy("random"), seed, False
+    ).visits(dp.evaluation.simulation.Replica(0, network.start.copy(), np.zeros(2), 0), count, 37)
 
 
 def chances(
@@ -251,7 +251,7 @@ def test_search_of_mixtures_under_discounting() -> None:
 
 def test_the_dual_answer_is_finished_on_the_true_cost() -> None:
     network = zoo.four_queue(buffers=3)
-    features = dp.features.occupancies(
+    features = dp.dual.features.occupancies(
         network, [network.policy(n) for n in ("longer", "lbfs", "c-mu")]
     )
     start = MixturePolicy(features, np.full(len(features), 1 / len(features)))

@@ -361,6 +361,6 @@ def restarted(model, **options):
     ],
 )
 def test_errors_in_one_sentence(net, call, words):
-    with pytest.raises((dp.InputError, dp.MissingError), match=words) as error:
+    with pytest.raises((dp.errors.InputError, dp.errors.MissingError), match=words) as error:
         call(net)
     assert "\n" not in str(error.value)

@@ -187,7 +187,7 @@ def test_limits_of_any_size():
     """A measure of size 10⁻¹⁰ counts as much as one of size 1; so does a limit near 0."""
     small = dp.Limit(lambda x, a: 1e-10 * a, 5e-11)
     assert dp.solve_lp(one_state(1.0, 0.0), limits=[small]).value == pytest.approx(0.5, abs=1e-4)
-    with pytest.raises(dp.InputError, match="the nearest has 1e-09"):
+    with pytest.raises(dp.errors.InputError, match="the nearest has 1e-09"):
         dp.solve_lp(one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1e-9 * (1 + a), 5e-10)])
     model = dp.load("admission", servers=1, room=30, arrivals=(0.3,), rejection=(0.0,))
     strict = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", 1e-9)])
@@ -205,14 +205,14 @@ def test_a_policy_that_breaks_a_limit_bounds_nothing():
 
 def test_the_nearest_of_a_ratio_is_the_least_ratio():
     ratio = dp.Limit(lambda x, a: [1.0, 10.0][a], 0.1, per=lambda x, a: [1.0, 20.0][a])
-    with pytest.raises(dp.InputError, match=r"the nearest has 0\.5\."):
+    with pytest.raises(dp.errors.InputError, match=r"the nearest has 0\.5\."):
         dp.solve_lp(one_state(0.0, 0.0), limits=[ratio])
 
 
 def test_a_denominator_may_vanish_but_not_be_negative():
     empty = dp.Limit(lambda x, a: [1.0, 0.0][a], 0.1, per=lambda x, a: [1.0, 0.0][a])
     assert dp.solve_lp(one_state(1.0, 0.0), limits=[empty]).value == pytest.approx(0.0, abs=1e-6)
-    with pytest.raises(dp.InputError, match=r"denominator .* negative"):
+    with pytest.raises(dp.errors.InputError, match=r"denominator .* negative"):
         dp.solve_lp(
             one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1.0, 0.1, per=lambda x, a: -1.0)]
         )
@@ -226,7 +226,7 @@ def test_large_programs_without_limits_are_decomposed_too(monkeypatch):
 
 def test_infeasible_limits_on_several_classes():
     model = dp.TabularModel([np.eye(2)], [0, 0])
-    with pytest.raises(dp.InputError):
+    with pytest.raises(dp.errors.InputError):
         dp.solve_lp(model, limits=[dp.Limit(lambda x, a: 1.0 + x[0], 0.5)])
 
 
@@ -237,13 +237,13 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
     model = dp.load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
     least = mm1k_law(0.8, 1.0, 6)[-1]  # admit everybody
     with pytest.raises(
-        dp.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"
+        dp.errors.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"
     ):
         dp.solve_lp(
             model, limits=[dp.Limit("mean in system", 5.0), dp.Limit("rejected fraction", 0.01)]
         )
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"all of these limits together: mean in system <= 0.5, rejected fraction",
     ):
         dp.solve_lp(
@@ -268,7 +268,7 @@ def test_infeasible_limits_are_named(whole, monkeypatch):
     ],
 )
 def test_mistakes(call, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         call(dp.load("four-queue", buffers=2))
     assert "\n" not in str(caught.value)
 
@@ -276,7 +276,8 @@ def test_mistakes(call, words):
 def test_a_table_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(operators, "_memory", lambda: 2**20)
     with pytest.raises(
-        dp.MissingError, match=r"up to 5,184 pairs .* about 0.0 GiB of 0.0 GiB; use value iteration"
+        dp.errors.MissingError,
+        match=r"up to 5,184 pairs .* about 0.0 GiB of 0.0 GiB; use value iteration",
     ):
         dp.solve_lp(dp.load("four-queue", buffers=5))
 

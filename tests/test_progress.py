@@ -20,10 +20,10 @@ from dualplan import cli
 from dualplan.cli import command, exact, output
 from dualplan.cli.evaluate import _Progress
 from dualplan.core.intervals import Interval
+from dualplan.dual import meta
 from dualplan.models.load import load
 from dualplan.search import duels, loop
 from dualplan.search.plans import Plan, run_plan
-from dualplan.search.plans import run as runs_of_plans
 
 # -- bars and lines --------------------------------------------------------------------------------
 
@@ -202,8 +202,12 @@ def quick(monkeypatch):
 
 def test_a_search_tells_each_verdict(small, quick):
     told, worst = [], [small.policy("fbfs")]
-    found = dp.improve(
-        small, worst, time="100s", steps=["lattice", "values"], progress=lambda *at: told.append(at)
+    found = dp.solve(
+        small,
+        policies=worst,
+        time="100s",
+        method=["lattice", "values"],
+        progress=lambda *at: told.append(at),
     )
     assert all(total == 100 and 0 <= done <= 100 for done, total, _ in told)
     verdicts = [
@@ -229,7 +233,7 @@ def test_an_interrupted_search_proves_nothing_more(small, quick, monkeypatch):
 
     monkeypatch.setattr(loop.Loop, "attempt", stopped)
     monkeypatch.setattr(loop, "best_bound", never)
-    found = dp.improve(small, [small.policy("lbfs")], time="100s")
+    found = dp.solve(small, policies=[small.policy("lbfs")], time="100s")
     assert found.status is dp.Status.INTERRUPTED
     assert found.cost == pytest.approx(dp.evaluate_exact(small, found.policy).cost)
     assert found.bound.value == -np.inf
@@ -240,7 +244,7 @@ def test_an_interruption_while_the_bound_is_sought_keeps_the_cost(small, quick, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "best_bound", stopped)
-    found = dp.improve(small, [small.policy("lbfs")], time="100s", steps=["lattice"])
+    found = dp.solve(small, policies=[small.policy("lbfs")], time="100s", method=["lattice"])
     assert found.status is dp.Status.INTERRUPTED
     assert found.cost == pytest.approx(dp.evaluate_exact(small, found.policy).cost)
 
@@ -301,7 +305,7 @@ def test_an_interrupted_plan_has_the_best_so_far_and_goes_on(planned, tmp_path):
 
 def test_an_interruption_among_the_evaluations(planned, monkeypatch):
     """The second policy's evaluation is cut: the first two count, and nothing is proved."""
-    real, seen = runs_of_plans.judged, []
+    real, seen = meta.judged, []
 
     def judged(*args):
         seen.append(real(*args))
@@ -309,7 +313,7 @@ def test_an_interruption_among_the_evaluations(planned, monkeypatch):
             raise KeyboardInterrupt
         return seen[-1]
 
-    monkeypatch.setattr(runs_of_plans, "judged", judged)
+    monkeypatch.setattr(meta, "judged", judged)
     cut = run_plan(PLAN)
     assert cut.interrupted
     assert len(cut.outcomes) == 1
@@ -505,8 +509,13 @@ def test_a_search_that_ctrl_c_ends_goes_on_from_its_best(tmp_path, quick, monkey
         if "(size" in words:
             raise KeyboardInterrupt
 
-    again = dp.improve(
-        model, [model.policy("lbfs")], time="100s", folder="run", resume=True, progress=stop
+    again = dp.solve(
+        model,
+        policies=[model.policy("lbfs")],
+        time="100s",
+        folder="run",
+        resume=True,
+        progress=stop,
     )
     assert "saved" in {member.candidate.source for member in again.start}
     assert len(again.attempts) == 1

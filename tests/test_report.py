@@ -5,6 +5,7 @@ that is whole.
 import base64
 import itertools
 import json
+import math
 import re
 import shlex
 import shutil
@@ -21,6 +22,7 @@ from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run, read_json, write_json
 from dualplan.core.status import PROVED, Status
 from dualplan.core.words import at_most, percent
+from dualplan.evaluation.judge import exact_evaluation
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average
@@ -35,7 +37,7 @@ from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK, PLAN, repeat
 from dualplan.report.slices import CELLS, make_slices, packed, tabulate
 from dualplan.report.words import bound_words, certificate, facts, heuristic_words, warnings
-from dualplan.search.contract import Attempt, Candidate, Improved, Member
+from dualplan.search.contract import Attempt, Candidate, Member, SearchResult
 from dualplan.search.plans import Plan, override, run_plan
 from dualplan.search.steps import STEPS
 
@@ -63,31 +65,25 @@ def save_search(folder, model):
     best = dp.solve_exact(model, tol=1e-6)
     exact = dp.evaluate_exact(model, best.policy)
     start = dp.evaluate(model, model.policy("random"), steps=20_000)
-    found = Improved(
-        model,
-        Average(),
-        best.policy,
-        "the best",
-        exact.cost,
-        exact.lower,
-        exact.upper,
-        "exact",
-        exact.status,
-        {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()},
-        (),
-        (),
-        (Member(Candidate(model.policy("random"), "heuristic"), start, None),),
-        (
+    found = SearchResult(
+        model=model,
+        criterion=Average(),
+        policy=best.policy,
+        source="the best",
+        evaluation=replace(exact_evaluation(model, exact), notes=()),
+        limits=(),
+        start=(Member(Candidate(model.policy("random"), "heuristic"), start, None),),
+        attempts=(
             Attempt(
                 "lattice", 0, 1, "the best", exact.cost, Interval(1.0, 0.9, 1.1, 0.95), True, 1.5
             ),
         ),
-        LowerBound(best.lower, PROVED, "average", (), functions="value iteration"),
-        None,
-        Status.TIME,
-        None,
-        0,
-        2.0,
+        bound=LowerBound(best.lower, PROVED, "average", (), functions="value iteration"),
+        wanted_gap=None,
+        status=Status.TIME,
+        values=None,
+        seed=0,
+        seconds=2.0,
     )
     settings = {
         "task": "improve",
@@ -297,9 +293,9 @@ def test_against_the_best_heuristic(searched):
     run, beside = judged(searched)
     model = run.model
     costs = {name: dp.evaluate_exact(model, model.policy(name)).cost for name in model.policies}
-    assert {j.name: j.cost for j in beside.judged} == pytest.approx(costs)
+    assert {j.policy: j.cost for j in beside.judged} == pytest.approx(costs)
     best, own = min(costs, key=costs.get), dp.evaluate_exact(model, run.policy).cost
-    assert beside.best.name == best
+    assert beside.best.policy == best
     assert beside.saved.value == pytest.approx(costs[best] - own, abs=1e-8)
     share = (costs[best] - own) / costs[best]
     assert f" less ({percent(share)}; exactly)" in heuristic_words(beside)
@@ -314,7 +310,7 @@ def test_simulated_against_exact(searched, monkeypatch):
     whole interval.
     """
     _, beside = judged(searched)
-    monkeypatch.setattr("dualplan.report.gather.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
     monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     _, simulated = judged(searched)
     assert simulated.best.method == "batch-means"
@@ -328,7 +324,7 @@ def test_simulated_against_exact(searched, monkeypatch):
 
 def test_a_comparison_that_was_too_short(searched, monkeypatch):
     """Its numbers are shown with the doubt wherever they stand, and nothing is claimed by them."""
-    monkeypatch.setattr("dualplan.report.gather.EXACTLY", 0)
+    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
     monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
     asked = []
 
@@ -338,14 +334,14 @@ def test_a_comparison_that_was_too_short(searched, monkeypatch):
 
     monkeypatch.setattr("dualplan.report.gather.compare", short)
     run, beside = judged(searched)
-    assert asked == [beside.best.name]
+    assert asked == [beside.best.policy]
     assert beside.status is Status.TOO_SHORT
     doubt = "not to be trusted: the run is too short"
     assert doubt in heuristic_words(beside)
     assert doubt in facts(run, beside)[1].words
-    assert any(beside.best.name in w and doubt in w for w in warnings(run, beside))
+    assert any(beside.best.policy in w and doubt in w for w in warnings(run, beside))
     entries = {entry.name: entry for _, _, group in certificate(run, beside) for entry in group}
-    assert doubt in entries[f"saved against {beside.best.name}"].note
+    assert doubt in entries[f"saved against {beside.best.policy}"].note
     worse = replace(beside, saved=Interval(-2.0, -3.0, -1.0, 0.95))
     assert "is better" not in heuristic_words(worse)
     assert not any("cheaper than the policy" in w for w in warnings(run, worse))
@@ -387,7 +383,7 @@ def test_measures_in_the_table_have_their_widths(searched):
     run, beside = judged(searched)
     exact = {row.name: row.cells[3:] for row in comparison(run, beside).rows}
     assert not any("±" in cell for cells in exact.values() for cell in cells)
-    name = beside.best.name
+    name = beside.best.policy
     first = beside.judged[0]
     wide = {
         m: Interval(i.value, i.value - 0.25, i.value + 0.25, 0.95)
@@ -487,7 +483,7 @@ def test_what_is_proved(searched):
 
 
 def test_without_a_bound(altered):
-    run, beside = judged(altered(lower_bound=None, gap=None))
+    run, beside = judged(altered(lower_bound=-math.inf, gap=math.inf))
     assert "not known" in bound_words(run)
     assert facts(run, beside)[2].value == "unknown"
     assert "no policy costs less" not in [row.name for row in comparison(run, beside).rows]
@@ -578,7 +574,7 @@ def test_the_plan_again(planned, tmp_path):
     told = repeat(run.model, run.settings, run.result)
     (tmp_path / PLAN).write_text(told.contents)
     plan, (_, given) = Plan.read(tmp_path / PLAN), parsed(told.command)
-    assert (plan.seed, plan.penalty, plan.solver) == (3, [10.0, 100.0], "listed-lp")
+    assert (plan.seed, plan.penalty, plan.method) == (3, [10.0, 100.0], "listed-lp")
     again = run_plan(override(plan, set=given))
     assert again.best.cost == pytest.approx(run.found.cost)
     assert again.problem.model.digest == run.model.digest
@@ -721,13 +717,13 @@ def test_a_picture_that_fails_is_named(searched, monkeypatch):
 def test_exact_heuristics_are_drawn_as_computed(searched):
     run, beside = judged(searched)
     known = {row.name: row.known for row in cost_rows(with_heuristics(run, beside))}
-    assert known[beside.best.name] == "computed"
+    assert known[beside.best.policy] == "computed"
     first = replace(beside.judged[0], method="batch-means")
     known = {
         row.name: row.known
         for row in cost_rows(with_heuristics(run, replace(beside, judged=(first,))))
     }
-    assert known[first.name] == "measured"
+    assert known[first.policy] == "measured"
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -775,4 +771,4 @@ def test_a_model_that_cannot_be_made_again(altered, run):
 
 def test_seconds_must_be_positive(searched):
     with pytest.raises(InputError, match="positive"):
-        write_report(searched, seconds=0)
+        write_report(searched, time=0)

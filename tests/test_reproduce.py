@@ -25,7 +25,7 @@ from dualplan.cli.experiments.rows import (
 )
 from dualplan.cli.tables import print_outcome
 from dualplan.dual import features as families
-from dualplan.search import improve
+from dualplan.search import solve
 
 EXACT, SIMULATED = Figure(4.73, 2, deterministic=True), Figure(21.78, 2, 0.16)
 PNG = b"\x89PNG"
@@ -137,7 +137,7 @@ def test_rows_are_trusted_by_the_status_of_the_evaluation(monkeypatch, status):
         return replace(dp.evaluate(*args, **more), status=status)
 
     def search(*args, **more):
-        found = improve(model, [model.policy("lbfs")], steps=(), time=0.1)
+        found = solve(model, policies=[model.policy("lbfs")], method=(), time=0.1)
         return replace(
             found, status=dp.Status.TIME, evaluation="simulated", evaluation_status=status
         )
@@ -187,9 +187,9 @@ def brief(monkeypatch):
     """
 
     def judge(model, policies=(), **more):
-        return improve(model, [model.policy(next(iter(model.policies)))], steps=(), **more)
+        return solve(model, policies=[model.policy(next(iter(model.policies)))], method=(), **more)
 
-    monkeypatch.setattr("dualplan.cli.experiments.measure.improve", judge)
+    monkeypatch.setattr("dualplan.cli.experiments.measure.solve", judge)
 
 
 def rows_of(run, folder, name, *options):

@@ -263,7 +263,7 @@ def test_the_greedy_policy_of_a_fit_costs_less(small):
     lbfs = small.policy("lbfs")
     start = dp.evaluate_exact(small, lbfs).cost
     best = dp.solve_exact(small).value
-    candidates = rollout_step(small, lbfs, budget_steps=300_000, horizon=500, seed=1)
+    candidates = rollout_step(small, lbfs, steps=300_000, horizon=500, seed=1)
     costs = [dp.evaluate_exact(small, policy).cost for policy in candidates]
     assert min(costs) < start - 0.2 * (start - best)
     assert all(dp.primal.GreedyPolicy is type(policy) for policy in candidates)
@@ -323,21 +323,21 @@ def test_the_same_seed_gives_the_same_fit(small):
 def test_errors(small):
     policy, x = small.policy("lbfs"), [[0, 0, 0, 0]]
     other = dp.load("four-queue", buffers=2)
-    with pytest.raises(dp.InputError, match="as many second states"):
+    with pytest.raises(dp.errors.InputError, match="as many second states"):
         coupled_differences(small, policy, x, x * 2)
-    with pytest.raises(dp.InputError, match="repetitions must be a whole number"):
+    with pytest.raises(dp.errors.InputError, match="repetitions must be a whole number"):
         coupled_differences(small, policy, x, x, repetitions=0)
-    with pytest.raises(dp.InputError, match="horizon must be a whole number"):
+    with pytest.raises(dp.errors.InputError, match="horizon must be a whole number"):
         rollout_values(small, policy, horizon=0.5)
-    with pytest.raises(dp.InputError, match="budget_steps must be"):
-        rollout_step(small, policy, budget_steps=-1)
-    with pytest.raises(dp.PolicyError, match="another model"):
+    with pytest.raises(dp.errors.InputError, match="budget_steps must be"):
+        rollout_step(small, policy, steps=-1)
+    with pytest.raises(dp.errors.PolicyError, match="another model"):
         coupled_differences(other, policy, x, x)
-    with pytest.raises(dp.InputError, match="control variate belongs to"):
+    with pytest.raises(dp.errors.InputError, match="control variate belongs to"):
         coupled_differences(small, policy, x, x, control=LinearValues(constant(other), np.ones(1)))
     user = dp.primal.functions(small, lambda s: s.sum(axis=1))
-    with pytest.raises(dp.InputError, match="without functions of the user"):
+    with pytest.raises(dp.errors.InputError, match="without functions of the user"):
         coupled_differences(small, policy, x, x, control=LinearValues(user, np.ones(1)))
     line = dp.load("tandem", queues=2, servers=2)
-    with pytest.raises(dp.InputError, match="states with a choice"):
+    with pytest.raises(dp.errors.InputError, match="states with a choice"):
         rollout_values(line, line.policy("lbfs"), states=30)

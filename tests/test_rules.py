@@ -106,7 +106,7 @@ def small():
 @pytest.mark.parametrize("levels", [(6, 3), (2, 5), (4, 4)])
 def test_thresholds_are_found(gate, levels):
     policy = threshold(gate, levels)
-    rule = readable(gate, policy, tolerance=0.0)
+    rule = readable(gate, policy, tol=0.0)
     assert exactly_found(rule, policy)
     assert rule.leaves <= 4
     for level in set(levels):
@@ -116,7 +116,7 @@ def test_thresholds_are_found(gate, levels):
 @pytest.mark.parametrize("order", [("4", "3"), ("4", "2"), ("1", "3"), ("1", "2")])
 def test_priorities_are_found(small, order):
     policy = priority(small, order)
-    rule = readable(small, policy, tolerance=0.0)
+    rule = readable(small, policy, tol=0.0)
     assert exactly_found(rule, policy)
     last = {"1": "4", "4": "1", "2": "3", "3": "2"}
     first, second = order
@@ -128,7 +128,7 @@ def test_priorities_are_found(small, order):
 
 def test_a_comparison_of_queues_is_found(small):
     policy = small.policy("longer-first")
-    rule = readable(small, policy, tolerance=0.0)
+    rule = readable(small, policy, tol=0.0)
     assert exactly_found(rule, policy)
     assert "if queue 1 >= queue 4: serve 1, else 4" in rule.text()
     assert rule.leaves == 4
@@ -143,14 +143,14 @@ def test_idling_beside_waiting_customers_is_found():
         return first + (1 if x[2] > 0 else 0)
 
     policy = FunctionPolicy(model, held)
-    rule = readable(model, policy, tolerance=0.0)
+    rule = readable(model, policy, tol=0.0)
     assert exactly_found(rule, policy)
     assert "if queue 2 >= 2: serve 4, else idle" in rule.text()
 
 
 def test_decisions_per_server_are_found():
     model = dp.load("four-queue", buffers=2, decisions="per-server")
-    rule = readable(model, model.policy("longer-first"), tolerance=0.0)
+    rule = readable(model, model.policy("longer-first"), tol=0.0)
     assert exactly_found(rule, model.policy("longer-first"))
 
 
@@ -159,7 +159,7 @@ def test_without_bounds_by_simulation():
     policy = FunctionPolicy(
         model, lambda x: 0 if x[0] > 0 and (x[2] < 2 or x[1] == 0) else 1, name="starving"
     )
-    rule = readable(model, policy, tolerance=0.0, steps=400_000, samples=5_000)
+    rule = readable(model, policy, tol=0.0, steps=400_000, samples=5_000)
     known = rule.simplification
     assert known.known == "measured"
     assert (known.difference.value, known.agreement) == (0.0, 1.0)
@@ -174,7 +174,7 @@ def test_sixty_queues():
     model = dp.load("six-class", stations=20, decisions="per-server", buffers=20)
     assert model.box.count > 10**75
     policy = model.policy("lbfs")
-    rule = readable(model, policy, tolerance=0.0, steps=1_000_000, samples=8_000)
+    rule = readable(model, policy, tol=0.0, steps=1_000_000, samples=8_000)
     assert rule.leaves == 20
     assert rule.simplification.agreement == 1.0
     assert rule.simplification.difference.value == 0.0
@@ -199,11 +199,7 @@ def test_a_simulator_has_rules_too():
         coordinates=["waiting"],
     )
     rule = readable(
-        model,
-        FunctionPolicy(model, lambda x: int(x[0] < 3)),
-        tolerance=0.0,
-        steps=4_000,
-        samples=400,
+        model, FunctionPolicy(model, lambda x: int(x[0] < 3)), tol=0.0, steps=4_000, samples=400
     )
     assert rule.text().splitlines()[:2] == ["if waiting >= 3: reject", "otherwise: admit"]
     assert rule.simplification.difference.value == 0.0
@@ -470,17 +466,17 @@ def _told(model, served):
 
 def test_a_rule_is_saved_as_it_is(small, tmp_path):
     policy = dp.solve_exact(small).policy
-    rule = dp.readable(small, policy, tolerance=0.0)
+    rule = dp.report.readable(small, policy, tol=0.0)
     dp.save_policy(rule, tmp_path / "rule.npz")
     loaded = dp.load_policy(tmp_path / "rule.npz")
-    assert isinstance(loaded, dp.Rule)
+    assert isinstance(loaded, dp.report.Rule)
     assert (loaded.digest, str(loaded), loaded.trees) == (rule.digest, str(rule), rule.trees)
     assert loaded.simplification == rule.simplification
     assert all(np.array_equal(loaded(x), rule(x)) for x in small.box.states(np.arange(256)))
 
 
 def test_a_rule_of_actions_is_saved_as_it_is(gate, tmp_path):
-    rule = dp.readable(gate, threshold(gate, (5, 2)))
+    rule = dp.report.readable(gate, threshold(gate, (5, 2)))
     dp.save_policy(rule, tmp_path / "rule.npz")
     assert dp.load_policy(tmp_path / "rule.npz", gate).digest == rule.digest
     same = dp.compare(gate, rule, dp.load_policy(tmp_path / "rule.npz", gate), steps=50_000)
@@ -504,7 +500,7 @@ def test_features_of_the_user(small):
         return first + (0 if x[1] >= x[2] and x[1] > 0 else 1)
 
     sums = [{"1": 1, "2": 2}, {"2": 1, "3": -1}]
-    rule = readable(small, FunctionPolicy(small, weighted), tolerance=0.0, features=sums)
+    rule = readable(small, FunctionPolicy(small, weighted), tol=0.0, features=sums)
     assert "if 1 × queue 1 + 2 × queue 2 >= 4: serve 1, else 4" in rule.text()
     assert exactly_found(rule, FunctionPolicy(small, weighted))
 

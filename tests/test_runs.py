@@ -18,25 +18,25 @@ def test_files_are_as_readable_as_any_other(tmp_path):
 
 def test_a_folder_in_use_is_refused_and_settings_must_agree(tmp_path):
     folder = tmp_path / "run"
-    dp.Run(folder, {"seed": 1, "budget": 10})
-    with pytest.raises(dp.RunError, match="already holds a run"):
-        dp.Run(folder, {"seed": 1, "budget": 10})
-    dp.Run(folder, {"seed": 1, "budget": 99}, resume=True)
-    with pytest.raises(dp.RunError, match="another 'seed'"):
-        dp.Run(folder, {"seed": 2, "budget": 10}, resume=True)
+    dp.core.runs.Run(folder, {"seed": 1, "budget": 10})
+    with pytest.raises(dp.errors.RunError, match="already holds a run"):
+        dp.core.runs.Run(folder, {"seed": 1, "budget": 10})
+    dp.core.runs.Run(folder, {"seed": 1, "budget": 99}, resume=True)
+    with pytest.raises(dp.errors.RunError, match="another 'seed'"):
+        dp.core.runs.Run(folder, {"seed": 2, "budget": 10}, resume=True)
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.txt").write_text("keep me")
-    with pytest.raises(dp.RunError, match="holds no run"):
-        dp.Run(other, {})
-    with pytest.raises(dp.RunError, match="holds no run"):
-        dp.Run(other / "precious.txt", {})
-    with pytest.raises(dp.RunError, match="cannot be written to"):
-        dp.Run(other / "precious.txt" / "run", {})
+    with pytest.raises(dp.errors.RunError, match="holds no run"):
+        dp.core.runs.Run(other, {})
+    with pytest.raises(dp.errors.RunError, match="holds no run"):
+        dp.core.runs.Run(other / "precious.txt", {})
+    with pytest.raises(dp.errors.RunError, match="cannot be written to"):
+        dp.core.runs.Run(other / "precious.txt" / "run", {})
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    run = dp.Run(tmp_path / "run", {})
+    run = dp.core.runs.Run(tmp_path / "run", {})
     run.save_checkpoint({"a": np.arange(3)})
 
     def fail(source, target):
@@ -54,20 +54,20 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_pickles_are_refused(tmp_path):
-    run = dp.Run(tmp_path / "run", {})
+    run = dp.core.runs.Run(tmp_path / "run", {})
     np.savez(tmp_path / "run" / "checkpoint.npz", a=np.array([{"x": 1}], dtype=object))
-    with pytest.raises(dp.RunError, match="cannot be read"):
+    with pytest.raises(dp.errors.RunError, match="cannot be read"):
         run.checkpoint()
     run.save_checkpoint({"a": np.arange(1000)})
     whole = (tmp_path / "run" / "checkpoint.npz").read_bytes()
     for damaged in (b"not a zip file", whole[: len(whole) // 2]):
         (tmp_path / "run" / "checkpoint.npz").write_bytes(damaged)
-        with pytest.raises(dp.RunError, match="cannot be read"):
+        with pytest.raises(dp.errors.RunError, match="cannot be read"):
             run.checkpoint()
 
 
 def test_files_are_plain_json(tmp_path):
-    run = dp.Run(
+    run = dp.core.runs.Run(
         tmp_path / "run", {"array": np.arange(2), "infinite": np.inf, "flag": np.bool_(True)}
     )
     run.trace({"steps": np.int64(3), "value": np.nan})

@@ -112,7 +112,7 @@ def test_every_sampling_scheme_is_unbiased(net, mixed, products, criterion, samp
     """
     given = products if sampling == "products" else sampling
     if sampling == "look-ahead":
-        with pytest.raises(dp.InputError, match="never drawn"):
+        with pytest.raises(dp.errors.InputError, match="never drawn"):
             everything(net, families.boxes(net, [[(0, 1)]] * 4), criterion, given)
         mixed = families.concat(mixed, families.boxes(net, [[(0, 2)]] * 4))
     problem = everything(net, mixed, criterion, given)
@@ -176,13 +176,13 @@ def test_the_corrected_bounds_of_the_uniform_scenario(net):
 
 def test_sampling_that_misses_features_is_an_error(net, mixed):
     corner = families.boxes(net, [[(0, 1)]] * 4)
-    with pytest.raises(dp.InputError, match="pairs that carry features are never drawn"):
+    with pytest.raises(dp.errors.InputError, match="pairs that carry features are never drawn"):
         DualALP(net, mixed, sampling=corner).draw(10)
     large = dp.load("four-queue", buffers=40)
     wide = families.boxes(large, [[(0, 40)]] * 4)
-    with pytest.raises(dp.InputError, match="never drawn"):
+    with pytest.raises(dp.errors.InputError, match="never drawn"):
         DualALP(large, wide, sampling=families.boxes(large, [[(0, 30)]] * 4)).draw(10)
-    with pytest.raises(dp.InputError, match="did you mean 'uniform'"):
+    with pytest.raises(dp.errors.InputError, match="did you mean 'uniform'"):
         DualALP(net, mixed, sampling="unifrom")
     estimated = DualALP(large, families.boxes(large, [[(0, 30)]] * 4), sampling=wide)
     assert estimated.constants.known == "estimated"
@@ -243,7 +243,7 @@ def test_the_program_of_the_whole_surrogate_is_the_least_value(net, mixed, crite
 def test_steps_on_the_whole_surrogate_are_those_of_a_plain_loop(net, mixed, criterion):
     problem = everything(net, mixed, criterion, "features")
     found = solve_subgradient(
-        problem, (2.0, 3.0), steps=40, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8
+        problem, (2.0, 3.0), iterations=40, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8
     )
     theta, total = problem.project(np.zeros(len(mixed))), np.zeros(len(mixed))
     for t in range(40):
@@ -253,7 +253,7 @@ def test_steps_on_the_whole_surrogate_are_those_of_a_plain_loop(net, mixed, crit
             theta - 0.02 / (1 + t) * problem.subgradient(theta, (2.0, 3.0), batch)
         )
     assert found.theta == pytest.approx(total / 40, abs=1e-9)
-    with pytest.raises(dp.InputError, match="without weights over states and limits"):
+    with pytest.raises(dp.errors.InputError, match="without weights over states and limits"):
         theory(problem, 2.0, epsilon=1.0, delta=0.1)
 
 
@@ -264,7 +264,7 @@ def test_with_the_exact_values_as_potential_the_shaped_objective_is_the_cost(net
     """
     rng = np.random.default_rng(4)
     theta = rng.dirichlet(np.ones(len(mixed)))
-    policy = dp.solvers.MixturePolicy(mixed, theta)
+    policy = dp.dual.solvers.MixturePolicy(mixed, theta)
     result = dp.evaluate_exact(net, policy, criterion)
     assert result.reached.size == net.box.count
     problem = DualALP(net, mixed, criterion, potential=state_function(net, result.values))
@@ -294,7 +294,7 @@ def test_limits_hold_at_the_minimum_and_cost_what_they_should(net):
     bound = solve_listed(DualALP(net, features, limits=[limit], radius=1e4), 1e4)
     assert free.parts.objective < bound.parts.objective - 1e-4
     assert max(bound.parts.excess) <= 1e-6
-    result = dp.evaluate_exact(net, dp.solvers.MixturePolicy(features, bound.theta))
+    result = dp.evaluate_exact(net, dp.dual.solvers.MixturePolicy(features, bound.theta))
     assert result.measures["lost fraction"] == pytest.approx(level, abs=1e-5)
     assert result.cost == pytest.approx(bound.parts.objective, abs=1e-5)
     assert dp.solve_lp(net, limits=[limit]).lower <= result.cost + 1e-5
@@ -312,17 +312,17 @@ def test_solvers_take_the_whole_surrogate(net, mixed, solver):
 
 
 def test_bad_parts_of_the_surrogate_are_refused(net, mixed):
-    with pytest.raises(dp.InputError, match="single feature, got"):
+    with pytest.raises(dp.errors.InputError, match="single feature, got"):
         DualALP(net, mixed, base=mixed)
-    with pytest.raises(dp.InputError, match="one finite number"):
+    with pytest.raises(dp.errors.InputError, match="one finite number"):
         DualALP(net, mixed, potential=lambda x: x).draw(5)
-    with pytest.raises(dp.InputError, match="must be positive"):
+    with pytest.raises(dp.errors.InputError, match="must be positive"):
         DualALP(net, mixed, weights=lambda x: x[:, 0]).draw(500)
-    with pytest.raises(dp.InputError, match="limit_penalty must be a positive number"):
+    with pytest.raises(dp.errors.InputError, match="limit_penalty must be a positive number"):
         DualALP(net, mixed, limits=[dp.Limit("length 1", 1.0)], limit_penalty=-1.0)
-    with pytest.raises(dp.InputError, match="unknown measure"):
+    with pytest.raises(dp.errors.InputError, match="unknown measure"):
         DualALP(net, mixed, limits=[dp.Limit("lenght 1", 1.0)])
-    with pytest.raises(dp.InputError, match="81 numbers"):
+    with pytest.raises(dp.errors.InputError, match="81 numbers"):
         state_function(net, np.zeros(3))
 
 
@@ -393,13 +393,13 @@ def some_forbidden():
 
 def test_features_at_forbidden_actions_are_refused_wherever_they_are_met():
     model = some_forbidden()
-    with pytest.raises(dp.InputError, match="does not allow"):
+    with pytest.raises(dp.errors.InputError, match="does not allow"):
         families.boxes(model, [[(10 * k, 10 * k + 9) for k in range(10)]])
     rare = families.boxes(model, [[(0, 60)]])  # one state in 61: ten draws do not find it
     problem = DualALP(model, rare)
-    with pytest.raises(dp.InputError, match=r"sums to 0.983607 over the pairs"):
+    with pytest.raises(dp.errors.InputError, match=r"sums to 0.983607 over the pairs"):
         problem.enumerate()
-    with pytest.raises(dp.InputError, match="does not allow"):
+    with pytest.raises(dp.errors.InputError, match="does not allow"):
         problem.draw(5_000)
 
 
@@ -409,7 +409,7 @@ def test_what_is_no_decision_is_left_to_the_fallback(net):
     twice = families.concat(boxes, boxes)
     theta = np.tile([0.1 + 0.2, 0.0, 0.0, 0.0], 2)
     theta[4] = -0.3  # 0.1 + 0.2 is not 0.3
-    policy = dp.solvers.MixturePolicy(twice, theta, fallback=net.policy("lbfs"))
+    policy = dp.dual.solvers.MixturePolicy(twice, theta, fallback=net.policy("lbfs"))
     for i in range(net.box.count):
         assert (policy(net.box.state(i)) == net.policy("lbfs")(net.box.state(i))).all()
     problem = DualALP(net, families.concat(families.occupancies(net, [net.policy("lbfs")]), boxes))
@@ -433,18 +433,18 @@ def test_wrong_arguments_of_a_problem_are_refused(net, mixed):
         ((net, "standard"), "made by dualplan.dual.features"),
         ((net, mixed, "discounted"), "the criterion must be"),
     ):
-        with pytest.raises(dp.InputError, match=words):
+        with pytest.raises(dp.errors.InputError, match=words):
             DualALP(*given)
     problem = DualALP(net, mixed)
-    with pytest.raises(dp.InputError, match="finite weight for each"):
+    with pytest.raises(dp.errors.InputError, match="finite weight for each"):
         problem.value(np.zeros(3), 1.0, problem.enumerate())
-    with pytest.raises(dp.InputError, match="seed must be a whole number"):
+    with pytest.raises(dp.errors.InputError, match="seed must be a whole number"):
         problem.draw(10, seed=-1)
-    with pytest.raises(dp.InputError, match="radius must be a finite number"):
+    with pytest.raises(dp.errors.InputError, match="radius must be a finite number"):
         DualALP(net, mixed, radius=np.inf)
-    with pytest.raises(dp.InputError, match="as many names"):
+    with pytest.raises(dp.errors.InputError, match="as many names"):
         families.table(net, np.full((324, 2), 1 / 324), names=["one"])
-    with pytest.raises(dp.InputError, match="4 coordinates, got 3"):
+    with pytest.raises(dp.errors.InputError, match="4 coordinates, got 3"):
         families.tiles(net, net.policy("lbfs"), [[(0, 2)]] * 3)
-    with pytest.raises(dp.InputError, match="integer weight for each coordinate"):
+    with pytest.raises(dp.errors.InputError, match="integer weight for each coordinate"):
         families.bands(net, [(0, 2)], weights=[1.9, 1, 1, 1])

@@ -33,7 +33,7 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
     for i in range(net.box.count):
         assert (loaded(net.box.state(i)) == policy(net.box.state(i))).all()
     assert loaded.digest == policy.digest
-    with pytest.raises(dp.InputError, match="was made for"):
+    with pytest.raises(dp.errors.InputError, match="was made for"):
         load_policy(tmp_path / "p.npz", dp.load("four-queue", buffers=3))
     whole = (tmp_path / "p.npz").read_bytes()
     for damaged in (
@@ -43,12 +43,12 @@ def test_a_saved_policy_is_the_same_in_every_state(tmp_path, fallback):
         whole[:900] + b"@" + whole[901:],
     ):
         (tmp_path / "q.npz").write_bytes(damaged)
-        with pytest.raises(dp.RunError, match="holds no saved policy"):
+        with pytest.raises(dp.errors.RunError, match="holds no saved policy"):
             load_policy(tmp_path / "q.npz", net)
-    with pytest.raises(dp.RunError, match="cannot be written"):
+    with pytest.raises(dp.errors.RunError, match="cannot be written"):
         save_policy(policy, tmp_path / "nowhere" / "p.npz")
     table = dp.policies.TablePolicy(net, np.zeros(81, np.int64))
-    with pytest.raises(dp.MissingError, match="cannot be saved"):
+    with pytest.raises(dp.errors.MissingError, match="cannot be saved"):
         save_policy(MixturePolicy(features, theta, fallback=table), tmp_path / "r.npz")
 
 
@@ -86,7 +86,7 @@ def test_every_kind_of_policy_is_saved(tmp_path):
         {"ints": arrays["ints"].astype("U9")},
     ):
         np.savez(tmp_path / "b.npz", **{**arrays, **broken})
-        with pytest.raises(dp.RunError, match="holds no saved policy"):
+        with pytest.raises(dp.errors.RunError, match="holds no saved policy"):
             dp.load_policy(tmp_path / "b.npz", machines)
     small = dp.load("four-queue", buffers=2)
     dp.save_policy(dp.policies.random_policy(small), tmp_path / "u.npz")
@@ -96,10 +96,10 @@ def test_every_kind_of_policy_is_saved(tmp_path):
     for rows in (np.arange(81) % 4, np.full((81, 4), 0.25)):
         dp.save_policy(dp.policies.TablePolicy(small, rows, name="rows"), tmp_path / "t.npz")
         assert (dp.load_policy(tmp_path / "t.npz", small).table == rows).all()
-    with pytest.raises(dp.MissingError, match="function of yours"):
+    with pytest.raises(dp.errors.MissingError, match="function of yours"):
         dp.save_policy(dp.policies.FunctionPolicy(small, lambda x: 0), tmp_path / "f.npz")
     user = primal.functions(net, lambda x: x.sum(axis=1), "sum")
-    with pytest.raises(dp.MissingError, match="functions of yours"):
+    with pytest.raises(dp.errors.MissingError, match="functions of yours"):
         dp.save_policy(
             primal.greedy(net, primal.LinearValues(user, np.ones(1))), tmp_path / "f.npz"
         )
@@ -171,7 +171,7 @@ def test_loading_a_policy_runs_no_file(tmp_path):
     model = dp.load(f"{tmp_path}/own.py:make", ages=4)
     path = tmp_path / "p.npz"
     dp.save_policy(model.policy("random"), path)
-    with pytest.raises(dp.InputError, match="was made in Python; load it and give it"):
+    with pytest.raises(dp.errors.InputError, match="was made in Python; load it and give it"):
         dp.load_policy(path)
     assert dp.load_policy(path, model).model is model
     with np.load(path) as file:
@@ -182,7 +182,7 @@ def test_loading_a_policy_runs_no_file(tmp_path):
     }
     header = json.loads(str(arrays["header"])) | {"recipe": recipe}
     np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
-    with pytest.raises(dp.InputError, match="load it and give it with the policy"):
+    with pytest.raises(dp.errors.InputError, match="load it and give it with the policy"):
         dp.load_policy(path)
     assert not (tmp_path / "touched").exists()
 
@@ -192,6 +192,6 @@ def test_a_policy_of_a_model_made_in_python_asks_for_it(tmp_path):
         [np.eye(2), np.eye(2)[::-1]], np.array([[1.0, 0.0], [0.0, 1.0]])
     )
     dp.save_policy(model.policy("random"), tmp_path / "p.npz")
-    with pytest.raises(dp.InputError, match="was made in Python; load it and give it"):
+    with pytest.raises(dp.errors.InputError, match="was made in Python; load it and give it"):
         dp.load_policy(tmp_path / "p.npz")
     assert dp.load_policy(tmp_path / "p.npz", model).digest == model.policy("random").digest

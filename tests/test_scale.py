@@ -68,5 +68,5 @@ def test_coordinates_near_the_largest_integer_are_caught():
         loss=loss,
         name="explosion",
     )
-    with pytest.raises(dp.ModelError, match="leaves"):
+    with pytest.raises(dp.errors.ModelError, match="leaves"):
         dp.evaluate(model, model.policy("random"), steps=10_000)

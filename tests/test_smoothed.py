@@ -121,7 +121,7 @@ def test_cheap_violations_are_unbounded(small, basis):
     states = pairs(small)[0]
     for penalty, ratio in ((9.9, 0.9), (20.0, 0.5)):
         assert dense(small, basis, penalty * geometric(small, ratio), states) == np.inf
-        with pytest.raises(dp.InputError, match="too cheap"):
+        with pytest.raises(dp.errors.InputError, match="too cheap"):
             primal.smoothed_alp(
                 small, basis, DISCOUNTED, weights=primal.geometric(small, ratio), penalty=penalty
             )
@@ -241,7 +241,7 @@ def test_expanded_constraints(small, basis):
     assert exact.weights == pytest.approx(values, abs=1e-3)
     early = primal.expanded_alp(small, basis, DISCOUNTED, rounds=1)
     assert early.status is dp.Status.VIOLATED
-    with pytest.raises(dp.InputError, match="stopped early"):
+    with pytest.raises(dp.errors.InputError, match="stopped early"):
         early.policy()
 
 
@@ -276,7 +276,7 @@ def test_unbounded_models_are_sampled():
     )
     x = np.array([3, 0, 2, 1])
     assert solution.policy()(x)[look_ahead(model, solution.values, 0.95, x)] == 1
-    with pytest.raises(dp.MissingError, match="too many pairs"):
+    with pytest.raises(dp.errors.MissingError, match="too many pairs"):
         primal.smoothed_alp(model, quadratic, dp.Discounted(0.95))
 
 
@@ -320,6 +320,6 @@ def test_masses(small):
     ],
 )
 def test_errors_in_one_sentence(small, basis, call, words):
-    with pytest.raises(dp.InputError, match=words) as error:
+    with pytest.raises(dp.errors.InputError, match=words) as error:
         call(small, basis)
     assert "\n" not in str(error.value)

@@ -16,7 +16,7 @@ from dualplan.dual.solvers import solve, solve_adaptive, solve_listed, solve_sam
 def groups():
     """Garnet, states in twenty groups, times the actions."""
     model = dp.load("garnet")
-    return dp.DualALP(
+    return dp.dual.DualALP(
         model, families.boxes(model, [[(k, k + 4) for k in range(0, 100, 5)]]), radius=10.0
     )
 
@@ -26,7 +26,7 @@ def switching():
     model = dp.load("four-queue", buffers=3)
     both = [model.policy("lbfs"), model.policy("longer")]
     parts = [families.tiles(model, p, [[(0, 0), (1, 3)]] * 4, choices=both) for p in both]
-    return dp.DualALP(model, families.concat(*parts), dp.Discounted(0.95), radius=200.0)
+    return dp.dual.DualALP(model, families.concat(*parts), dp.Discounted(0.95), radius=200.0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_samples_grow_until_two_of_them_agree():
     Over large ones less.
     """
     model = dp.load("garnet", states=20, actions=2)
-    problem = dp.DualALP(model, families.table(model, np.eye(40)), radius=10.0)
+    problem = dp.dual.DualALP(model, families.table(model, np.eye(40)), radius=10.0)
     listed, best = problem.enumerate(), solve_listed(problem, 0.7)
     once = solve_sampled(problem, 0.7, samples=500, enlarge=0)
     more = solve_sampled(problem, 0.7, samples=500, enlarge=3)
@@ -66,9 +66,9 @@ def test_samples_grow_until_two_of_them_agree():
     assert -1e-9 <= problem.value(more.theta, 0.7, listed).total - best.value <= 0.01 * best.value
     assert once.value < best.value  # a sampled minimum is too low
     assert len(more.potential) == more.samples
-    assert solve_sampled(
-        problem, 0.7, samples=500, enlarge=0, tolerance=1e9
-    ).theta == pytest.approx(once.theta)
+    assert solve_sampled(problem, 0.7, samples=500, enlarge=0, tol=1e9).theta == pytest.approx(
+        once.theta
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,9 @@ def test_a_start_at_the_minimiser_is_kept_with_a_tenth_of_the_budget(make, penal
     """Within 1% of the minimum; the same seed and start give the same bytes."""
     problem = make()
     best = solve_listed(problem, penalty)
-    found = [dp.solve(problem, penalty, budget=200_000, seed=2, start=best.theta) for _ in range(2)]
+    found = [
+        dp.dual.solve(problem, penalty, samples=200_000, seed=2, start=best.theta) for _ in range(2)
+    ]
     assert found[0].theta.tobytes() == found[1].theta.tobytes()
     assert problem.value(found[0].theta, penalty, problem.enumerate()).total <= 1.01 * best.value
 
@@ -87,33 +89,35 @@ def test_the_papers_steps_begin_at_the_start():
     """Steps of size 0, nearly: the average of the iterates is where they began."""
     problem = groups()
     start = solve_listed(problem, 1.0).theta
-    found = dp.solve(problem, 1.0, solver="paper", budget=100, step_size=1e-12, start=start)
+    found = dp.dual.solve(problem, 1.0, method="paper", samples=100, step_size=1e-12, start=start)
     assert found.theta == pytest.approx(start, abs=1e-9)
-    outside = dp.solve(problem, 1.0, solver="paper", budget=100, step_size=1e-12, start=start + 1.0)
+    outside = dp.dual.solve(
+        problem, 1.0, method="paper", samples=100, step_size=1e-12, start=start + 1.0
+    )
     assert outside.theta == pytest.approx(start, abs=1e-9)  # the nearest point with the right sum
-    with pytest.raises(dp.InputError, match="begin at the projection of 0; leave start out"):
-        dp.solve(problem, 1.0, solver="paper", epsilon=0.1, delta=0.1, start=start)
+    with pytest.raises(dp.errors.InputError, match="begin at the projection of 0; leave start out"):
+        dp.dual.solve(problem, 1.0, method="paper", epsilon=0.1, delta=0.1, start=start)
 
 
 @pytest.mark.parametrize("solver", ["adaptive", "paper", "sampled-lp", "listed-lp"])
 def test_a_start_is_one_finite_weight_a_feature(solver):
     problem = groups()
     for start in (np.ones(3), np.full(80, np.nan), np.ones((80, 1)), "middle", ["a"] * 80):
-        with pytest.raises(dp.InputError, match="a finite weight for each of 80 features"):
-            dp.solve(problem, 1.0, solver=solver, start=start)
+        with pytest.raises(dp.errors.InputError, match="a finite weight for each of 80 features"):
+            dp.dual.solve(problem, 1.0, method=solver, start=start)
 
 
 def test_linear_programs_along_a_grid_draw_once(monkeypatch):
     problem, fresh = groups(), groups()
     solutions = [
-        dp.solve(problem, h, solver=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)
+        dp.dual.solve(problem, h, method=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)
     ]
-    alone = [dp.solve(fresh, 2.0, solver=s) for s in ("listed-lp", "sampled-lp")]
+    alone = [dp.dual.solve(fresh, 2.0, method=s) for s in ("listed-lp", "sampled-lp")]
     assert [solutions[i].theta.tobytes() for i in (1, 3)] == [s.theta.tobytes() for s in alone]
     monkeypatch.setattr(problem, "draw", None)
     monkeypatch.setattr(problem, "enumerate", None)
     for solver in ("listed-lp", "sampled-lp"):
-        dp.solve(problem, 3.0, solver=solver, start=solutions[0].theta)
+        dp.dual.solve(problem, 3.0, method=solver, start=solutions[0].theta)
 
 
 @pytest.mark.parametrize(
@@ -125,19 +129,21 @@ def test_watching_changes_nothing_and_tells_what_is_reached(solver, options):
     Samples are counted up to the budget.
     """
     net = dp.load("four-queue", buffers=3)
-    problem = dp.DualALP(
-        net, dp.features.occupancies(net, [net.policy("lbfs"), net.policy("longer")]), radius=5.0
+    problem = dp.dual.DualALP(
+        net,
+        dp.dual.features.occupancies(net, [net.policy("lbfs"), net.policy("longer")]),
+        radius=5.0,
     )
     told = []
     watched = solve(
         problem,
         5.0,
-        solver=solver,
-        budget=1_000_000,
+        method=solver,
+        samples=1_000_000,
         watch=lambda *seen: told.append(seen),
         **options,
     )
-    alone = solve(problem, 5.0, solver=solver, budget=1_000_000, **options)
+    alone = solve(problem, 5.0, method=solver, samples=1_000_000, **options)
     np.testing.assert_array_equal(watched.theta, alone.theta)
     samples = [count for count, _ in told]
     assert samples == sorted(samples)

@@ -59,7 +59,7 @@ def test_bands_at_any_scale_are_counted_without_listing():
     """
     classes = [dp.QueueClass(str(i), f"S{i // 2}", 0.004, 0.001) for i in range(4)]
     with pytest.raises(
-        dp.InputError, match="does not allow"
+        dp.errors.InputError, match="does not allow"
     ):  # a server decides at its own event only
         families.bands(dp.QueueingNetwork(classes, decisions="per-server"), [(0, 3)])
     joint = dp.QueueingNetwork([dp.QueueClass(str(i), "S", 0.004, 0.001) for i in range(40)])
@@ -250,7 +250,7 @@ def test_the_papers_steps_are_those_of_a_plain_loop(net, mixed, criterion):
     """Fifty steps of batches of three, with a schedule, against NumPy on the same constraints."""
     problem = DualALP(net, mixed, criterion, radius=1.5 * (1 if criterion == dp.Average() else 10))
     found = solve_subgradient(
-        problem, (2.0, 3.0), steps=50, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8
+        problem, (2.0, 3.0), iterations=50, step_size=lambda t: 0.02 / (1 + t), batch=3, seed=8
     )
     theta, total = problem.project(np.zeros(len(mixed))), np.zeros(len(mixed))
     for t in range(50):
@@ -302,11 +302,11 @@ def test_the_theorems_bound_holds_where_it_can_be_run():
         found = solve_by_theory(problem, 0.5, epsilon=2.0, delta=1e-4, seed=seed)
         assert problem.value(found.theta, 0.5, listed).total <= best.value + 2.0
     with pytest.raises(
-        dp.InputError,
+        dp.errors.InputError,
         match=r"asks for .* steps .*more than the budget of 1,000; use solve_adaptive",
     ):
-        solve_by_theory(problem, 0.5, epsilon=0.01, delta=0.05, budget=1_000)
-    with pytest.raises(dp.InputError, match="delta must lie strictly between 0 and 1"):
+        solve_by_theory(problem, 0.5, epsilon=0.01, delta=0.05, samples=1_000)
+    with pytest.raises(dp.errors.InputError, match="delta must lie strictly between 0 and 1"):
         theory(problem, 0.5, epsilon=0.1, delta=1.5)
 
 
@@ -405,6 +405,6 @@ def test_the_papers_features_have_their_count():
     ],
 )
 def test_mistakes(net, mixed, call, words):
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         call(net, mixed)
     assert "\n" not in str(caught.value)

@@ -12,9 +12,9 @@ import pytest
 import dualplan as dp
 from dualplan._kernels import index_walk, philox
 from dualplan.core.errors import InputError
-from dualplan.core.streams import own_seed
+from dualplan.core.streams import Stream, Word, own_seed
 from dualplan.evaluation.lstd import _one_step, loop_values, projected, quadratic_values
-from dualplan.evaluation.simulation import STREAM, CompiledEngine
+from dualplan.evaluation.simulation import CompiledEngine
 from dualplan.evaluation.visits import visited
 from dualplan.models import instances as zoo
 from dualplan.models.queueing import QueueClass, QueueingNetwork
@@ -22,10 +22,9 @@ from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolicy
 from dualplan.primal import LinearValues, boundaries, capped_monomials, monomials
 from dualplan.search import families
-from dualplan.search.policy_search import CHOICE, best_of, propose
+from dualplan.search.policy_search import best_of, propose
 from dualplan.search.trials import (
     REPLICAS,
-    SEARCH,
     TRIALS,
     Budget,
     IndexTrials,
@@ -215,7 +214,10 @@ def test_a_walk_has_the_losses_and_the_shaped_losses_of_simulation(name: str) ->
         np.empty((1, 2)),
         np.empty((1, 50, n), np.int64),
     )
-    rngs, weights = philox.generator(3, STREAM, 2)[None, :], np.concatenate([g, matrix.ravel()])
+    rngs, weights = (
+        philox.generator(3, Stream.TRAJECTORIES, 2)[None, :],
+        np.concatenate([g, matrix.ravel()]),
+    )
     index_walk.walk(
         policy.code.ints,
         policy.code.floats,
@@ -274,7 +276,7 @@ def test_decisions_of_all_servers_cost_what_those_at_events_do() -> None:
     policy = some_indices(network)
     exact = dp.evaluate_exact(network, policy).cost
     states, sums = np.tile(network.start[:3], (64, 1)), np.empty((64, 2))
-    rngs = np.array([philox.generator(5, STREAM, k) for k in range(64)])
+    rngs = np.array([philox.generator(5, Stream.TRAJECTORIES, k) for k in range(64)])
     index_walk.walk(
         policy.code.ints,
         policy.code.floats,
@@ -327,7 +329,7 @@ def test_short_trials_know_what_is_left_in_the_queues() -> None:
     trials.costs([start])
     weights = trials.weights  # type: ignore[union-attr]
     sums, states = np.empty((400, 2)), np.zeros((400, 6), np.int64)
-    rngs = np.array([philox.generator(8, STREAM, k) for k in range(400)])
+    rngs = np.array([philox.generator(8, Stream.TRAJECTORIES, k) for k in range(400)])
     index_walk.walk(
         start.code.ints,
         start.code.floats,
@@ -367,7 +369,7 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
     network = zoo.six_class()
     indices, steps = some_indices(network), 50_000
     trials = make_trials(indices, dp.Average(), Budget(REPLICAS * steps, 1, seed=3, trials=1))
-    rngs = np.array([philox.generator(3, STREAM, k) for k in range(REPLICAS)])
+    rngs = np.array([philox.generator(3, Stream.TRAJECTORIES, k) for k in range(REPLICAS)])
     states, sums = np.tile(network.start, (REPLICAS, 1)), np.empty((REPLICAS, 2))
     index_walk.walk(
         indices.code.ints,
@@ -383,7 +385,14 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
     )
     assert not (trials.states == states).all(axis=1).any()  # type: ignore[union-attr]
     assert (
-        len({own_seed(3, SEARCH), own_seed(own_seed(3, CHOICE), SEARCH), own_seed(3, CHOICE), 3})
+        len(
+            {
+                own_seed(3, Word.SEARCH_TRIALS),
+                own_seed(own_seed(3, Word.SEARCH_CHOICE), Word.SEARCH_TRIALS),
+                own_seed(3, Word.SEARCH_CHOICE),
+                3,
+            }
+        )
         == 4
     )
 
@@ -436,7 +445,9 @@ def test_a_policy_taken_to_another_network_is_simulated_there() -> None:
     """Its own loop holds the rates of the network that it was made for."""
     network = zoo.criss_cross(load="medium")
     for policy in (network.policy("c-mu"), some_indices(network)):
-        (found,) = dp.sensitivity(network, policy, ["arrivals"], factors=(1.1,), steps=400_000)
+        (found,) = dp.evaluation.sensitivity(
+            network, policy, ["arrivals"], factors=(1.1,), steps=400_000
+        )
         cost = dp.evaluate(network, policy, steps=400_000).cost
         assert found.points[0].cost > 1.1 * cost
         assert found.points[0].change.lower > 0

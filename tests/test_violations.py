@@ -180,7 +180,7 @@ def test_ranges_are_never_exceeded_and_are_reached(net, mixed, table_problems):
 def test_a_random_draw_has_the_density_that_the_terms_are_divided_by(table_problems):
     """Terms of V̂ as drawn have the mean V: 40,000 draws, 5.5 standard errors, p = 4e-8 each."""
     for problem, theta, negative, flow in table_problems:
-        found = measure_violations(problem, theta, rule="hoeffding", budget=40_000, seed=5)
+        found = measure_violations(problem, theta, rule="hoeffding", samples=40_000, seed=5)
         few, short = collected(problem, theta)
         rows = few.draw(40_000, seed=17)
         terms = [
@@ -233,7 +233,7 @@ def test_intervals_cover_as_often_as_they_say(table_problems, rule, within, monk
                 rule=rule,
                 within=short,
                 confidence=0.8,
-                budget=60 if within is None else 2_000,
+                samples=60 if within is None else 2_000,
                 seed=seed,
                 threads=1,
             )
@@ -257,10 +257,10 @@ def test_the_intervals_are_those_of_the_formulas(table_problems):
     negative = np.maximum(-(rows.pairs @ short), 0) * rows.pair_weights * n
     flow = np.abs(rows.flows @ short - rows.masses) * rows.flow_weights * n
     by_variance = measure_violations(
-        problem, theta, rule="bernstein", budget=n, confidence=0.9, seed=8
+        problem, theta, rule="bernstein", samples=n, confidence=0.9, seed=8
     )
     by_range = measure_violations(
-        problem, theta, rule="hoeffding", budget=n, confidence=0.9, seed=8
+        problem, theta, rule="hoeffding", samples=n, confidence=0.9, seed=8
     )
     for name, terms, span, delta in (
         ("total", negative + flow, r_negative + r_flow, 0.1),
@@ -348,10 +348,10 @@ def test_the_interval_is_as_short_as_was_asked_or_the_budget_is_spent(table_prob
                 )  # with probability .95 each; fixed seeds
             assert early.samples <= math.ceil(hoeffding_size(_span(problem, theta), within, 0.025))
             assert fixed.samples == math.ceil(hoeffding_size(_span(problem, theta), within, 0.05))
-        spent = measure_violations(problem, theta, rule="bernstein", within=1e-6, budget=5_000)
+        spent = measure_violations(problem, theta, rule="bernstein", within=1e-6, samples=5_000)
         assert (spent.samples, spent.status) == (5_000, dp.Status.BUDGET)
         assert spent.total.lower <= negative + flow <= spent.total.upper
-        whole = measure_violations(problem, theta, rule="bernstein", budget=700)
+        whole = measure_violations(problem, theta, rule="bernstein", samples=700)
         assert (whole.samples, whole.status) == (700, dp.Status.COMPLETED)
 
 
@@ -360,7 +360,7 @@ def test_little_variance_saves_draws(net, mixed):
     Hoeffding's number.
     """
     problem = DualALP(net, mixed, dp.Discounted(0.9), radius=500.0)
-    theta = dp.solvers.solve_listed(problem, 200.0).theta
+    theta = dp.dual.solvers.solve_listed(problem, 200.0).theta
     within = 0.01 * _span(problem, theta)
     found = measure_violations(problem, theta, rule="bernstein", within=within)
     assert found.status is dp.Status.REACHED
@@ -371,7 +371,7 @@ def test_little_variance_saves_draws(net, mixed):
 def test_what_cannot_be_negative_has_no_width(table_problems):
     problem, theta, _, flow = table_problems[2]
     assert theta.min() > 0
-    found = measure_violations(problem, theta, rule="bernstein", budget=1_000)
+    found = measure_violations(problem, theta, rule="bernstein", samples=1_000)
     assert (found.negative.lower, found.negative.value, found.negative.upper) == (0.0, 0.0, 0.0)
     assert found.flow == found.total  # all the doubt is the flow's
     assert found.flow.lower <= flow <= found.flow.upper
@@ -380,7 +380,7 @@ def test_what_cannot_be_negative_has_no_width(table_problems):
 def test_large_models_are_drawn_from_by_default():
     net = dp.load("four-queue", buffers=30)
     problem = DualALP(net, families.bands(net, [(0, 2), (3, 9)]))
-    found = measure_violations(problem, np.full(8, 0.125), budget=2_000)
+    found = measure_violations(problem, np.full(8, 0.125), samples=2_000)
     assert (found.rule, found.samples) == ("bernstein", 2_000)
     assert not found.exact
     json = found.to_json()
@@ -403,7 +403,7 @@ def test_large_models_are_drawn_from_by_default():
 )
 def test_mistakes(table_problems, options, words):
     problem, theta, _, _ = table_problems[0]
-    with pytest.raises(dp.InputError, match=words) as caught:
+    with pytest.raises(dp.errors.InputError, match=words) as caught:
         measure_violations(problem, theta, **options)
     assert "\n" not in str(caught.value)
 
@@ -412,5 +412,7 @@ def test_mistakes(table_problems, options, words):
 def test_weights_of_the_wrong_kind_are_refused(table_problems, rule):
     problem, theta, _, _ = table_problems[0]
     for wrong in (theta[:-1], np.full(5, np.nan), np.append(theta, 1.0)):
-        with pytest.raises(dp.InputError, match="θ has a finite weight for each of 5 features"):
+        with pytest.raises(
+            dp.errors.InputError, match="θ has a finite weight for each of 5 features"
+        ):
             measure_violations(problem, wrong, rule=rule)

@@ -1,50 +1,21 @@
 """Planning in Markov decision processes that are fully specified but too large to enumerate.
 
-The flow, one plain object an arrow: model -> features -> sampling -> surrogate -> solver -> policy
--> evaluation and certificate.
+`solve` is the headline: the best policy that a time allows, what it costs, and what any policy
+costs at least. The rest of this page is what nearly everybody needs; `dual`, `primal`, `search`,
+`evaluation`, `exact`, `values`, `policies` and `report` hold what those need who take the methods
+apart. Exceptions are in `errors`.
 """
 
-from dualplan import policies, primal
-from dualplan.core.errors import (
-    DualplanError,
-    InputError,
-    MissingError,
-    ModelError,
-    PolicyError,
-    RunError,
-)
+from dualplan import dual, evaluation, exact, policies, primal, report, search, values
+from dualplan.core import errors
 from dualplan.core.intervals import Interval
-from dualplan.core.runs import Run
 from dualplan.core.status import Status
-from dualplan.dual import features, solvers, theorems
-from dualplan.dual.certificates import Certificate, certify
-from dualplan.dual.combine import Combined, combine
-from dualplan.dual.meta import MetaSolution, solve_meta
-from dualplan.dual.problem import DualALP
-from dualplan.dual.simulated import (
-    SimulatedALP,
-    SimulatedSolution,
-    fitted_potential,
-    solve_simulated,
-)
-from dualplan.dual.solvers import Solution, solve
-from dualplan.dual.violations import Violations, measure_violations
 from dualplan.evaluation.evaluate import compare, evaluate
-from dualplan.evaluation.judge import Judge
-from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
-from dualplan.evaluation.marginals import Marginal, marginals
+from dualplan.evaluation.lower_bounds import lower_bound
 from dualplan.evaluation.results import Comparison, Evaluation
-from dualplan.evaluation.sensitivity import Sensitivity, sensitivity
-from dualplan.exact import (
-    ExactEvaluation,
-    ExactSolution,
-    LinearSolution,
-    evaluate_exact,
-    solve_exact,
-    solve_lp,
-)
-from dualplan.models.check import CheckReport, check_model
-from dualplan.models.contract import Box, Model
+from dualplan.exact import evaluate_exact, solve_exact, solve_lp
+from dualplan.models.check import check_model
+from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Discounted
 from dualplan.models.event import EventModel
 from dualplan.models.factored import FactoredAction, FactoredModel
@@ -56,107 +27,47 @@ from dualplan.models.tabular import TabularModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.saved import load_policy, save_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.report import figures
-from dualplan.report.policy_maps import PolicyMap, by_server, policy_map
-from dualplan.report.rules import Rule, readable
-from dualplan.search import Improved, improve
-from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
-from dualplan.search.plans import Plan, run_plan
-from dualplan.search.rollouts import (
-    Differences,
-    RolloutFit,
-    coupled_differences,
-    rollout_step,
-    rollout_values,
-)
-from dualplan.values import test_functions
+from dualplan.search import SearchResult, solve
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Average",
-    "Box",
-    "Certificate",
-    "CheckReport",
-    "Combined",
     "Comparison",
-    "Differences",
     "Discounted",
-    "DualALP",
-    "DualplanError",
     "Evaluation",
     "EventModel",
-    "ExactEvaluation",
-    "ExactSolution",
     "FactoredAction",
     "FactoredModel",
-    "Improved",
-    "InputError",
     "Interval",
-    "Judge",
-    "LatticeSolution",
     "Limit",
-    "LinearSolution",
-    "LowerBound",
-    "Marginal",
-    "MetaSolution",
-    "MissingError",
     "Model",
-    "ModelError",
-    "Plan",
     "Policy",
-    "PolicyError",
-    "PolicyMap",
     "QueueClass",
     "QueueingNetwork",
-    "RolloutFit",
-    "Rule",
-    "Run",
-    "RunError",
-    "Sensitivity",
-    "SimulatedALP",
-    "SimulatedSolution",
+    "SearchResult",
     "SimulatorModel",
-    "Solution",
     "Status",
     "TabularModel",
-    "Violations",
     "best_bound",
-    "by_server",
-    "certify",
     "check_model",
-    "combine",
     "compare",
-    "coupled_differences",
+    "dual",
+    "errors",
     "evaluate",
     "evaluate_exact",
-    "features",
-    "figures",
-    "fitted_potential",
-    "improve",
-    "lattice_plan",
+    "evaluation",
+    "exact",
     "load",
     "load_policy",
     "lower_bound",
-    "make_lattice",
-    "marginals",
-    "measure_violations",
     "policies",
-    "policy_map",
     "primal",
-    "readable",
-    "rollout_step",
-    "rollout_values",
-    "run_plan",
+    "report",
     "save_policy",
-    "sensitivity",
+    "search",
     "solve",
     "solve_exact",
-    "solve_lattice",
     "solve_lp",
-    "solve_meta",
-    "solve_simulated",
-    "solvers",
-    "test_functions",
-    "theorems",
+    "values",
 ]

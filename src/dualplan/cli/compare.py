@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
-from dualplan.cli.inputs import GammaOption, JsonOption, SetOption, ThreadsOption, load_model
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import bar, print_json
 from dualplan.cli.run_tables import draw_compared, print_compared
 from dualplan.core.errors import InputError, ModelError
@@ -22,12 +23,11 @@ from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.core.words import estimate
 from dualplan.evaluation.evaluate import compare as compare_two
-from dualplan.evaluation.experiments import notes_on
-from dualplan.evaluation.results import Comparison, Evaluation
-from dualplan.exact import ExactEvaluation, evaluate_exact
+from dualplan.evaluation.judge import Judge
+from dualplan.evaluation.results import EXACT, Evaluation
+from dualplan.models.contract import few_states
 from dualplan.models.criteria import Criterion, make_criterion
 from dualplan.report.figures import require_drawable
-from dualplan.report.rules.readable import few_states
 
 STEPS = 8_000_000  # of each comparison, unless others are given
 
@@ -107,19 +107,15 @@ def exactly(
     model = sources[0].policy.model
     if not few_states(model) or any(s.policy.code is None for s in sources):
         return None
+    judge = Judge(EXACT, threads=threads)
     try:
-        found = [evaluate_exact(model, s.policy, criterion, threads=threads) for s in sources]
-    except (
-        ModelError
-    ):  # several recurrent classes: the cost depends on chance, and simulation says so
+        found = [judge(model, s.policy, criterion) for s in sources]
+    except ModelError:
+        # several recurrent classes: the cost depends on chance, and simulation says so
         return None
-    rows = [_exact_row(s, e, found[0]) for s, e in zip(sources, found, strict=True)]
+    rows = [_row(s, e, _apart(e, found[0])) for s, e in zip(sources, found, strict=True)]
     rows[0]["difference"] = None
-    notes = [
-        f"{s.label}: {note}"
-        for s, e in zip(sources, found, strict=True)
-        for note in notes_on(model, _exact(e))
-    ]
+    notes = [f"{s.label}: {note}" for s, e in zip(sources, found, strict=True) for note in e.notes]
     return {
         "method": "exact",
         "states": model.box.count,
@@ -130,24 +126,11 @@ def exactly(
     }
 
 
-def _exact(own: ExactEvaluation) -> dict[str, Interval]:
-    return {name: Interval(v, v, v, 1.0) for name, v in own.measures.items()}
-
-
-def _exact_row(source: Source, own: ExactEvaluation, first: ExactEvaluation) -> Json:
-    difference = Interval(
-        own.cost - first.cost, own.lower - first.upper, own.upper - first.lower, 1.0
-    )
-    return {
-        "name": source.label,
-        "policy": own.policy,
-        "cost": own.cost,
-        "lower": own.lower,
-        "upper": own.upper,
-        "difference": difference.to_json(),
-        "measures": {n: m.to_json() for n, m in _exact(own).items()},
-        "status": str(own.status),
-    }
+def _apart(own: Evaluation, first: Evaluation) -> Interval:
+    """The difference of two costs that are known between bounds."""
+    lower = own.lower - first.upper
+    upper = own.upper - first.lower
+    return Interval(own.cost - first.cost, lower, upper, 1.0)
 
 
 def simulated(
@@ -167,7 +150,9 @@ def simulated(
         ):  # the others are missing, so no table of all can be made
             raise KeyboardInterrupt
     rows = [_row(sources[0], pairs[0].second, None)]
-    rows += [_row(s, pair.first, pair) for s, pair in zip(sources[1:], pairs, strict=True)]
+    rows += [
+        _row(s, pair.first, pair.difference) for s, pair in zip(sources[1:], pairs, strict=True)
+    ]
     own = [
         (sources[0].label, pairs[0].second),
         *((s.label, p.first) for s, p in zip(sources[1:], pairs, strict=True)),
@@ -189,14 +174,13 @@ def simulated(
     }
 
 
-def _row(source: Source, own: Evaluation, pair: Comparison | None) -> Json:
+def _row(source: Source, own: Evaluation, difference: Interval | None) -> Json:
     data = own.to_json()
-    kept = {
-        key: data[key]
-        for key in ("policy", "cost", "lower", "upper", "measures", "status", "steps", "seed")
-    }
+    keys = ["policy", "cost", "lower", "upper", "measures", "status"]
+    if not own.exact:
+        keys += ["steps", "seed"]
     return {
         "name": source.label,
-        **kept,
-        "difference": None if pair is None else pair.difference.to_json(),
+        **{key: data[key] for key in keys},
+        "difference": None if difference is None else difference.to_json(),
     }

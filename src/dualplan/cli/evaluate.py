@@ -9,15 +9,14 @@ import typer
 from rich.table import Table
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import (
+from dualplan.cli.inputs import ModelArgument, load_model
+from dualplan.cli.options import (
     CriterionOption,
     GammaOption,
     JsonOption,
-    ModelArgument,
     OverloadedOption,
     SetOption,
     ThreadsOption,
-    load_model,
 )
 from dualplan.cli.output import Update, bar, out_console, print_json
 from dualplan.cli.tables import print_evaluation
@@ -57,10 +56,8 @@ def evaluate(
         str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = STEPS,
-    half_width: Annotated[
-        float | None, typer.Option(help="stop when the interval is this narrow")
-    ] = None,
-    relative: Annotated[
+    tol: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
+    relative_tol: Annotated[
         float | None, typer.Option(help="the same, as a fraction of the cost")
     ] = None,
     confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
@@ -85,7 +82,7 @@ def evaluate(
         require_stable(loaded)
     chosen = [named_policy(loaded, name) for name in policy]
     if method == "exact":
-        changed = (out, resume, half_width, relative, confidence, steps) != (
+        changed = (out, resume, tol, relative_tol, confidence, steps) != (
             None,
             False,
             None,
@@ -105,8 +102,8 @@ def evaluate(
     options: dict[str, Any] = {
         "method": method,
         "steps": steps,
-        "half_width": half_width,
-        "relative": relative,
+        "tol": tol,
+        "relative_tol": relative_tol,
         "confidence": confidence,
         "seed": seed,
         "threads": threads,
@@ -114,7 +111,7 @@ def evaluate(
         "resume": resume,
     }
     with bar("simulating", unit="steps") as update:
-        options["progress"] = _Progress(update, half_width, relative)
+        options["progress"] = _Progress(update, tol, relative_tol)
         result: Evaluation | Comparison
         if len(chosen) == 2:
             result = compare(loaded, chosen[0], chosen[1], judged_by, **options)
@@ -137,17 +134,17 @@ class _Progress:
     Half-widths shrink as the root of the steps, which says how many a wanted one takes.
     """
 
-    def __init__(self, update: Update, half_width: float | None, relative: float | None) -> None:
+    def __init__(self, update: Update, tol: float | None, relative_tol: float | None) -> None:
         self.update = update
-        self.half_width = half_width
-        self.relative = relative
+        self.tol = tol
+        self.relative_tol = relative_tol
         self.expected = float("inf")
 
     def __call__(self, done: int, total: int, interval: Interval | None) -> None:
         if interval is not None:
             wanted = [
                 w
-                for w in (self.half_width, self.relative and self.relative * abs(interval.value))
+                for w in (self.tol, self.relative_tol and self.relative_tol * abs(interval.value))
                 if w
             ]
             self.expected = min(

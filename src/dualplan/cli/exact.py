@@ -9,15 +9,8 @@ from typing import Annotated
 import typer
 
 from dualplan.cli.command import stop_if_interrupted
-from dualplan.cli.inputs import (
-    CriterionOption,
-    GammaOption,
-    JsonOption,
-    ModelArgument,
-    SetOption,
-    ThreadsOption,
-    load_model,
-)
+from dualplan.cli.inputs import ModelArgument, load_model
+from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import Update, bar, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.core.errors import InputError, unknown
@@ -48,9 +41,7 @@ def exact(
         ),
     ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
-    max_sweeps: Annotated[
-        int, typer.Option(min=1, help="budget of sweeps over all states")
-    ] = SWEEPS,
+    sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = SWEEPS,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,8 +51,8 @@ def exact(
     if method is not None and method not in EXACT_METHODS:
         raise unknown("exact method", method, EXACT_METHODS)
     if method in LINEAR or (limit and method is None):
-        if max_sweeps != SWEEPS:
-            raise InputError("--max-sweeps is for the methods that sweep, not for linear programs.")
+        if sweeps != SWEEPS:
+            raise InputError("--sweeps is for the methods that sweep, not for linear programs.")
         form = (method or LINEAR[0]).removesuffix("-lp")
         limits = [Limit.parse(text) for text in limit or []]
         result = solve_lp(
@@ -71,14 +62,14 @@ def exact(
         raise InputError(f"--limit works with --method {' or '.join(LINEAR)}, not with {method}.")
     else:
         with bar("sweeping", unit="sweeps") as update:
-            looks = _Looks(update, tol, max_sweeps)
+            looks = _Looks(update, tol, sweeps)
             try:
                 result = solve_exact(
                     loaded,
                     chosen,
                     method=method,
                     tol=tol,
-                    max_sweeps=max_sweeps,
+                    sweeps=sweeps,
                     threads=threads,
                     progress=looks,
                 ).to_json()

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from dualplan.cli.inputs import JsonOption, ModelArgument, SetOption, load_model
+from dualplan.cli.inputs import ModelArgument, load_model
+from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import print_report
 from dualplan.core.errors import InputError

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
-from dualplan.core.runs import plain
+from dualplan.core.encoding import encoded
 
 err = Console(stderr=True)
 PROGRESS_AFTER = 2.0  # seconds
@@ -86,7 +86,7 @@ def styled(style: str, words: str, rest: str = "") -> Text:
 
 def print_json(value: dict[str, Any]) -> None:
     """One line of JSON."""
-    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(encoded(value), allow_nan=False) + "\n")
 
 
 def note(words: str) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from dualplan.cli.output import bar, out_console
-from dualplan.core.budgets import seconds
 from dualplan.report import write_report
 from dualplan.report.page import SECONDS
 
@@ -32,7 +31,7 @@ def report(
         path = write_report(
             folder,
             out,
-            seconds=SECONDS if time is None else seconds(time),
+            time=SECONDS if time is None else time,
             tell=lambda words: update(0, 1, words),
         )
     out_console().print(f"written to {path}", soft_wrap=True)

@@ -9,7 +9,8 @@ import typer
 from dualplan.cli import output
 from dualplan.cli.experiments.catalogue import EXPERIMENTS, FOLDER, RESULT, run_again
 from dualplan.cli.experiments.rows import failure
-from dualplan.cli.inputs import JsonOption, SetOption, parameters_from
+from dualplan.cli.inputs import parameters_from
+from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import bar, print_json
 from dualplan.cli.tables import print_curves, print_outcome
 from dualplan.core.runs import read_json

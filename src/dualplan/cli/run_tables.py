@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from rich.table import Table
 
 from dualplan.cli.output import out_console, styled
 from dualplan.cli.tables import print_evaluation
+from dualplan.core.encoding import is_known
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.words import ends, number, percent
@@ -28,14 +28,14 @@ def print_evaluated(result: dict[str, Any]) -> None:
         print_evaluation(_evaluation(result), None)
         return
     first, second = (_evaluation(result[key]) for key in ("first", "second"))
-    difference = _interval(result["difference"], result["difference"]["confidence"])
+    difference = Interval.from_json(result["difference"], result["difference"]["confidence"])
     notes = tuple(result["notes"])
     print_evaluation(Comparison(first, second, difference, Status(result["status"]), notes), None)
 
 
 def _evaluation(data: dict[str, Any]) -> Evaluation:
     level = data["confidence"]
-    cost = _interval({"value": data["cost"], **data}, level)
+    cost = Interval.from_json({"value": data["cost"], **data}, level)
     return Evaluation(
         data["policy"],
         cost.value,
@@ -48,19 +48,8 @@ def _evaluation(data: dict[str, Any]) -> Evaluation:
         data["seconds"],
         data["seed"],
         data["warm_up_steps"],
-        {name: _interval(measure, level) for name, measure in data["measures"].items()},
+        {name: Interval.from_json(measure, level) for name, measure in data["measures"].items()},
         tuple(data["notes"]),
-    )
-
-
-def _interval(data: dict[str, Any], confidence: float) -> Interval:
-    """JSON has None for what is infinite; an infinite cost is that of a policy that is unstable."""
-    value, lower, upper = (data[key] for key in ("value", "lower", "upper"))
-    return Interval(
-        math.inf if value is None else value,
-        -math.inf if lower is None else lower,
-        math.inf if upper is None else upper,
-        confidence,
     )
 
 
@@ -133,7 +122,7 @@ def _how(result: dict[str, Any]) -> str:
 
 
 def _share(measure: dict[str, Any] | None) -> str:
-    if measure is None or measure["value"] is None:
+    if measure is None or not is_known(measure["value"]):
         return ""
     return percent(measure["value"])
 
@@ -178,10 +167,10 @@ def draw_compared(result: dict[str, Any], path: str) -> None:
     save(figure, path)
 
 
-def _dots(panel: Any, rows: list[tuple[str, float | None, float | None, float | None]]) -> None:
+def _dots(panel: Any, rows: list[tuple[str, float, float, float]]) -> None:
     """A dot with its interval for each row whose numbers are known; the first on top."""
     for k, (_, value, lower, upper) in enumerate(rows):
-        if value is None or lower is None or upper is None:
+        if not all(map(is_known, (value, lower, upper))):
             panel.annotate("unknown", (0.5, k), xycoords=("axes fraction", "data"))
         else:
             panel.errorbar(

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.folders import Source, sources_of
-from dualplan.cli.inputs import JsonOption, SetOption, load_model
+from dualplan.cli.inputs import load_model
+from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
 from dualplan.cli.tables import draw, print_improved, print_planned, print_rows
@@ -35,9 +36,7 @@ def show(
         typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS"),
     ] = None,
     leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
-    tolerance: Annotated[
-        float, typer.Option(min=0, help="of a rule, as a part of the cost")
-    ] = 0.01,
+    tol: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[
         str | None, typer.Option(help="file for the curve of costs and violations against H")
     ] = None,
@@ -67,7 +66,7 @@ def show(
     else:
         asked = [_in_state(s, _state(s.policy.model, state)) for s in sources]
     if rules:
-        made = [_rule(s, leaves, tolerance) for s in sources]
+        made = [_rule(s, leaves, tol) for s in sources]
     else:
         made = []
     if as_json:
@@ -122,10 +121,10 @@ def _in_state(source: Source, x: Ints) -> dict[str, Any]:
     return {"policy": policy.name, "state": vector(x), "actions": actions, "labels": labels}
 
 
-def _rule(source: Source, leaves: int, tolerance: float) -> Rule:
+def _rule(source: Source, leaves: int, tol: float) -> Rule:
     model = source.policy.model
     policy = source.policy
-    return readable(model, policy, leaves, criterion=source.criterion, tolerance=tolerance)
+    return readable(model, policy, leaves=leaves, criterion=source.criterion, tol=tol)
 
 
 def _as_json(rule: Rule) -> dict[str, Any]:

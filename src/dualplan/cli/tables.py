@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dualplan.cli.experiments.rows import Outcome, Row, verdict
 from dualplan.cli.output import out_console, styled
+from dualplan.core.encoding import is_known
 from dualplan.core.status import PROVED, Status
 from dualplan.core.words import (
     at_most,
@@ -131,7 +132,7 @@ def _steps(attempts: list[dict[str, Any]]) -> Table:
     )
     for row in attempts:
         gain = row["gain"]
-        if row["cost"] is None:
+        if not is_known(row["cost"]):
             cost = ""
         else:
             cost = number(row["cost"])
@@ -165,11 +166,11 @@ def _costs(result: dict[str, Any]) -> Table:
     def row(
         name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = ""
     ) -> None:
-        if not more and cost is not None and best and not style:
+        if not more and cost is not None and is_known(cost) and best and not style:
             more = more_than(cost, best)
         table.add_row(name, number(cost), interval, more, how, style=style)
 
-    start = sorted(result["start"], key=lambda m: -math.inf if m["cost"] is None else -m["cost"])
+    start = sorted(result["start"], key=lambda m: -m["cost"] if is_known(m["cost"]) else -math.inf)
     for m in start:
         status = Status(m["status"])
         how = "simulated" + ("" if status.good else f", {status}")
@@ -187,7 +188,7 @@ def _costs(result: dict[str, Any]) -> Table:
         "over all states" if exact else "simulated afresh",
         "bold",
     )
-    if result["lower_bound"] is not None:
+    if is_known(result["lower_bound"]):
         row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
     return table
 
@@ -209,11 +210,11 @@ def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
     numbers = ("cost", "cost_lower", "cost_upper")
     if (
         own is not None
-        and begun["cost"] is not None
+        and is_known(begun["cost"])
         and all(begun[key] == own[key] for key in numbers)
     ):
         return "the same"  # to all digits on the same random numbers, whatever its name
-    if None in [row[key] for row in (begun, result) for key in numbers]:
+    if not all(is_known(row[key]) for row in (begun, result) for key in numbers):
         return ""
     apart = begun["cost_lower"] > result["cost_upper"] or begun["cost_upper"] < result["cost_lower"]
     if apart:
@@ -240,11 +241,11 @@ def _began_with(result: dict[str, Any], name: str) -> bool:
 
 def _print_gap(result: dict[str, Any]) -> None:
     """What no policy undercuts, from where it is known, and the gap."""
-    if result["gap"] is None:
+    if not is_known(result["gap"]):
         gap = "unknown"
     else:
         gap = f"at most {at_most(result['gap'])} of the cost"
-    if result["gap"] is not None and result["evaluation"] != "exact":
+    if is_known(result["gap"]) and result["evaluation"] != "exact":
         gap += ", as surely as the cost's interval holds"
     bound = number(result["lower_bound"], 6)
     kind = result["lower_bound_kind"]
@@ -253,7 +254,7 @@ def _print_gap(result: dict[str, Any]) -> None:
     else:
         how = ""
     words = f"no policy costs less than {bound} (proved{how})"
-    if result["lower_bound"] is None:
+    if not is_known(result["lower_bound"]):
         words = "no lower bound is known"
     if kind != PROVED:
         words = f"{bound} is a lower bound by the states that were looked at ({kind}, not a proof)"
@@ -326,7 +327,7 @@ def _print_theory(theory: dict[str, Any]) -> None:
 
 def draw(result: dict[str, Any], figure: str) -> None:
     """The curve of costs and violations against H, into a file."""
-    if result.get("lower_bound") is None:
+    if not is_known(result.get("lower_bound")):
         bound = {}
     else:
         bound = {"lower bound": result["lower_bound"]}

@@ -1,7 +1,4 @@
-"""Kinds of values: tests of what users hand in, and the sentences for when a test fails.
-
-`require_...` are for arguments of functions, the tables at the end for the keys of a plan.
-"""
+"""Tests of what users hand in, and the sentences for when a test fails."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from dualplan.core.errors import InputError
-
-Kind = tuple[Callable[[Any], bool], str]
 
 
 def is_text(value: Any) -> bool:
@@ -132,66 +127,3 @@ def require_threads(threads: Any) -> None:
     """A number of threads; None is one for each core."""
     if threads is not None:
         require_counts(threads=threads)
-
-
-_NAME: Kind = (is_text, "a name")
-_COUNT: Kind = (lambda v: is_whole(v) and v > 0, "a positive integer")
-
-PLAN: dict[str, Kind] = {
-    "model": _NAME,
-    "set": (is_table, "a table of parameters"),
-    "criterion": _NAME,
-    "gamma": (is_number, "a number below 1"),
-    "start": (lambda v: isinstance(v, (list, tuple)), "a state, or a list of [state, probability]"),
-    "features": (
-        lambda v: is_text(v) or is_list(is_table)(v),
-        "a name, or tables that each name a family",
-    ),
-    "base": _NAME,
-    "potential": _NAME,
-    "sampling": _NAME,
-    "limits": (
-        lambda v: v == () or is_list(is_text)(v),
-        "a list of texts like 'lost fraction <= 0.1'",
-    ),
-    "radius": (is_number, "a number"),
-    "penalty": (
-        lambda v: is_positive(v) or is_list(is_positive)(v),
-        "a positive number, or a list of them",
-    ),
-    "penalty_negative": (is_positive, "a positive number"),
-    "solver": _NAME,
-    "options": (is_table, "a table"),
-    "budget": _COUNT,
-    "seed": (is_seed, "a whole number from 0 to 2^63 - 1"),
-    "fallback": _NAME,
-    "evaluation": _NAME,
-    "steps": _COUNT,
-    "confidence": (lambda v: is_number(v) and 0 < v < 1, "a number between 0 and 1"),
-    "span": (lambda v: is_number(v) and v >= 0, "a number of at least 0"),
-    "sweeps": (lambda v: is_whole(v) and v >= 0, "an integer of at least 0"),
-    "grid": _NAME,
-    "epsilon": (is_positive, "a positive number"),
-    "delta": (lambda v: is_number(v) and 0 < v < 1, "a number between 0 and 1"),
-    "beta": (is_positive, "a positive number"),
-    "choice": _NAME,
-    "time": (lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'"),
-    "gap": (lambda v: is_text(v) or is_number(v), "a share such as '2%' or 0.02"),
-    "policies": (
-        lambda v: v == () or is_list(is_text)(v),
-        "a list of heuristics or files of saved policies",
-    ),
-    "overloaded": (lambda v: isinstance(v, bool), "true or false"),
-}
-FEATURES: dict[str, Kind] = {
-    "policies": (is_list(is_text), "a list of names"),
-    "by_action": (lambda v: isinstance(v, bool), "true or false"),
-    "policy": _NAME,
-    "cuts": (is_list(is_list(is_interval)), "a list of intervals [low, high] for each coordinate"),
-    "choices": (is_list(is_text), "a list of names"),
-    "intervals": (is_list(is_interval), "a list of intervals [low, high]"),
-    "weights": (is_list(is_whole), "a list of integers"),
-    "ratios": (is_list(is_list(is_number)), "lists of numbers, one for each coordinate"),
-    "count": (is_whole, "an integer"),
-    "visits": (lambda v: is_whole(v) and v > 0, "a positive integer"),
-}

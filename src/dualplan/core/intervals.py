@@ -50,19 +50,15 @@ class Interval:
         return (self.upper - self.lower) / 2
 
     def to_json(self) -> Json:
-        """Plain numbers; infinite ones become None."""
-        return {
-            "value": finite(self.value),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
-        }
+        """Plain numbers."""
+        return {"value": self.value, "lower": self.lower, "upper": self.upper}
 
-
-def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinity."""
-    if np.isfinite(value):
-        return float(value)
-    return None
+    @staticmethod
+    def from_json(data: Json, confidence: float) -> Interval:
+        """From plain numbers."""
+        return Interval(
+            float(data["value"]), float(data["lower"]), float(data["upper"]), confidence
+        )
 
 
 def warm_up(series: Floats) -> int:

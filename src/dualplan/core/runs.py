@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dualplan.core.encoding import decoded, encoded
 from dualplan.core.errors import RunError
 from dualplan.core.types import Json
 
@@ -49,7 +50,7 @@ class Run:
         if not resume:
             require_free(folder)
         else:
-            _check_same(read_json(path).get("settings", {}), plain(settings), str(folder))
+            _check_same(read_json(path).get("settings", {}), encoded(settings), str(folder))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_json(path, {"settings": settings, "versions": versions()})
@@ -78,7 +79,7 @@ class Run:
     def trace(self, line: Json) -> None:
         """Append one line to the trace."""
         with (self.folder / TRACE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(line), allow_nan=False) + "\n")
+            file.write(json.dumps(encoded(line), allow_nan=False) + "\n")
 
     @property
     def traced(self) -> int:
@@ -131,7 +132,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Json) -> None:
     """Write JSON whole or not at all."""
-    write_bytes(path, (json.dumps(plain(value), indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(path, (json.dumps(encoded(value), indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Json:
@@ -142,7 +143,8 @@ def read_json(path: Path) -> Json:
         raise RunError(f"{str(path)!r} cannot be read as JSON: {error}.") from error
     if not isinstance(value, dict):
         raise RunError(f"{str(path)!r} holds no JSON object.")
-    return value
+    found: Json = decoded(value)
+    return found
 
 
 def read_result(folder: str | Path) -> Json:
@@ -153,21 +155,6 @@ def read_result(folder: str | Path) -> Json:
     if not (path / RESULT).exists():
         raise RunError(f"the run in {str(folder)!r} has no result yet; go on with it by --resume.")
     return read_json(path / RESULT)
-
-
-def plain(value: Any) -> Any:
-    """Values as JSON has them: arrays become lists, infinite numbers None."""
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
 
 
 def _check_same(old: Json, new: Json, folder: str) -> None:

@@ -12,7 +12,7 @@ from dualplan.core.status import UNKNOWN
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """A number with so many digits that count; JSON has None for one that is not known."""
+    """A number with so many digits that count; None is one that is not known."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if math.isinf(value):

@@ -29,18 +29,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def check_jobs(jobs: int | None) -> None:
+def check_workers(workers: int | None) -> None:
     """Raise unless this is a number of workers."""
-    if jobs is not None and (not is_whole(jobs) or jobs == 0):
-        raise InputError(f"jobs is a number of workers, or -1 for one a core, got {jobs!r}.")
+    if workers is not None and (not is_whole(workers) or workers == 0):
+        raise InputError(f"workers is a number, or -1 for one a core, got {workers!r}.")
 
 
 def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], jobs: int | None = None
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None
 ) -> list[Result]:
     """function(item) for every item, in the order of the items.
 
-    `jobs` is the number of workers (−1: one for each core); None is what the surrounding
+    `workers` is the number of workers (−1: one for each core); None is what the surrounding
     `joblib.parallel_config` says, and without one the tasks run one after another in this process.
     For a cluster, put the call into
 
@@ -50,6 +50,6 @@ def in_order(
     and likewise for Ray, after `ray.util.joblib.register_ray()`, with backend="ray". What large
     arrays a worker is given it shares with the others until it writes to them.
     """
-    check_jobs(jobs)
-    parallel = joblib.Parallel(n_jobs=jobs, mmap_mode="c")
+    check_workers(workers)
+    parallel = joblib.Parallel(n_jobs=workers, mmap_mode="c")
     return list(parallel(joblib.delayed(function)(item) for item in items))

@@ -30,10 +30,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError, MissingError, ModelError
-from dualplan.core.intervals import finite
 from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
@@ -43,7 +41,7 @@ from dualplan.dual.solvers.contract import Solution
 from dualplan.dual.violations import Violations, measure_violations
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy, require_policy_of
 
@@ -68,11 +66,7 @@ class Entry:
 
     def to_json(self) -> Json:
         """As plain values; infinite ones become None."""
-        numbers = {
-            "value": finite(self.value),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
-        }
+        numbers = {"value": self.value, "lower": self.lower, "upper": self.upper}
         return {**numbers, "label": self.label, "note": self.note}
 
 
@@ -123,14 +117,14 @@ def certify(
     measure: bool | None = None,
     violations: Violations | None = None,
     confidence: float = 0.95,
-    budget: int = 2_000_000,
+    samples: int = 2_000_000,
     seed: int | None = None,
 ) -> Certificate:
     """The certificate of a solution's policy.
 
     `span` is a bound on the span of the policy's bias or cost-to-go that you vouch for. `measure`
     asks, in the average criterion, for the span to be computed over all states, which by default is
-    done where they are few. `violations` and `budget` are for the constraints
+    done where they are few. `violations` and `samples` are for the constraints
     (`measure_violations`).
     """
     if fallback is not None:
@@ -142,7 +136,7 @@ def certify(
     else:
         draws = seed
     found = violations or measure_violations(
-        problem, solution.theta, confidence=confidence, budget=budget, seed=draws
+        problem, solution.theta, confidence=confidence, samples=samples, seed=draws
     )
     losses = _loss_bounds(problem.model)
     entries = list[Entry]()
@@ -160,7 +154,7 @@ def certify(
 
 def measurable(model: Model) -> bool:
     """Whether the span of a policy's bias is measured unless told otherwise."""
-    return model.box.count is not None and model.box.count <= EXACTLY
+    return few_states(model)
 
 
 # -- the parts -------------------------------------------------------------------------------------

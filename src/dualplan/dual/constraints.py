@@ -36,6 +36,7 @@ from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
 from dualplan.core.budgets import LISTABLE
 from dualplan.core.errors import InputError, MissingError
+from dualplan.core.streams import Stream
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.contract import DRAWS, Features
@@ -46,9 +47,6 @@ from dualplan.models.transitions import expected_counts
 
 CHUNK = 4_096  # rows drawn or listed at once
 LISTED = 200_000  # states up to which expectations are sums over all pairs
-# streams of random numbers
-NEGATIVE = 21
-FLOW = 22
 
 Prices = Callable[[Ints], Floats]  # of states, one a row
 
@@ -144,7 +142,7 @@ class Rows:
         actions = np.empty(size, np.int64)
         counts = np.zeros(size, np.int64)
         densities = np.zeros(size)
-        rng = generator(seed, NEGATIVE, 0)
+        rng = generator(seed, Stream.NEGATIVE_CONSTRAINTS, 0)
         fault = kernels.draw_pairs(
             code.allowed,
             f.anchor,
@@ -206,7 +204,7 @@ class Rows:
             0.5 if self.alpha.size else 0.0,
             self.starts,
             self.alpha,
-            generator(seed, FLOW, 0),
+            generator(seed, Stream.FLOW_CONSTRAINTS, 0),
             *self._room(),
             states,
             indices,

@@ -85,7 +85,7 @@ def guarantees(
     else:
         rows = problem.draw(DRAWS, seed=seed)
     theta = first_point(problem, penalty, rows)
-    found = measure_violations(problem, theta, confidence=1 - delta, budget=DRAWS, seed=seed)
+    found = measure_violations(problem, theta, confidence=1 - delta, samples=DRAWS, seed=seed)
     if span is None:
         sigma = losses / (1 - problem.gamma)
     else:

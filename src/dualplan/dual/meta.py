@@ -1,16 +1,7 @@
 """Choosing H: the surrogate along a grid of penalties, and one of the solutions.
 
-With H₀ >= 0 fixed, V = V_neg + V_flow and β > 0,
-
-    c(H) = min_θ ℓᵀu + (H + H₀)·V,        F(H) = c(H) + β/H,
-
-and c is non-decreasing and concave. β is the coefficient of 1/H in the bound on the excess loss,
-κ·D (`theorems.py`), and H₀ = κ wherever κ is known: always in the discounted criterion; in the
-average one if a span is given, otherwise 0, as in the paper. All penalties are in units of loss
-times mixing time (or 1/(1−γ)).
-
-The grid is the paper's or a geometric one (`grids.py`). Between neighbours of the paper's F varies
-by at most ε'.
+`scheme.py` says what is tried, H_1 < H_2 < ..., and what F is: c(H) + β/H with c(H) = min_θ ℓᵀu +
+(H + H₀)·V.
 
 *The rule* takes the k with the least F̂_k = ℓᵀu_k + (H_k + H₀)·V̂_k + β/H_k. If each solution is
 within ε/4 of c(H_k), each (H_k + H₀)·V̂_k within ε/4 of the truth and ε' = ε/4, all of it with
@@ -25,49 +16,46 @@ The grid is cut into strands of neighbours. Along a strand, from the largest H d
 can starts from the last solution: what is nearly feasible is a good start for a smaller H, while
 the minimiser of a smaller H may have run away (measured: docs/certificates.md). Strands are
 independent, and go to the workers of joblib. What comes out does not depend on how many there are.
+
+`solve_grid` does all of it, for `solve_meta` and for the plans of `dualplan solve`.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 
-from dualplan.core.budgets import LISTABLE
-from dualplan.core.checks import is_number, is_positive, require_seed
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.errors import unknown
+from dualplan.core.identity import digest
 from dualplan.core.intervals import Interval
-from dualplan.core.status import ASSUMED, MEASURED, PROVED
+from dualplan.core.runs import Run
+from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
-from dualplan.core.workers import check_jobs, in_order
-from dualplan.dual import theorems
-from dualplan.dual.certificates import ERRORS, loss_range
-from dualplan.dual.grids import GRIDS, geometric_grid, paper_grid
+from dualplan.core.workers import check_workers, in_order
+from dualplan.dual.ledger import Ledger, Progress
 from dualplan.dual.outcomes import Outcome, choose, judged
 from dualplan.dual.problem import DualALP, Penalty
 from dualplan.dual.problem import penalties as weigh
+from dualplan.dual.scheme import Point, Scheme, make_scheme
 from dualplan.dual.solvers.contract import Solution
 from dualplan.dual.solvers.solve import BUDGET, Watch, check_solver, solve
 from dualplan.dual.solvers.subgradient import solve_by_theory
-from dualplan.dual.violations import BERNSTEIN, RULES, Violations, measure_violations
+from dualplan.dual.violations import BERNSTEIN, RULES
 from dualplan.evaluation.judge import Judge
-from dualplan.exact.policy import evaluate_exact
-from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy
-from dualplan.policies.tables import random_policy
 
 POLICIES, RULE = CHOICES = ("policies", "rule")
 THEORY = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
 WARM = ("adaptive", "paper")  # solvers that can start from another solution
 STRAND = 4  # neighbours that are solved one after another
-Progress = Callable[[float, int, str], None]
+STEPS_IF_INTERRUPTED = 200_000  # of simulation that are still taken
+DRAWS_OF_FINGERPRINT = 200  # constraints by which a problem is known again
 
 
 # -- along the grid --------------------------------------------------------------------------------
@@ -77,11 +65,11 @@ def solve_along(
     problem: DualALP,
     penalties: Sequence[Penalty],
     *,
-    solver: str,
-    budget: int | None = None,
+    method: str,
+    samples: int | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
-    jobs: int | None = None,
+    workers: int | None = None,
     known: Mapping[int, Solution] | None = None,
     done: Callable[[int, Solution], None] | None = None,
     watch: Watch | None = None,
@@ -91,22 +79,22 @@ def solve_along(
 
     `watch` is told of the one in work, as by `solve`, if that is in this process.
 
-    `jobs` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or
+    `workers` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or
     this process.
     """
-    check_jobs(jobs)
-    work = partial(_solved, solver, budget, seed, dict(options or {}))
+    check_workers(workers)
+    work = partial(_solved, method, samples, seed, dict(options or {}))
     found = dict(known or {})
     tell = done or (lambda *_: None)
     order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
     strands = [order[k : k + STRAND] for k in range(0, len(order), STRAND)]
-    if effective_n_jobs(jobs) == 1:
+    if effective_n_jobs(workers) == 1:
         work = partial(work, watch=watch)
         for strand in strands:
             _along(work, problem, penalties, strand, found, tell)
     else:
         tasks = [(strand, {k: _bare(found[k]) for k in strand if k in found}) for strand in strands]
-        parts = in_order(partial(_strand, work, problem, penalties), tasks, jobs)
+        parts = in_order(partial(_strand, work, problem, penalties), tasks, workers)
         for k, solution in ((k, part[k]) for part in parts for k in part if k not in found):
             found[k] = replace(solution, problem=problem)
             tell(k, found[k])
@@ -145,8 +133,8 @@ def _bare(solution: Solution) -> Solution:
 
 
 def _solved(
-    solver: str,
-    budget: int | None,
+    method: str,
+    samples: int | None,
     seed: int,
     options: dict[str, Any],
     problem: DualALP,
@@ -154,142 +142,175 @@ def _solved(
     start: Floats | None,
     watch: Watch | None = None,
 ) -> Solution:
-    if solver == THEORY:
-        return solve_by_theory(problem, penalty, budget=budget or BUDGET, seed=seed, **options)
+    if method == THEORY:
+        return solve_by_theory(problem, penalty, samples=samples or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
-    if solver in WARM and "epsilon" not in options:
+    if method in WARM and "epsilon" not in options:
         warm = {"start": start}
     else:
         warm = {}
     return solve(
-        problem, penalty, solver=solver, budget=budget, seed=seed, watch=watch, **warm, **options
+        problem, penalty, method=method, samples=samples, seed=seed, watch=watch, **warm, **options
     )
 
 
-# -- the meta-algorithm ----------------------------------------------------------------------------
+# -- solve, evaluate, estimate, choose -------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """What was found at one H: the solution for the weight H + H₀, its violations, and F̂ with an
-    interval.
+class AlongGrid:
+    """How to go along a grid: the method, how its solutions are judged, and by what one is chosen.
+
+    With a `scheme` F is estimated at each H, from at most `violation_samples` draws by the rule `violations`.
+    Without a `judge` policies are not evaluated, and the choice is by the rule.
     """
 
-    penalty: float
-    weight: float
-    solution: Solution
-    violations: Violations
-    estimate: Interval
-    outcome: Outcome | None = None
-
-    def to_json(self) -> Json:
-        """As plain values."""
-        return {
-            **(self.solution if self.outcome is None else self.outcome).to_json(),
-            "penalty": self.penalty,
-            "weight": self.weight,
-            "violations": self.violations.to_json(),
-            "F": self.estimate.value,
-            "F_lower": self.estimate.lower,
-            "F_upper": self.estimate.upper,
-        }
+    method: str
+    samples: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    scheme: Scheme | None = None
+    violations: str = BERNSTEIN
+    violation_samples: int = 2_000_000
+    choice: str = POLICIES
+    judge: Judge | None = None
+    fallback: Policy | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Scheme:
-    """The penalties H_k to try, and what F is made of; `beta_known` says how β is known."""
+class GridSolution:
+    """What was found along a grid, in the order of the penalties, and which of it was chosen.
 
-    penalties: tuple[float, ...]
-    grid: str
-    beta: float
-    beta_known: str
-    offset: float
-    v_max: float
-    epsilon: float
-    delta: float
+    There are `points` if there is a scheme, and `outcomes` and the `best` if there is a judge. If
+    it was `interrupted`, there are fewer of them than penalties.
+    """
 
-    @property
-    def weights(self) -> list[float]:
-        """H_k + H₀: what the surrogate is minimised with."""
-        return [h + self.offset for h in self.penalties]
-
-    @property
-    def failure(self) -> float:
-        """The probability that one point may fail with, in its solution or in its V̂."""
-        return self.delta / (2 * len(self.penalties))
-
-    def look(self, k: int, solution: Solution, *, rule: str, draws: int, seed: int) -> Point:
-        """V̂ such that (H + H₀)·V̂ is within ε/4, and F̂."""
-        problem = solution.problem
-        penalty = self.penalties[k]
-        weight = self.weights[k]
-        found = measure_violations(
-            problem,
-            solution.theta,
-            rule=rule,
-            within=self.epsilon / 4 / weight,
-            confidence=1 - self.failure,
-            budget=draws,
-            seed=seed,
-        )
-        rest = float(problem.slope @ solution.theta) + problem.intercept + self.beta / penalty
-        if problem.base is None:
-            base_error = 0.0
-        else:
-            base_error = problem.total * float(problem.base.errors[0])
-        errors = ERRORS * (float(problem.slope_errors @ np.abs(solution.theta)) + base_error)
-        v = found.total
-        estimate = Interval(
-            rest + weight * v.value,
-            rest + weight * v.lower - errors,
-            rest + weight * v.upper + errors,
-            v.confidence,
-        )
-        return Point(penalty, weight, solution, found, estimate)
-
-    def to_json(self) -> Json:
-        """As plain values, without the penalties."""
-        names = ("grid", "beta", "beta_known", "offset", "v_max", "epsilon", "delta")
-        return {name: getattr(self, name) for name in names}
+    solutions: tuple[Solution, ...]
+    outcomes: tuple[Outcome, ...]
+    points: tuple[Point, ...]
+    chosen: int
+    best: Outcome | None
+    advantage: Interval | None
+    interrupted: bool
 
 
-def make_scheme(
+def solve_grid(
     problem: DualALP,
+    penalties: Sequence[Penalty],
+    how: AlongGrid,
     *,
-    epsilon: float,
-    delta: float = 0.05,
-    beta: float | None = None,
-    span: float | None = None,
-    grid: str | Sequence[float] = "geometric",
-    ratio: float = 2.0,
-) -> Scheme:
-    """`grid` is `geometric`, `paper`, or numbers; β is by default κ·D (`default_beta`)."""
-    if isinstance(grid, str) and grid not in GRIDS:
-        raise unknown("grid", grid, GRIDS)
-    if not is_positive(epsilon) or not is_positive(delta) or delta >= 1:
-        raise InputError(
-            f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}."
+    workers: int | None = None,
+    run: Run | None = None,
+    progress: Progress | None = None,
+) -> GridSolution:
+    """Solve for each penalty, evaluate the policies, estimate F, and choose one.
+
+    What is solved is kept in the `run` and not solved again. After Ctrl-C the best of what there is
+    by then is chosen, by short evaluations; if there is nothing yet, `KeyboardInterrupt` goes on.
+    """
+    ledger = Ledger(
+        problem,
+        penalties,
+        method=how.method,
+        samples=how.samples,
+        seed=how.seed,
+        run=run,
+        progress=progress,
+    )
+    _solve_all(ledger, how, workers)
+    places = sorted(ledger.found)
+    judge = how.judge
+    whole = ledger.whole
+    outcomes: tuple[Outcome, ...] = ()
+    if judge is not None:
+        if not whole:  # quickly: what was found is to be shown, not to be proved
+            judge = replace(judge, steps=min(judge.steps, STEPS_IF_INTERRUPTED))
+        outcomes = _evaluate_all(ledger, judge, how.fallback)
+        places = places[: len(outcomes)]
+    points = _points(how, places, [ledger.found[k] for k in places], outcomes)
+    if how.choice == RULE or judge is None:
+        chosen = least(points)
+        best = outcomes[chosen] if outcomes else None
+        advantage = None
+    else:
+        picked = choose(outcomes, judge)
+        chosen = picked.chosen
+        best = picked.best
+        advantage = picked.advantage
+    evaluated = [*outcomes, *([] if best is None else [best])]
+    cut = any(outcome.evaluation.status is Status.INTERRUPTED for outcome in evaluated)
+    interrupted = cut or len(places) < len(penalties)
+    solutions = tuple(ledger.found[k] for k in places)
+    return GridSolution(solutions, outcomes, points, chosen, best, advantage, interrupted)
+
+
+def _solve_all(ledger: Ledger, how: AlongGrid, workers: int | None) -> None:
+    """Solve for the penalties that are left, until it is interrupted."""
+    ledger.begin()
+    try:
+        solve_along(
+            ledger.problem,
+            ledger.penalties,
+            method=how.method,
+            samples=how.samples,
+            seed=how.seed,
+            options=how.options,
+            workers=workers,
+            known=dict(ledger.found),
+            done=ledger.done,
+            watch=ledger.watch,
         )
-    if beta is not None and not is_positive(beta):
-        raise InputError(f"beta must be a positive number, got {beta!r}.")
-    if span is not None and (not is_number(span) or span < 0):
-        raise InputError(f"span must be a finite number of at least 0, got {span!r}.")
-    theorems.require_plain(problem)  # F is that of the theorems, whatever β
-    found, known = (float(beta), ASSUMED) if beta is not None else default_beta(problem, span)
-    v_max = theorems.largest_violation(problem)
-    if grid == "geometric":
-        points = geometric_grid(found, v_max, epsilon, ratio)
-    elif grid == "paper":
-        points = paper_grid(found, v_max, epsilon, epsilon / 4)
-    else:
-        if not all(map(is_positive, grid)) or not len(grid):
-            raise InputError(f"a grid is a list of positive penalties, got {grid!r}.")
-        points = sorted(float(h) for h in grid)
-    if isinstance(grid, str):
-        name = grid
-    else:
-        name = "given"
-    return Scheme(tuple(points), name, found, known, _offset(problem, span), v_max, epsilon, delta)
+    except KeyboardInterrupt:
+        if not ledger.found:
+            raise
+
+
+def _evaluate_all(ledger: Ledger, judge: Judge, fallback: Policy | None) -> tuple[Outcome, ...]:
+    """What becomes of the policies, until it is interrupted."""
+    outcomes: list[Outcome] = []
+    for k in sorted(ledger.found):
+        solution = ledger.found[k]
+        ledger.tell(
+            f"evaluating the policy of H = {solution.penalty[1]:.3g}, {len(outcomes) + 1} of "
+            f"{len(ledger.found)}"
+        )
+        try:
+            outcomes.append(judged(solution, judge, fallback))
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+            break
+        if outcomes[-1].evaluation.status is Status.INTERRUPTED:
+            break
+    return tuple(outcomes)
+
+
+def _points(
+    how: AlongGrid,
+    places: Sequence[int],
+    solutions: Sequence[Solution],
+    outcomes: Sequence[Outcome],
+) -> tuple[Point, ...]:
+    """F̂ at each H of a grid made by theory, with what became of its policy."""
+    if how.scheme is None:
+        return ()
+    points = [
+        how.scheme.look(
+            k, solution, rule=how.violations, draws=how.violation_samples, seed=how.seed
+        )
+        for k, solution in zip(places, solutions, strict=True)
+    ]
+    if not outcomes:
+        return tuple(points)
+    return tuple(replace(p, outcome=o) for p, o in zip(points, outcomes, strict=True))
+
+
+def least(points: Sequence[Point]) -> int:
+    """The rule: where F̂ is least."""
+    return min(range(len(points)), key=lambda k: points[k].estimate.value)
+
+
+# -- the meta-algorithm ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +318,7 @@ class MetaSolution:
     """A solution chosen from a grid, with everything that was found on the way.
 
     `best` and `advantage` are of the choice by policies: the chosen one evaluated again, and paired
-    with the next.
+    with the next. If it was `interrupted`, there are fewer points than penalties.
     """
 
     scheme: Scheme
@@ -307,6 +328,7 @@ class MetaSolution:
     best: Outcome | None
     advantage: Interval | None
     seconds: float
+    interrupted: bool = False
 
     @property
     def solution(self) -> Solution:
@@ -321,6 +343,7 @@ class MetaSolution:
             "chosen": self.chosen,
             "penalty": self.points[self.chosen].penalty,
             "advantage": None if self.advantage is None else self.advantage.to_json(),
+            "interrupted": self.interrupted,
             "seconds": round(self.seconds, 3),
             "points": [point.to_json() for point in self.points],
         }
@@ -337,78 +360,89 @@ def solve_meta(
     ratio: float = 2.0,
     choice: str = POLICIES,
     violations: str = BERNSTEIN,
-    solver: str = "adaptive",
-    budget: int | None = None,
+    method: str = "adaptive",
+    samples: int | None = None,
     options: Mapping[str, Any] | None = None,
-    draws: int = 2_000_000,
+    violation_samples: int = 2_000_000,
     judge: Judge | None = None,
     fallback: Policy | None = None,
     seed: int = 0,
-    jobs: int | None = None,
+    workers: int | None = None,
+    folder: str | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> MetaSolution:
     """Solve along a grid of H, estimate the violations of each solution, and choose one.
 
     `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice`
     is `policies` (the cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations`
-    is how V̂ is found, with at most `draws` draws a point: `bernstein`, `hoeffding` or `listed`.
-    The solver `theory` is the paper's method with the steps that ε/4 asks for.
+    is how V̂ is found, with at most `violation_samples` draws a point: `bernstein`, `hoeffding` or `listed`.
+    The solver `theory` is the paper's method with the steps that ε/4 asks for. What is solved is
+    kept in the `folder`, and with `resume` not solved again.
     """
     started = time.monotonic()
     options = dict(options or {})
     check_choice(choice, violations)
-    check_jobs(jobs)
-    require_seed(seed)
-    if solver != THEORY:
-        check_solver(solver, budget, options)
+    check_workers(workers)
+    if method != THEORY:
+        check_solver(method, samples, options)
     scheme = make_scheme(
         problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio
     )
-    if solver == THEORY:
+    if method == THEORY:
         options |= {"epsilon": epsilon / 4, "delta": scheme.failure}
-    solutions = solve_along(
-        problem,
-        scheme.weights,
-        solver=solver,
-        budget=budget,
-        seed=seed,
-        options=options,
-        jobs=jobs,
-        done=counted(len(scheme.penalties), progress),
+    if choice == RULE:
+        judge = None
+    elif judge is None:
+        judge = Judge(seed=seed)
+    how = AlongGrid(
+        method,
+        samples,
+        options,
+        seed,
+        scheme,
+        violations,
+        violation_samples,
+        choice,
+        judge,
+        fallback,
     )
-    points = [
-        scheme.look(k, s, rule=violations, draws=draws, seed=seed) for k, s in enumerate(solutions)
-    ]
-    chosen = least(points)
-    best = None
-    advantage = None
-    if choice == POLICIES:
-        judge = judge or Judge(seed=seed)
-        outcomes = [judged(point.solution, judge, fallback) for point in points]
-        points = [replace(point, outcome=o) for point, o in zip(points, outcomes, strict=True)]
-        picked = choose(outcomes, judge)
-        chosen = picked.chosen
-        best = picked.best
-        advantage = picked.advantage
-    return MetaSolution(
-        scheme, tuple(points), chosen, choice, best, advantage, time.monotonic() - started
+    run = None
+    if folder is not None:
+        run = Run(folder, _settings(problem, how), resume=resume)
+    found = solve_grid(problem, scheme.weights, how, workers=workers, run=run, progress=progress)
+    result = MetaSolution(
+        scheme,
+        found.points,
+        found.chosen,
+        choice,
+        found.best,
+        found.advantage,
+        time.monotonic() - started,
+        found.interrupted,
     )
+    if run is not None:
+        run.save_result(result.to_json())
+    return result
 
 
-def counted(total: int, progress: Progress | None) -> Callable[[int, Solution], None]:
-    """Tell of each solution how many there are by now."""
-    numbers = itertools.count(1)
-
-    def tell(_: int, solution: Solution) -> None:
-        if progress is not None:
-            progress(next(numbers), total, f"H = {solution.penalty[1]:.3g} solved")
-
-    return tell
-
-
-def least(points: Sequence[Point]) -> int:
-    """The rule: where F̂ is least."""
-    return min(range(len(points)), key=lambda k: points[k].estimate.value)
+def _settings(problem: DualALP, how: AlongGrid) -> Json:
+    """What solutions depend on; the problem is known by a few of its constraints."""
+    theta = np.linspace(1.0, 2.0, len(problem.features))
+    parts = problem.value(theta, 1.0, problem.draw(DRAWS_OF_FINGERPRINT))
+    scheme = how.scheme
+    assert scheme is not None
+    return {
+        "task": "meta",
+        "digest": problem.model.digest,
+        "problem": digest(problem.slope, problem.radius, *astuple(parts)),
+        **problem.criterion.describe(),
+        "penalty": scheme.weights,
+        "method": how.method,
+        "options": dict(how.options),
+        "samples": how.samples,
+        "seed": how.seed,
+    }
 
 
 def check_choice(choice: str, violations: str) -> None:
@@ -417,55 +451,3 @@ def check_choice(choice: str, violations: str) -> None:
         raise unknown("choice", str(choice), CHOICES)
     if violations not in RULES:
         raise unknown("rule", str(violations), RULES)
-
-
-def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, str]:
-    """β = κ·D, κ = L + γσ, and how it is known: σ is L/(1−γ), the given span, or that of a
-    heuristic's bias.
-    """
-    theorems.require_plain(problem)
-    losses = loss_range(problem.model)
-    if isinstance(problem.criterion, Discounted):
-        known = PROVED
-    else:
-        known = ASSUMED
-    if not math.isfinite(losses):
-        raise InputError(
-            f"the losses of {problem.model.name!r} have no known bounds, so β has no default; give "
-            "beta."
-        )
-    if isinstance(problem.criterion, Discounted):
-        if span is None:
-            span = losses / (1 - problem.gamma)
-    elif span is None:
-        span = _measured_span(problem)
-        known = MEASURED
-    if known == PROVED and theorems.estimated(problem):
-        known = MEASURED
-    return theorems.price(losses, span, problem.gamma)[0] * theorems.spread(problem), known
-
-
-def _measured_span(problem: DualALP) -> float:
-    """The span of the bias of the model's first heuristic, or without one of choosing evenly."""
-    model = problem.model
-    if model.box.count is None or model.box.count > LISTABLE:
-        raise InputError(
-            f"model {model.name!r} has too many states to measure the span of a bias, from which β "
-            "has its default; give beta or span."
-        )
-    names = list(model.policies)
-    if names:
-        policy = model.policy(names[0])
-    else:
-        policy = random_policy(model)
-    return evaluate_exact(model, policy, problem.criterion).span
-
-
-def _offset(problem: DualALP, span: float | None) -> float:
-    """H₀ = κ where it is known: nothing is where losses have no bounds."""
-    losses = loss_range(problem.model)
-    if not math.isfinite(losses) or (
-        span is None and not isinstance(problem.criterion, Discounted)
-    ):
-        return 0.0
-    return theorems.exact_penalty(problem, losses, span)

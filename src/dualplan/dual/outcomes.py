@@ -14,61 +14,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dualplan.core.intervals import Interval
-from dualplan.core.status import Status
+from dualplan.core.streams import SeedBit
 from dualplan.core.types import Json
 from dualplan.dual.solvers.contract import Solution
-from dualplan.evaluation.evaluate import compare, evaluate
-from dualplan.evaluation.judge import EXACT, NEGLIGIBLE, Judge
+from dualplan.evaluation.evaluate import compare
+from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import Evaluation
-from dualplan.exact.policy import evaluate_exact
 from dualplan.models.limits import Limit
 from dualplan.policies.contract import Policy
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A solution, its policy, what the policy costs, and what became of the limits under it."""
+    """A solution, its policy, what the policy costs, and the limits that it had to keep."""
 
     solution: Solution
     policy: Policy
-    cost: float
-    lower: float
-    upper: float
-    status: Status
-    method: str
-    measures: dict[str, Interval]
+    evaluation: Evaluation
     limits: tuple[Limit, ...] = ()
     seconds: float = 0.0
 
     @property
-    def excess(self) -> float:
-        """By how much the policy may exceed its limits, in sum.
+    def cost(self) -> float:
+        """What the policy costs; `evaluation` says how that is known."""
+        return self.evaluation.cost
 
-        0 if it keeps them, with their whole intervals.
-        """
-        over = [self.measures[limit.name].upper - limit.at_most for limit in self.limits]
-        return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
+    @property
+    def excess(self) -> float:
+        """By how much the policy may exceed its limits, in sum; 0 if it keeps them."""
+        return self.evaluation.excess(self.limits)
 
     def to_json(self) -> Json:
         """As plain values."""
         return {
             **self.solution.to_json(),
-            "cost": self.cost,
-            "cost_lower": self.lower,
-            "cost_upper": self.upper,
-            "cost_status": str(self.status),
-            "evaluation": self.method,
+            **self.evaluation.cost_to_json(),
             "evaluation_seconds": round(self.seconds, 3),
-            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
-            "limits": [
-                {
-                    "measure": limit.name,
-                    "at_most": limit.at_most,
-                    **self.measures[limit.name].to_json(),
-                    "kept": self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE,
-                }
-                for limit in self.limits
-            ],
+            "limits": self.evaluation.limits_to_json(self.limits),
         }
 
 
@@ -88,25 +70,8 @@ def judged(solution: Solution, judge: Judge, fallback: Policy | None = None) -> 
     started = time.monotonic()
     policy = solution.policy(fallback)
     problem = solution.problem
-    if judge.exact(problem.model):
-        exact = evaluate_exact(problem.model, policy, problem.criterion)
-        measures = {
-            name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()
-        }
-        found = Outcome(
-            solution, policy, exact.cost, exact.lower, exact.upper, exact.status, EXACT, measures
-        )
-    else:
-        run = evaluate(
-            problem.model,
-            policy,
-            problem.criterion,
-            steps=judge.steps,
-            seed=judge.seed,
-            confidence=judge.confidence,
-        )
-        found = _simulated(solution, policy, run)
-    return replace(found, limits=problem.limits, seconds=time.monotonic() - started)
+    evaluation = judge(problem.model, policy, problem.criterion)
+    return Outcome(solution, policy, evaluation, problem.limits, time.monotonic() - started)
 
 
 def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
@@ -115,7 +80,7 @@ def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
     """
     order = sorted(range(len(outcomes)), key=lambda k: (outcomes[k].excess, *_ranked(outcomes[k])))
     best = outcomes[order[0]]
-    if len(outcomes) == 1 or best.method == EXACT:
+    if len(outcomes) == 1 or best.evaluation.exact:
         return Choice(order[0], best, None)
     started = time.monotonic()
     rival = outcomes[order[1]]
@@ -126,20 +91,14 @@ def choose(outcomes: Sequence[Outcome], judge: Judge) -> Choice:
         rival.policy,
         problem.criterion,
         steps=judge.steps,
-        seed=judge.seed ^ 1,
+        seed=judge.seed ^ SeedBit.SECOND_JUDGEMENT,
         confidence=judge.confidence,
     )
-    found = _simulated(best.solution, best.policy, again.first)
-    found = replace(found, limits=problem.limits, seconds=time.monotonic() - started)
+    found = replace(best, evaluation=again.first, seconds=time.monotonic() - started)
     return Choice(order[0], found, again.difference)
 
 
 def _ranked(outcome: Outcome) -> tuple[float, float]:
     """The cost, and among costs that are infinite or not known the lower end."""
-    return outcome.cost if math.isfinite(outcome.cost) else math.inf, outcome.lower
-
-
-def _simulated(solution: Solution, policy: Policy, run: Evaluation) -> Outcome:
-    return Outcome(
-        solution, policy, run.cost, run.lower, run.upper, run.status, run.method, dict(run.measures)
-    )
+    known = outcome.evaluation
+    return known.cost if math.isfinite(known.cost) else math.inf, known.lower

@@ -39,8 +39,9 @@ from dualplan._kernels.constraints import uniforms
 from dualplan._kernels.philox import generator
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.status import COMPUTED, ESTIMATED, PROVED
+from dualplan.core.streams import FIXED_SEED, Stream
 from dualplan.core.types import Floats, Ints
-from dualplan.dual.constraints import FLOW, LISTED, NEGATIVE, Drawn, Listed, Prices, Rows
+from dualplan.dual.constraints import LISTED, Drawn, Listed, Prices, Rows
 
 # rows drawn to estimate constants, and to see that sampling overlaps with the features
 CHECKED = 20_000
@@ -107,7 +108,7 @@ class Mixture:
                 COMPUTED,
                 start,
             )
-        drawn = self.draw(CHECKED, seed=0, first=0, threads=None)
+        drawn = self.draw(CHECKED, seed=FIXED_SEED, first=0, threads=None)
         return Constants(
             _largest_ratio(_norms(drawn.pairs[:, : self.own]), drawn.pair_densities),
             _largest_ratio(_norms(drawn.flows[:, : self.own]), drawn.flow_densities),
@@ -205,7 +206,8 @@ class Table:
         """Numbers drawn from q, by inversion."""
         u = np.empty(count)
         sums = self._sums[which]
-        uniforms(generator(seed, (NEGATIVE, FLOW)[which], 0), first, u)
+        stream = (Stream.NEGATIVE_CONSTRAINTS, Stream.FLOW_CONSTRAINTS)[which]
+        uniforms(generator(seed, stream, 0), first, u)
         return np.asarray(np.searchsorted(sums, u * sums[-1], side="right"))
 
 

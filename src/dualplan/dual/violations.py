@@ -36,6 +36,7 @@ from dualplan.core.checks import require_inside, require_positive, require_seed,
 from dualplan.core.errors import unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.streams import SeedBit
 from dualplan.core.types import Floats, Json
 from dualplan.dual.features.mixtures import mixtures
 from dualplan.dual.problem import DualALP
@@ -48,7 +49,6 @@ FEW = 200_000  # states up to which all constraints are listed unless a rule is 
 FIRST = 1_000  # draws at the first look
 CHUNK = 200_000  # draws at once
 BUDGET = 2_000_000
-OTHER_SEED = 1 << 61  # so that no draw is one that θ was found with
 ROUNDING = 2.0**-44
 
 
@@ -97,28 +97,28 @@ def measure_violations(
     rule: str | None = None,
     within: float | None = None,
     confidence: float = 0.95,
-    budget: int = BUDGET,
+    samples: int = BUDGET,
     seed: int = 0,
     threads: int | None = None,
 ) -> Violations:
     """The violations at θ.
 
     Without a `rule` all constraints are listed where states are few, and otherwise drawn. With
-    `within` the interval of V is made that short to either side, if the budget allows; without, the
-    whole budget is drawn.
+    `within` the interval of V is made that short to either side, if the samples allows; without,
+    the whole samples is drawn.
     """
-    _check(rule, within, confidence, budget)
+    _check(rule, within, confidence, samples)
     require_seed(seed)
     count = problem.model.box.count
     if rule == LISTED or (rule is None and count is not None and count <= FEW):
         return _listed(problem, theta)
     few, weights = collected(problem, theta)
     ranges = _ranges(few, weights)
-    looks = _looks(rule or BERNSTEIN, sum(ranges), within, 1 - confidence, budget)
+    looks = _looks(rule or BERNSTEIN, sum(ranges), within, 1 - confidence, samples)
     sums = np.zeros((3, 2))
     done = 0
     for n, failure, by_variance in looks:
-        sums += _terms(few, weights, done, n, seed ^ OTHER_SEED, threads)
+        sums += _terms(few, weights, done, n, seed ^ SeedBit.VIOLATIONS, threads)
         done = n
         total = _interval(sums[2], n, sum(ranges), failure, by_variance, confidence)
         if within is not None and _reach(total) <= within:
@@ -177,7 +177,7 @@ def _check(rule: str | None, within: float | None, confidence: float, budget: in
     if within is not None:
         require_positive(within=within)
     require_inside(confidence=confidence)
-    require_whole("budget", budget, least=2)
+    require_whole("samples", budget, least=2)
 
 
 def _listed(problem: DualALP, theta: Floats) -> Violations:

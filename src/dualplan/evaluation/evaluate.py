@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
 from dualplan.evaluation.experiments import LongRun, ManyRuns
-from dualplan.evaluation.results import Comparison, Evaluation, Settings
+from dualplan.evaluation.results import Comparison, Evaluation, Settings, SettingsKeywords
 from dualplan.evaluation.simulation import Control
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Criterion, Discounted, require_criterion
@@ -44,7 +45,7 @@ def evaluate(
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> Evaluation:
     """Estimate the cost of a policy by simulation; `settings` are the fields of `Settings`.
 
@@ -72,7 +73,7 @@ def compare(
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> Comparison:
     """Evaluate two policies on common random numbers; a half-width asked for is that of the
     difference.
@@ -105,7 +106,7 @@ def compare(
     return result
 
 
-def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Settings:
+def _settings(model: Model, criterion: Criterion, given: SettingsKeywords) -> Settings:
     known = Settings.__dataclass_fields__
     for key in given:
         if key not in known:
@@ -132,7 +133,7 @@ def _settings(model: Model, criterion: Criterion, given: dict[str, Any]) -> Sett
             f"method 'truncated' needs bounds on the loss, and model {model.name!r} has none; use "
             "'stopped'."
         )
-    return Settings(**{**{k: getattr(settings, k) for k in known}, "method": method})
+    return replace(settings, method=method)
 
 
 def _check_controls(
@@ -179,11 +180,7 @@ def _open(
         "method": wanted.method,
         "confidence": wanted.confidence,
         "seed": wanted.seed,
-        "budget": {
-            "steps": wanted.steps,
-            "half_width": wanted.half_width,
-            "relative": wanted.relative,
-        },
+        "budget": {"steps": wanted.steps, "tol": wanted.tol, "relative_tol": wanted.relative_tol},
     }
     return Run(folder, described, resume=resume)
 

@@ -1,35 +1,102 @@
-"""How policies are judged: exactly where states are few, otherwise by simulation."""
+"""The one judge: a policy's cost exactly where states are few, otherwise by simulation.
+
+Search, report, rules, plans and experiments ask here, so that they agree on what is exact and what
+is sampled. A policy whose average cost depends on chance, since it has several recurrent classes,
+has no exact cost; it is simulated, and the status says how that went.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dualplan.core.budgets import EXACTLY
-from dualplan.core.errors import unknown
-from dualplan.models.contract import Model
+from dualplan.core.errors import ModelError
+from dualplan.core.intervals import Interval
+from dualplan.evaluation.evaluate import evaluate
+from dualplan.evaluation.experiments import notes_on
+from dualplan.evaluation.results import EXACT, Evaluation, require_known_method
+from dualplan.evaluation.simulation import Control
+from dualplan.exact.policy import ExactEvaluation, evaluate_exact
+from dualplan.models.contract import Model, few_states
+from dualplan.models.criteria import Criterion
+from dualplan.policies.contract import Policy
 
-EXACT = "exact"
-SIMULATION = "simulation"
-STEPS = 5_000_000
-NEGLIGIBLE = 1e-9  # excess over a limit
+JUDGING_STEPS = 5_000_000
+
+
+def exact_evaluation(model: Model, exact: ExactEvaluation) -> Evaluation:
+    """A cost that was computed over all states, as all costs are told."""
+    measures = {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}
+    return Evaluation(
+        policy=exact.policy,
+        cost=exact.cost,
+        lower=exact.lower,
+        upper=exact.upper,
+        confidence=1.0,
+        method=EXACT,
+        status=exact.status,
+        seconds=exact.seconds,
+        measures=measures,
+        notes=notes_on(model, measures),
+    )
 
 
 @dataclass(frozen=True)
 class Judge:
-    """How policies are evaluated: `exact`, `simulation`, or None for exactly where states are
-    few.
+    """How policies are judged: `exact`, `simulation`, or None for exactly where states are few.
+
+    The others are for simulation: steps, confidence and seed, the relative half-width at which it
+    may end, though not before `least` steps, and the time.
     """
 
     method: str | None = None
-    steps: int = STEPS
+    steps: int = JUDGING_STEPS
     confidence: float = 0.95
     seed: int = 0
+    relative_tol: float | None = None
+    least: int = 0
+    time: str | float | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in (None, EXACT, SIMULATION):
-            raise unknown("evaluation", str(self.method), [EXACT, SIMULATION])
+        require_known_method(self.method)
 
-    def exact(self, model: Model) -> bool:
-        """Whether policies of this model are evaluated exactly."""
-        few = model.box.count is not None and model.box.count <= EXACTLY
-        return self.method == EXACT or (self.method is None and few)
+    def exactly(self, model: Model, policy: Policy) -> bool:
+        """Whether the policy is evaluated over all states."""
+        if self.method is None:
+            return few_states(model) and policy.code is not None
+        return self.method == EXACT
+
+    def __call__(
+        self,
+        model: Model,
+        policy: Policy,
+        criterion: Criterion,
+        *,
+        control: Control | None = None,
+        simulate_several: bool = True,
+    ) -> Evaluation:
+        """What the policy costs.
+
+        Without `simulate_several`, a policy with several recurrent classes is a `ModelError` where
+        states are few, and not simulated.
+        """
+        if self.exactly(model, policy):
+            try:
+                found = evaluate_exact(model, policy, criterion, threads=self.threads)
+                return exact_evaluation(model, found)
+            except ModelError:
+                if self.method == EXACT or not simulate_several:
+                    raise
+        return evaluate(
+            model,
+            policy,
+            criterion,
+            control=control,
+            steps=self.steps,
+            seed=self.seed,
+            confidence=self.confidence,
+            relative_tol=self.relative_tol,
+            least=self.least,
+            time=self.time,
+            threads=self.threads,
+        )

@@ -41,7 +41,6 @@ import numpy as np
 from dualplan.core.budgets import LISTABLE
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import finite
 from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
@@ -100,7 +99,7 @@ class LowerBound:
     def to_json(self) -> Json:
         """Everything but the potential, as plain values; infinite numbers become None."""
         return {
-            "value": finite(self.value),
+            "value": self.value,
             "kind": self.kind,
             "advice": self.advice,
             "criterion": self.criterion,
@@ -142,9 +141,9 @@ def largest_gap(lower: float, upper: float, bound: float) -> float:
 
 def lower_bound(
     model: Model,
-    potential: StateFunction | ArrayLike | None = None,
     criterion: Criterion | None = None,
     *,
+    potential: StateFunction | ArrayLike | None = None,
     sweeps: int = 0,
     samples: int = 100_000,
     confidence: float = 0.95,

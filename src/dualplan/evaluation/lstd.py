@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan.core.checks import require_counts, require_seed
-from dualplan.core.streams import own_seed
+from dualplan.core.streams import Word, own_seed
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model, require_made_for
@@ -31,7 +31,6 @@ from dualplan.values.basis import Basis, LinearValues, least_squares, power, pro
 
 VISITS = 40_000
 SPACING = 100
-FIT = 9_001  # sets its random numbers apart from those of an evaluation with the same seed
 QUADRATIC = 15  # classes up to which quadratic values are worth their fit
 BLOCK = 5_000  # states whose next states are listed at once
 SINGULAR = 1e-12  # relative to the largest singular value of functions scaled to variance 1
@@ -42,23 +41,25 @@ def policy_values(
     policy: Policy,
     basis: Basis,
     *,
-    visits: int = VISITS,
+    samples: int = VISITS,
     every: int = SPACING,
     seed: int = 0,
 ) -> LinearValues:
-    """Ψw for the policy, from so many of its visits, one every so many steps."""
+    """Ψw for the policy, from so many of its samples, one every so many steps."""
     require_policy_of(model, policy)
     require_made_for(model, basis.model, "basis")
-    require_counts(visits=visits, every=every)
+    require_counts(samples=samples, every=every)
     require_seed(seed)
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    # a stream of its own: with the visits of the run that it controls, a fit would make its
+    # a stream of its own: with the samples of the run that it controls, a fit would make its
     # interval too narrow
     states, where = np.unique(
-        visited(model, policy, visits, own_seed(seed, FIT), every), axis=0, return_inverse=True
+        visited(model, policy, samples, own_seed(seed, Word.CONTROL_FIT), every),
+        axis=0,
+        return_inverse=True,
     )
-    weights = np.bincount(where.ravel()) / visits
+    weights = np.bincount(where.ravel()) / samples
     parts = [
         _one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)
     ]

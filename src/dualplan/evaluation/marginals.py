@@ -20,7 +20,6 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_inside, require_seed, require_whole
 from dualplan.core.errors import ModelError
 from dualplan.core.intervals import (
@@ -34,9 +33,10 @@ from dualplan.core.intervals import (
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.results import EXACT, SIMULATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model, coordinate_of
+from dualplan.models.contract import Model, coordinate_of, few_states
 from dualplan.policies.contract import Policy, require_policies
 
 # of all replicas; slow are policies and simulators that are not compiled
@@ -85,13 +85,14 @@ def marginals(
     steps: int | None = None,
     seed: int = 0,
     confidence: float = 0.95,
-    exact: bool | None = None,
+    method: str | None = None,
 ) -> list[Marginal]:
     """The stationary law of each coordinate under each policy, policy by policy.
 
     Computed where there are at most `EXACTLY` states or it is asked for, otherwise simulated with
     `steps` steps.
     """
+    require_known_method(method)
     chosen = require_policies(model, policies)
     require_inside(confidence=confidence)
     require_seed(seed)
@@ -100,7 +101,7 @@ def marginals(
     places = _places(model, coordinates)
     found: list[Marginal] = []
     for policy in chosen:
-        computed = _computed(model, policy, places, exact)
+        computed = _computed(model, policy, places, method)
         found += (
             _measured(model, policy, places, steps, seed, confidence)
             if computed is None
@@ -119,17 +120,16 @@ def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
 
 
 def _computed(
-    model: Model, policy: Policy, places: Sequence[int], exact: bool | None
+    model: Model, policy: Policy, places: Sequence[int], method: str | None
 ) -> list[Marginal] | None:
-    few = model.box.count is not None and model.box.count <= EXACTLY
-    if exact is False or (
-        exact is None and not (few and policy.code is not None and model.has_forward)
-    ):
+    if method == SIMULATION:
+        return None
+    if method is None and not (few_states(model) and policy.code is not None):
         return None
     try:
         run = evaluate_exact(model, policy)
     except ModelError:  # several recurrent classes: which one is entered is a matter of chance
-        if exact:
+        if method == EXACT:
             raise
         return None
     states = model.box.states(run.reached)

@@ -1,42 +1,67 @@
-"""What an evaluation is asked for and what it answers: plain values, nothing computed here."""
+"""What an evaluation is asked for and what it answers: plain values, nothing computed here.
+
+`Evaluation` carries the cost of a policy from whoever found it, exactly or by simulation, to
+tables, JSON and the report; nothing repacks it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
+from dualplan.core.budgets import seconds
 from dualplan.core.checks import require_seed
-from dualplan.core.errors import InputError
-from dualplan.core.intervals import Interval, finite
+from dualplan.core.errors import InputError, unknown
+from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.types import Json
+from dualplan.models.limits import Limit
+
+EXACT = "exact"  # the method of what is computed over all states
+SIMULATION = "simulation"
+SAVED_CONFIDENCE = 0.95  # of intervals in results of solvers
+NEGLIGIBLE_EXCESS = 1e-9  # over a limit
+# of a measure under a policy that is unstable
+UNKNOWN_MEASURE = Interval(math.nan, -math.inf, math.inf, 1.0)
+
+
+def require_known_method(method: str | None) -> None:
+    """Raise unless it is `exact`, `simulation`, or None for exactly where states are few."""
+    if method not in (None, EXACT, SIMULATION):
+        raise unknown("evaluation", str(method), [EXACT, SIMULATION])
 
 
 @dataclass(frozen=True)
 class Settings:
     """How to evaluate: the interval wanted and the work allowed.
 
-    Before `least` steps no width ends a run.
+    A run ends when the half-width of its interval is at most `tol`, or `relative_tol` times the
+    cost, though not before `least` steps; after `steps` steps or the `time` it ends in any case.
     """
 
     method: str | None = None
-    half_width: float | None = None
-    relative: float | None = None
+    tol: float | None = None
+    relative_tol: float | None = None
     steps: int = 20_000_000
     least: int = 0
     confidence: float = 0.95
     seed: int = 0
     threads: int | None = None
-    seconds: float | None = None
+    time: str | float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
             raise InputError(
                 f"confidence must lie strictly between 0 and 1, got {self.confidence!r}."
             )
-        for name in ("half_width", "relative", "seconds"):
+        for name in ("tol", "relative_tol"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, got {value!r}.")
+        if self.time is not None:
+            seconds(self.time)  # raises, if it is no time
         if not isinstance(self.steps, int) or self.steps < 1:
             raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
         if not isinstance(self.least, int) or self.least < 0:
@@ -47,16 +72,35 @@ class Settings:
 
     def satisfied(self, interval: Interval) -> bool:
         """Whether the interval is as narrow as was asked."""
-        if self.half_width is not None and interval.half_width <= self.half_width:
+        if self.tol is not None and interval.half_width <= self.tol:
             return True
-        return self.relative is not None and interval.half_width <= self.relative * abs(
+        return self.relative_tol is not None and interval.half_width <= self.relative_tol * abs(
             interval.value
         )
 
     @property
     def wants_width(self) -> bool:
         """Whether a half-width was asked for."""
-        return self.half_width is not None or self.relative is not None
+        return self.tol is not None or self.relative_tol is not None
+
+    @property
+    def seconds(self) -> float | None:
+        """The wall clock that is allowed, in seconds."""
+        return None if self.time is None else seconds(self.time)
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The fields of `Settings`, as keywords of `evaluate` and `compare`."""
+
+    method: str | None
+    tol: float | None
+    relative_tol: float | None
+    steps: int
+    least: int
+    confidence: float
+    seed: int
+    threads: int | None
+    time: str | float | None
 
 
 @dataclass(frozen=True)
@@ -72,9 +116,9 @@ class Evaluation:
     confidence: float
     method: str
     status: Status
-    steps: int
-    seconds: float
-    seed: int
+    steps: int = 0
+    seconds: float = 0.0
+    seed: int = 0
     warm_up: int = 0
     measures: dict[str, Interval] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -84,13 +128,73 @@ class Evaluation:
         """Half the length of the interval."""
         return (self.upper - self.lower) / 2
 
+    @property
+    def interval(self) -> Interval:
+        """The cost with its bounds or its interval."""
+        return Interval(self.cost, self.lower, self.upper, self.confidence)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it was computed over all states rather than simulated."""
+        return self.method == EXACT
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the cost is one number, and the interval to be believed."""
+        return self.status.good and math.isfinite(self.cost)
+
+    # -- limits ------------------------------------------------------------------------------------
+
+    def keeps(self, limit: Limit) -> bool:
+        """Whether a limit is kept, with the whole interval of its measure."""
+        return self._over(limit) <= NEGLIGIBLE_EXCESS
+
+    def breaks(self, limit: Limit) -> bool:
+        """Whether a limit is broken, with the whole interval of its measure."""
+        return limit.name in self.measures and self.measures[limit.name].lower > limit.at_most
+
+    def excess(self, limits: Sequence[Limit]) -> float:
+        """By how much limits may be exceeded, in sum; 0 if all are kept."""
+        return sum(self._over(limit) for limit in limits if not self.keeps(limit))
+
+    def _over(self, limit: Limit) -> float:
+        """How far the upper end of a measure lies above its limit; infinite if it is not known."""
+        measure = self.measures.get(limit.name, UNKNOWN_MEASURE)
+        over = measure.upper - limit.at_most
+        return math.inf if math.isnan(over) else over
+
+    # -- plain values ------------------------------------------------------------------------------
+
+    def cost_to_json(self) -> Json:
+        """What results of solvers say of their policy's cost; `cost_from_json` reads it."""
+        return {
+            "cost": self.cost,
+            "cost_lower": self.lower,
+            "cost_upper": self.upper,
+            "cost_status": str(self.status),
+            "evaluation": self.method,
+            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
+        }
+
+    def limits_to_json(self, limits: Sequence[Limit]) -> list[Json]:
+        """What became of each limit."""
+        return [
+            {
+                "measure": limit.name,
+                "at_most": limit.at_most,
+                **self.measures.get(limit.name, UNKNOWN_MEASURE).to_json(),
+                "kept": self.keeps(limit),
+            }
+            for limit in limits
+        ]
+
     def to_json(self) -> Json:
-        """Everything as plain values; infinite numbers become None."""
+        """Everything as plain values."""
         return {
             "policy": self.policy,
-            "cost": finite(self.cost),
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
+            "cost": self.cost,
+            "lower": self.lower,
+            "upper": self.upper,
             "confidence": self.confidence,
             "method": self.method,
             "status": str(self.status),
@@ -110,6 +214,30 @@ class Evaluation:
             f"{self.policy}: {self.cost:.6g}, {self.confidence:.0%} interval [{self.lower:.6g}, "
             f"{self.upper:.6g}] ({self.method}, {self.steps:,} steps; {self.status.advice})"
         )
+
+
+def cost_from_json(policy: str, data: Json) -> Evaluation:
+    """The cost of a policy from a result that was saved."""
+    exact = data["evaluation"] == EXACT
+    confidence = 1.0 if exact else SAVED_CONFIDENCE
+    cost = Interval.from_json(
+        {"value": data["cost"], "lower": data["cost_lower"], "upper": data["cost_upper"]},
+        confidence,
+    )
+    measures = {
+        name: Interval.from_json(values, confidence) for name, values in data["measures"].items()
+    }
+    return Evaluation(
+        policy=policy,
+        cost=cost.value,
+        lower=cost.lower,
+        upper=cost.upper,
+        confidence=confidence,
+        method=data["evaluation"],
+        status=Status(data["cost_status"]),
+        measures=measures,
+        notes=tuple(data.get("notes") or ()),
+    )
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from typing import Any, Protocol
 
 from dualplan.core.checks import is_list, is_positive
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import Interval, cut_into_batches, finite, ratio_interval, warm_up
+from dualplan.core.intervals import Interval, cut_into_batches, ratio_interval, warm_up
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
-from dualplan.evaluation.results import Evaluation, Settings
+from dualplan.evaluation.results import EXACT, Evaluation, Settings, require_known_method
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueClass, QueueingNetwork
@@ -99,13 +99,13 @@ class Sensitivity:
         return {
             "policy": self.policy,
             "rate": self.rate,
-            "base": finite(self.base),
+            "base": self.base,
             "points": [
                 {
                     "factor": p.factor,
-                    "cost": finite(p.cost),
-                    "cost_lower": finite(p.lower),
-                    "cost_upper": finite(p.upper),
+                    "cost": p.cost,
+                    "cost_lower": p.lower,
+                    "cost_upper": p.upper,
                     "change": p.change.to_json(),
                     "known": p.known,
                     "status": str(p.status),
@@ -124,7 +124,7 @@ def sensitivity(
     steps: int = STEPS,
     seed: int = 0,
     confidence: float = 0.95,
-    exact: bool | None = None,
+    method: str | None = None,
 ) -> list[Sensitivity]:
     """The average cost of fixed policies when rates are multiplied by factors, policy by policy and
     rate by rate.
@@ -132,6 +132,7 @@ def sensitivity(
     Rates are called "arrival 1", "service 1" by the class, or "arrivals" and "services" for all
     together; by default each of them alone, and all arrivals.
     """
+    require_known_method(method)
     network = _network(model)
     chosen = require_policies(model, policies)
     names = _rates(network, rates)
@@ -141,7 +142,7 @@ def sensitivity(
     few = network.box.count is not None and network.box.count <= FEW_STATES and network.has_forward
     found = []
     for policy in chosen:
-        computed = exact or (exact is None and few and policy.code is not None)
+        computed = method == EXACT or (method is None and few and policy.code is not None)
         costs: _Costs = _Exact(policy) if computed else _Simulated(policy, settings)
         base = costs.of(changed[None])
         for name in names:

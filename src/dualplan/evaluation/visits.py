@@ -10,14 +10,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
+from dualplan.evaluation.results import EXACT, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis
@@ -113,17 +113,19 @@ def occupancy(
     *,
     samples: int = 100_000,
     seed: int = 0,
-    exact: bool | None = None,
+    method: str | None = None,
 ) -> Weighted | Visits:
-    """Where a policy goes: exactly where there are at most `EXACTLY` states or it is asked for,
-    else by simulation.
+    """Where a policy goes.
+
+    Exactly where states are few or `method` is "exact", otherwise by simulation.
     """
     require_policy_of(model, policy)
+    require_known_method(method)
     criterion = require_criterion(criterion)
     require_seed(seed)
     require_counts(samples=samples)
-    few = model.box.count is not None and model.box.count <= EXACTLY and policy.code is not None
-    if exact or (exact is None and few):
+    few = few_states(model) and policy.code is not None
+    if method == EXACT or (method is None and few):
         found = evaluate_exact(model, policy, criterion)
         return Weighted(
             model, model.box.states(found.reached), found.occupancy / found.occupancy.sum()

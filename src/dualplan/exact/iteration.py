@@ -127,7 +127,7 @@ def solve_exact(
     *,
     method: str | None = None,
     tol: float = 1e-4,
-    max_sweeps: int = 200_000,
+    sweeps: int = 200_000,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> ExactSolution:
@@ -140,12 +140,12 @@ def solve_exact(
     if method is not None and method not in METHODS:
         raise unknown("exact method", method, METHODS)
     require_positive(tol=tol)
-    require_counts(max_sweeps=max_sweeps)
+    require_counts(sweeps=sweeps)
     require_threads(threads)
     started = time.monotonic()
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
-    search = Search(sweeper, criterion, tol, max_sweeps, progress)
+    search = Search(sweeper, criterion, tol, sweeps, progress)
     before, after = METHODS[method](search)
     best = np.zeros(sweeper.states, np.int64)
     last = sweeper.optimal(before, search.gamma, best=best)

@@ -18,6 +18,7 @@ from scipy import stats
 from dualplan._kernels import philox
 from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import ModelError
+from dualplan.core.streams import CheckStream
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model, vector
 from dualplan.models.sampled import allowed_in, sampled_states
@@ -26,7 +27,6 @@ from dualplan.models.simulator import SimulatorModel
 EXHAUSTIVE_PAIRS = 4_000
 SIGNIFICANCE = 1e-6
 TOLERANCE = 1e-9
-STREAM = 2  # of random numbers
 DRAWS = 400  # simulated next states of a pair
 SIMULATED_PAIRS = 200
 FAR = 1_000  # how far out random states go in unbounded coordinates
@@ -200,7 +200,7 @@ def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
         row = model.forward(x, a)
         index = {y.tobytes(): k for k, y in enumerate(row.states)}
         counts = np.zeros(len(index))
-        rng = philox.generator(seed, STREAM, i)
+        rng = philox.generator(seed, CheckStream.MODEL_STEPS, i)
         out = np.empty_like(x)
         for t in range(DRAWS):
             philox.seek(rng, t)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan.core import budgets
 from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.identity import digest
@@ -441,3 +442,10 @@ def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], 
     from.
     """
     _heuristics[kind] = makers
+
+
+def few_states(model: Model, most: int | None = None) -> bool:
+    """Whether next states are listed, and there are at most so many states (few, if not given)."""
+    if most is None:
+        most = budgets.EXACTLY
+    return model.has_forward and model.box.count is not None and model.box.count <= most

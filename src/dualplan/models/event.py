@@ -51,6 +51,7 @@ from dualplan._kernels.compiler import (
 )
 from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError, ModelError, unknown
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import ArrayLike, Ints
 from dualplan.models.contract import (
     LARGEST_COORDINATE,
@@ -387,7 +388,7 @@ def _states_to_look_at(model: EventModel) -> Any:
     if count is not None and count * len(model.actions) <= ENUMERATED_PAIRS:
         states: Any = (model.box.state(i) for i in range(count))
     else:
-        states = sampled_states(model, 2_000, seed=0)
+        states = sampled_states(model, 2_000, seed=FIXED_SEED)
     return ((x, a) for x in states for a in actions if model.call("allowed", x, a))
 
 
@@ -521,7 +522,9 @@ def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
     confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
-    def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]
+    def predecessors(  # type: ignore[no-untyped-def]
+        ints, floats, y, states, actions, probabilities
+    ):
         dim = y.size
         first = 1 + 2 * dim
         x = np.empty(dim, np.int64)
@@ -555,7 +558,9 @@ def _confirmed_candidates(
     confirm = _confirm(probability, move, events)
 
     @user_kernel(PREDECESSORS)
-    def predecessors(ints, floats, y, states, actions, probabilities):  # type: ignore[no-untyped-def]
+    def predecessors(  # type: ignore[no-untyped-def]
+        ints, floats, y, states, actions, probabilities
+    ):
         dim = y.size
         x = np.empty(dim, np.int64)
         count = 0

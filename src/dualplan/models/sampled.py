@@ -11,10 +11,10 @@ import numpy as np
 
 from dualplan._kernels import philox
 from dualplan.core.errors import ModelError
+from dualplan.core.streams import CheckStream
 from dualplan.core.types import Ints
 from dualplan.models.contract import UNBOUNDED, Model, vector
 
-STREAM = 2  # of random numbers
 FAR = 1_000  # how far out random states go in unbounded coordinates
 
 
@@ -69,7 +69,7 @@ def _wander(model: Model, count: int, rng: np.random.Generator) -> Iterator[Ints
             else:
                 code = model.code
                 out = np.empty_like(x)
-                words = philox.generator(int(rng.integers(2**63)), STREAM, 0)
+                words = philox.generator(int(rng.integers(2**63)), CheckStream.MODEL_STEPS, 0)
                 a = int(rng.choice(allowed_in(model, x)))
                 code.step(code.ints, code.floats, x, a, words, out, np.zeros(len(code.counters)))
                 x = out

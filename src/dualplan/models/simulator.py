@@ -223,7 +223,7 @@ class _GymSession:
         observation, _ = self.env.reset(seed=int(rng.integers(2**31)))
         return np.atleast_1d(np.asarray(observation, np.int64))
 
-    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:  # noqa: ARG002 - it has its own
+    def step(self, x: Ints, a: int, rng: Generator) -> tuple[Any, float, bool]:  # noqa: ARG002
         observation, reward, terminated, truncated, _ = self.env.step(a)
         if truncated:
             raise InputError(

@@ -53,6 +53,13 @@ SEVERAL = (
     "machines",
 )  # what several servers of a queue would be called
 
+_plan_keys: set[str] = set()  # which plans register
+
+
+def register_plan_keys(names: Collection[str]) -> None:
+    """Plans have these keys: a file with one of them is no network."""
+    _plan_keys.update(names)
+
 
 @dataclass(frozen=True)
 class Document:
@@ -212,7 +219,7 @@ def is_network(data: Json) -> bool:
     """
     if "class" in data or "model" in data:
         return "class" in data
-    return not any(key in checks.PLAN for key in data) and any(key in OF_NETWORK for key in data)
+    return not any(key in _plan_keys for key in data) and any(key in OF_NETWORK for key in data)
 
 
 def _require_network(document: Document) -> None:
@@ -225,7 +232,7 @@ def _require_network(document: Document) -> None:
             at=("model",),
         )
     for key in data:
-        if key not in OF_NETWORK and key in checks.PLAN:
+        if key not in OF_NETWORK and key in _plan_keys:
             raise InputError(
                 f"{key!r} is a key of plans, not of networks; put it into a file of its own, with "
                 f"model = {file!r}.",

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.rules import LEAF, TEST, network_tree_rule, tree_rule
+from dualplan.core.encoding import encoded
 from dualplan.core.errors import PolicyError
 from dualplan.core.intervals import Interval
-from dualplan.core.runs import plain
 from dualplan.core.status import COMPUTED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
@@ -103,15 +103,8 @@ class Simplification:
 
     @staticmethod
     def of(data: Json) -> Simplification:
-        """From plain values, in which numbers that are not finite are None."""
+        """From plain values."""
         given = data["difference"]
-        value, lower, upper = (
-            otherwise if given[key] is None else float(given[key])
-            for key, otherwise in (("value", np.nan), ("lower", -np.inf), ("upper", np.inf))
-        )
-        policy_cost, cost = (
-            np.nan if data[key] is None else float(data[key]) for key in ("policy_cost", "cost")
-        )
         # files of earlier versions do not say how long the run was, so nothing is claimed for it
         if data["known"] == COMPUTED:
             unsaid = Status.SOLVED
@@ -119,9 +112,9 @@ class Simplification:
             unsaid = Status.TOO_SHORT
         return Simplification(
             data["policy"],
-            policy_cost,
-            cost,
-            Interval(value, lower, upper, float(given["confidence"])),
+            float(data["policy_cost"]),
+            float(data["cost"]),
+            Interval.from_json(given, float(given["confidence"])),
             data["known"],
             data["agreement"],
             data["tolerance"],
@@ -221,7 +214,7 @@ class Rule(Policy):
         if self.simplification is None:
             known = None
         else:
-            known = plain(self.simplification.to_json())
+            known = encoded(self.simplification.to_json())
         return Parts({"trees": trees_to_json(self.trees), "simplification": known})
 
     @classmethod

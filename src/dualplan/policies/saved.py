@@ -49,8 +49,9 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 
 from dualplan._kernels.compiler import Kernel
+from dualplan.core.encoding import decoded, encoded
 from dualplan.core.errors import InputError, MissingError, RunError
-from dualplan.core.runs import plain, write_bytes
+from dualplan.core.runs import write_bytes
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.load import remake
@@ -122,7 +123,8 @@ def saved_as(kind: str) -> Callable[[PolicyClass], PolicyClass]:
 
     def register(cls: PolicyClass) -> PolicyClass:
         _kinds[cls] = kind
-        _readers[kind] = cls.from_parts  # type: ignore[assignment]  # a policy, as only those are marked
+        # only policies are marked
+        _readers[kind] = cls.from_parts  # type: ignore[assignment]
         return cls
 
     return register
@@ -240,7 +242,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
         "format": FORMAT,
         "model": model.name,
         "digest": model.digest,
-        "recipe": plain(model.recipe),
+        "recipe": encoded(model.recipe),
     }
     header = np.array(json.dumps({**parts.header, **made_for}))
     buffer = io.BytesIO()
@@ -259,7 +261,7 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        header = json.loads(str(arrays["header"]))
+        header = decoded(json.loads(str(arrays["header"])))
         if header["format"] != FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
         digest = header["digest"]

@@ -48,6 +48,7 @@ import scipy.sparse as sp
 from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
+from dualplan.core.streams import MixtureWord
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -241,7 +242,7 @@ def _random(wanted: Mixtures, seed: int) -> sp.csr_array:
     simplex.
     """
     count = wanted.columns * wanted.pairs
-    shares = np.random.default_rng([seed, 1]).exponential(size=count)
+    shares = np.random.default_rng([seed, MixtureWord.SHARES]).exponential(size=count)
     return sp.csr_array(
         (shares, np.arange(count) // wanted.pairs, np.arange(count + 1)), (count, wanted.columns)
     )
@@ -249,7 +250,7 @@ def _random(wanted: Mixtures, seed: int) -> sp.csr_array:
 
 def _random_pairs(model: Model, count: int, seed: int, drawn: Ints | None) -> Pairs:
     """States at random, all alike or among those drawn, and an allowed action of each."""
-    rng = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([seed, MixtureWord.PAIRS])
     if drawn is None:
         of = Sweeper(model).states
     else:

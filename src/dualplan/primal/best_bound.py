@@ -20,8 +20,8 @@ from dataclasses import replace
 from functools import partial
 
 from dualplan import primal
-from dualplan.core.budgets import LISTABLE, Clock
-from dualplan.core.checks import require_positive, require_seed, require_whole
+from dualplan.core.budgets import LISTABLE, Clock, seconds
+from dualplan.core.checks import require_seed, require_whole
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.status import PROVED
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
@@ -60,7 +60,7 @@ def best_bound(
     criterion: Criterion | None = None,
     *,
     potentials: Sequence[StateFunction | None] = (),
-    seconds: float = 10.0,
+    time: str | float = 10.0,
     sweeps: int | None = None,
     seed: int = 0,
 ) -> LowerBound:
@@ -68,9 +68,9 @@ def best_bound(
 
     `functions` of it says what it came from.
     """
-    clock = Clock(seconds)
+    allowed = seconds(time)
+    clock = Clock(allowed)
     criterion = require_criterion(criterion)
-    require_positive(seconds=seconds)
     require_seed(seed)
     if sweeps is not None:
         require_whole("sweeps", sweeps)
@@ -81,13 +81,13 @@ def best_bound(
     if _listable(model):
         least = None
     else:
-        least = lower_bound(model, None, criterion, seed=seed)
+        least = lower_bound(model, criterion, potential=None, seed=seed)
     if least is not None and least.kind == PROVED:
         best = least
     else:
         best = None
     last = 0.0
-    for name, prove in _families(model, criterion, potentials, sweeps, seconds):
+    for name, prove in _families(model, criterion, potentials, sweeps, allowed):
         if best is not None and GROWTH * last > clock.left:
             break
         before = clock.spent
@@ -107,7 +107,7 @@ def best_bound(
             best = replace(found, functions=name)
     if best is None:  # nothing is proved: what drawn states say, labelled as such
         if least is None:
-            best = lower_bound(model, None, criterion, seed=seed)
+            best = lower_bound(model, criterion, potential=None, seed=seed)
         else:
             best = least
     return best
@@ -135,7 +135,7 @@ def _families(
             name = f"{count:,} sweeps of value iteration from " + (
                 "0" if h is None else "the policy's values"
             )
-            yield name, partial(lower_bound, model, h, criterion, sweeps=count)
+            yield name, partial(lower_bound, model, criterion, potential=h, sweeps=count)
     elif primal.has_cells(model):
         for name, basis in _on_cells(model):
             yield (

@@ -19,9 +19,7 @@ import numpy as np
 from dualplan.core.checks import require_counts
 from dualplan.core.errors import ModelError
 from dualplan.core.types import Floats
-from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.judge import Judge
-from dualplan.exact.policy import evaluate_exact
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
@@ -79,27 +77,17 @@ def iterate(
             solutions[-1].policy(name=f"{solutions[-1].method}, iteration {len(solutions)}")
         )
         try:
-            costs.append(_cost(policies[-1], cost, judge))
+            found = judge(policies[-1].model, policies[-1], cost, simulate_several=False)
+            costs.append((found.cost, found.half_width))
         except ModelError as error:
             costs.append((math.inf, math.nan))
             stopped = str(error)
-    found, widths = np.array(costs).T
+    means, widths = np.array(costs).T
     return Iterated(
-        tuple(solutions), tuple(policies), found, widths, int(np.argmin(found)), stopped
+        solutions=tuple(solutions),
+        policies=tuple(policies),
+        costs=means,
+        half_widths=widths,
+        chosen=int(np.argmin(means)),
+        stopped=stopped,
     )
-
-
-def _cost(policy: Policy, criterion: Criterion, judge: Judge) -> tuple[float, float]:
-    """The cost and the half-width of its interval."""
-    if judge.exact(policy.model) and policy.code is not None:
-        exact = evaluate_exact(policy.model, policy, criterion)
-        return exact.cost, (exact.upper - exact.lower) / 2
-    run = evaluate(
-        policy.model,
-        policy,
-        criterion,
-        steps=judge.steps,
-        seed=judge.seed,
-        confidence=judge.confidence,
-    )
-    return run.cost, (run.upper - run.lower) / 2

@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.lp import Growing, Optimum, minimise
 from dualplan.core.status import Status
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -311,7 +312,7 @@ def maximise_in_parts(
     count, width = matrix.shape
     if count <= DIRECT * width:
         return maximise(costs, matrix, right, bound, names)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(FIXED_SEED)
     kept = np.zeros(count, bool)
     added = rng.choice(count, DIRECT * width, replace=False)
     tol = MARGIN * max(1.0, float(np.abs(right).max()))

@@ -101,7 +101,9 @@ class Settings:
         """The sampled states, and the model's start."""
         source = self.sample
         if isinstance(source, Policy):
-            source = occupancy(model, source, samples=self.samples, seed=self.seed, exact=False)
+            source = occupancy(
+                model, source, samples=self.samples, seed=self.seed, method="simulation"
+            )
         if source is None:
             raise InputError(
                 "sampled constraints need sample=, a policy or a distribution on states."

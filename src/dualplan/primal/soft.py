@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from dualplan.core.checks import require_positive
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.lp import minimise
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -159,7 +160,7 @@ def maximise_softly(
         return maximise_in_parts(
             program.objective, matrix, right, program.weight_bound, program.basis.names
         )
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(FIXED_SEED)
     tol = MARGIN * max(1.0, float(np.abs(right).max()))
     taken = np.zeros(right.size, bool)
     taken[rng.choice(right.size, min(2 * DIRECT * program.width, right.size), replace=False)] = True

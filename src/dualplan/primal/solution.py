@@ -108,7 +108,7 @@ class PrimalSolution:
         else:
             weights = self.bounding
         return lower_bound(
-            self.model, LinearValues(self.basis, weights), self.criterion, seed=self.seed
+            self.model, self.criterion, potential=LinearValues(self.basis, weights), seed=self.seed
         )
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:

@@ -9,54 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
-from dualplan.core.errors import InputError, ModelError
+from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import SETTINGS, read_json, read_result
 from dualplan.core.status import Status
+from dualplan.core.streams import PAGE_COMPARISON_SEED, PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
-from dualplan.evaluation.evaluate import compare, evaluate
+from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.experiments import notes_on
-from dualplan.evaluation.results import Evaluation
-from dualplan.exact.policy import evaluate_exact
+from dualplan.evaluation.judge import Judge
+from dualplan.evaluation.results import Evaluation, cost_from_json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, make_criterion
-from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.saved import POLICY, load_policy
 
-EXACT = "exact"
 STEPS = 2_000_000  # of each simulation at most
-CONFIDENCE = 0.95
-SEED = 20_000  # of the page's own simulations: far from those of searches, which begin at 0
 TINY = 0.01  # measures below it for most policies are not in the table
 # an interval holds whether the run ended by its width, its steps or its time
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A policy and what it costs."""
-
-    name: str
-    cost: float
-    lower: float
-    upper: float
-    method: str
-    status: Status
-    measures: dict[str, Interval]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the cost is one number, and the interval to be believed."""
-        return self.status.good and math.isfinite(self.cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +58,10 @@ class SavedRun:
         return bool(self.result.get("task") == "improve")
 
     @property
-    def found(self) -> Judged:
-        """The policy with the cost that the run saved."""
-        result = self.result
-        cost, lower, upper = _known(result["cost"], result["cost_lower"], result["cost_upper"])
-        measures = {name: _interval(values) for name, values in result["measures"].items()}
-        notes = tuple(result.get("notes") or notes_on(self.model, measures))
-        status = Status(result["cost_status"])
-        return Judged(
-            self.policy.name, cost, lower, upper, result["evaluation"], status, measures, notes
-        )
+    def found(self) -> Evaluation:
+        """The cost of the policy, as the run saved it."""
+        saved = cost_from_json(self.policy.name, self.result)
+        return replace(saved, notes=saved.notes or notes_on(self.model, saved.measures))
 
 
 def read_run(folder: str | Path) -> SavedRun:
@@ -128,22 +99,6 @@ def _start(read: Json) -> object:
     return within.get("start")
 
 
-def _interval(values: Json) -> Interval:
-    value, lower, upper = _known(values["value"], values["lower"], values["upper"])
-    return Interval(value, lower, upper, 1.0 if lower == upper else CONFIDENCE)
-
-
-def _known(
-    value: float | None, lower: float | None, upper: float | None
-) -> tuple[float, float, float]:
-    """A number and its ends, where JSON has no word for infinity."""
-    return (
-        math.nan if value is None else value,
-        -math.inf if lower is None else lower,
-        math.inf if upper is None else upper,
-    )
-
-
 # -- the policies beside it ------------------------------------------------------------------------
 
 
@@ -157,13 +112,13 @@ class Beside:
     """
 
     policies: tuple[Policy, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[Evaluation, ...]
     saved: Interval | None
     same: bool  # whether the policy is that heuristic, or did the same in all of their comparison
     status: Status = Status.SOLVED
 
     @property
-    def best(self) -> Judged | None:
+    def best(self) -> Evaluation | None:
         """The best heuristic whose cost can be trusted."""
         if self.judged and self.judged[0].trusted:
             return self.judged[0]
@@ -184,7 +139,7 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     found = []
     for k, policy in enumerate(policies):
         tell(f"heuristic {policy.name}")
-        found.append((_judge(run, policy, share, SEED + k), policy))
+        found.append((_judge(run, policy, share, PAGE_SIMULATION_SEED + k), policy))
     found.sort(
         key=lambda pair: (
             not pair[0].trusted,
@@ -205,35 +160,17 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     return Beside(ordered, judged, saved, same, status)
 
 
-def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Judged:
-    if few(run.model, EXACTLY) and policy.code is not None:
-        try:
-            exact = evaluate_exact(run.model, policy, run.criterion)
-        except (
-            ModelError
-        ):  # several recurrent classes: the cost depends on chance, and simulation says so
-            pass
-        else:
-            measures = {name: Interval(v, v, v, 1.0) for name, v in exact.measures.items()}
-            ends = exact.cost, exact.lower, exact.upper
-            return Judged(
-                policy.name, *ends, EXACT, exact.status, measures, notes_on(run.model, measures)
-            )
-    return _of(evaluate(run.model, policy, run.criterion, steps=STEPS, seed=seed, seconds=seconds))
-
-
-def _of(run: Evaluation) -> Judged:
-    return Judged(
-        run.policy, run.cost, run.lower, run.upper, run.method, run.status, run.measures, run.notes
-    )
+def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Evaluation:
+    judge = Judge(steps=STEPS, seed=seed, time=seconds)
+    return judge(run.model, policy, run.criterion)
 
 
 def _saving(
-    run: SavedRun, best: Judged, heuristic: Policy, seconds: float
+    run: SavedRun, best: Evaluation, heuristic: Policy, seconds: float
 ) -> tuple[Interval, Status]:
     """The cost of the best heuristic minus that of the policy, and how the comparison ended."""
     found = run.found
-    if best.method == found.method == EXACT:
+    if best.exact and found.exact:
         ends = best.lower - found.upper, best.upper - found.lower
         return Interval(best.cost - found.cost, *ends, 1.0), found.status
     pair = compare(
@@ -242,19 +179,13 @@ def _saving(
         run.policy,
         run.criterion,
         steps=2 * STEPS,
-        seed=SEED - 1,
-        seconds=seconds,
+        seed=PAGE_COMPARISON_SEED,
+        time=seconds,
     )
     return pair.difference, pair.status
 
 
-def few(model: Model, most: int) -> bool:
-    """Whether there are at most so many states, and their laws can be listed."""
-    listed = not isinstance(model, SimulatorModel) and model.has_forward
-    return listed and model.box.count is not None and model.box.count <= most
-
-
-def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
+def shown_measures(judged: Sequence[Evaluation], most: int = 3) -> list[str]:
     """The measures for a table: what is lost first, then those in which the policies differ most,
     but for tiny ones.
     """
@@ -267,7 +198,7 @@ def shown_measures(judged: Sequence[Judged], most: int = 3) -> list[str]:
     return [*lost, *others][:most]
 
 
-def _spread(judged: Sequence[Judged], name: str) -> float:
+def _spread(judged: Sequence[Evaluation], name: str) -> float:
     """By how much policies differ in a measure, as a share of its mean."""
     values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
     if values.size and np.abs(values).mean() >= TINY:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dualplan.core.checks import require_positive
+from dualplan.core.budgets import seconds
+from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
 from dualplan.core.types import Json
 from dualplan.core.words import between, more_than, number, plus_minus
+from dualplan.evaluation.results import Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report import words
 from dualplan.report.gather import (
-    EXACT,
     Beside,
-    Judged,
     SavedRun,
     Tell,
     judge_heuristics,
@@ -48,15 +48,15 @@ def write_report(
     folder: str | Path,
     out: str | Path | None = None,
     *,
-    seconds: float = SECONDS,
+    time: str | float = SECONDS,
     tell: Tell = lambda _: None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
 
-    `seconds` are for what is computed for the page alone: costs of heuristics where they are
-    simulated, and maps.
+    `time` is for what is computed for the page alone: costs of heuristics where they are simulated,
+    and maps.
     """
-    require_positive(seconds=seconds)
+    allowed = seconds(time)
     run = read_run(folder)
     if out is None:
         target = Path(folder) / "report.html"
@@ -66,20 +66,20 @@ def write_report(
         raise InputError(f"there is no folder {str(target.parent)!r} for the report.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file for the report.")
-    write_bytes(target, render(run, seconds, tell).encode())
+    write_bytes(target, render(run, allowed, tell).encode())
     return target
 
 
-def render(run: SavedRun, seconds: float = SECONDS, tell: Tell = lambda _: None) -> str:
-    """The page as text."""
-    beside = judge_heuristics(run, (1 - FOR_MAPS) * seconds, tell)
+def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None) -> str:
+    """The page as text, made in so many seconds."""
+    beside = judge_heuristics(run, (1 - FOR_MAPS) * allowed, tell)
     tell("what the policies do")
     others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS]]
     visits = visited(
         run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1
     )
-    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * seconds)
+    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * allowed)
     tell("pictures")
     drawn, left_out = pictures(run, beside, tabulated)
     return _template().render(
@@ -160,14 +160,14 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
     """The policy, heuristics, policies of the user's own, and the bound."""
     found = run.found
     shown = shown_measures([run.found, *beside.judged])
-    rows = [_cost_row(f"found: {found.name}", found, found, shown, "found")]
+    rows = [_cost_row(f"found: {found.policy}", found, found, shown, "found")]
     rows += [
-        _cost_row(judged.name, judged, found, shown, same=policy.digest == run.policy.digest)
+        _cost_row(judged.policy, judged, found, shown, same=policy.digest == run.policy.digest)
         for policy, judged in zip(beside.policies, beside.judged, strict=True)
     ]
     rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
     bound = run.result["lower_bound"]
-    if bound is not None:
+    if is_known(bound):
         cells = (number(bound), "", more_than(bound, found.cost), *("" for _ in shown))
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
@@ -183,14 +183,14 @@ def comparison(run: SavedRun, beside: Beside) -> Table:
 
 def _cost_row(
     name: str,
-    judged: Judged,
-    found: Judged,
+    judged: Evaluation,
+    found: Evaluation,
     shown: Sequence[str],
     kind: str = "",
     *,
     same: bool = False,
 ) -> Row:
-    if judged.method == EXACT:
+    if judged.exact:
         interval = "exact"
     else:
         interval = between(judged.lower, judged.upper)
@@ -201,7 +201,7 @@ def _cost_row(
     else:
         against = _against(judged, found)
     measured = (_measure(judged, m, 4) for m in shown)
-    if judged.method == EXACT:
+    if judged.exact:
         how = "over all states"
     else:
         how = f"simulated ({judged.method})"
@@ -212,28 +212,27 @@ def _cost_row(
     return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
 
 
-def _against(judged: Judged, found: Judged) -> str:
+def _against(judged: Evaluation, found: Evaluation) -> str:
     """A percentage where the intervals tell two costs apart."""
     told = (
         judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
     )
-    if told or judged.method == found.method == EXACT:
+    if told or (judged.exact and found.exact):
         return more_than(judged.cost, found.cost)
     return "within error"
 
 
 def _given(run: SavedRun, beside: Beside) -> list[Json]:
     """Policies that a search began with and that are none of the model's heuristics."""
-    names = {judged.name for judged in beside.judged}
+    names = {judged.policy for judged in beside.judged}
     if run.searched:
         return [row for row in run.result["start"] if row["policy"] not in names]
     return []
 
 
 def _given_row(row: Json, blanks: int) -> Row:
-    if None in (row["cost_lower"], row["cost_upper"]):
-        ends = ""
-    else:
+    ends = ""
+    if is_known(row["cost_lower"]) and is_known(row["cost_upper"]):
         ends = between(row["cost_lower"], row["cost_upper"])
     return Row(
         row["policy"],
@@ -246,7 +245,7 @@ def measures(run: SavedRun, beside: Beside) -> Table:
     """All measures of the policy and of the best heuristics."""
     found = run.found
     others = beside.judged[:HEURISTICS]
-    columns = [f"found: {found.name}", *(judged.name for judged in others)]
+    columns = [f"found: {found.policy}", *(judged.policy for judged in others)]
     rows = [
         Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures
     ]
@@ -257,14 +256,14 @@ def measures(run: SavedRun, beside: Beside) -> Table:
     )
 
 
-def _measure(judged: Judged, name: str, digits: int = 5) -> str:
+def _measure(judged: Evaluation, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
     if (
         interval.half_width == 0
     ):  # a simulated run in which something never happened does not know how rare it is
-        unseen = judged.method != EXACT and interval.value == 0
+        unseen = not judged.exact and interval.value == 0
         return number(interval.value, digits) + (" (never seen)" if unseen else "")
     return plus_minus(interval.value, interval.half_width, digits)
 

@@ -13,18 +13,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
-from dualplan.core.intervals import finite
 from dualplan.core.status import COMPUTED, MEASURED
+from dualplan.core.streams import PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
 from dualplan.evaluation.marginals import marginals
 from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity
+from dualplan.models.contract import few_states
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.report import figures
-from dualplan.report.gather import EXACT, SEED, Beside, SavedRun, few
+from dualplan.report.gather import Beside, SavedRun
 from dualplan.report.policy_maps import by_server, policy_map
 from dualplan.report.slices import Tabulated
 
@@ -145,7 +147,11 @@ def _drawings(
         steps = LAW_STEPS
     else:
         steps = None
-    laws = cache(lambda: marginals(run.model, policies, coordinates=names, steps=steps, seed=SEED))
+    laws = cache(
+        lambda: marginals(
+            run.model, policies, coordinates=names, steps=steps, seed=PAGE_SIMULATION_SEED
+        )
+    )
     yield (
         "Where the state is in the long run",
         f"The stationary law of each coordinate under {whose}; bands are 95% intervals where it "
@@ -153,14 +159,14 @@ def _drawings(
         lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
-        if few(run.model, COMPUTABLE):
-            exactly = True
+        if few_states(run.model, COMPUTABLE):
+            how = "exact"
         else:
-            exactly = None
+            how = None
         rates = _rates(run.model)
         changed = cache(
             lambda: sensitivity(
-                run.model, policies, rates, steps=RATE_STEPS, seed=SEED, exact=exactly
+                run.model, policies, rates, steps=RATE_STEPS, seed=PAGE_SIMULATION_SEED, method=how
             )
         )
         yield (
@@ -175,7 +181,7 @@ def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
     """The policy and the best heuristic, and the words for both."""
     if beside.same or beside.best is None:
         return [run.policy], "the policy"
-    return [run.policy, beside.policies[0]], f"the policy and {beside.best.name}"
+    return [run.policy, beside.policies[0]], f"the policy and {beside.best.policy}"
 
 
 def _rates(network: QueueingNetwork) -> list[str] | None:
@@ -192,11 +198,11 @@ def with_heuristics(run: SavedRun, beside: Beside) -> Json:
     """
     start = [
         {
-            "policy": j.name,
-            "known": COMPUTED if j.method == EXACT else MEASURED,
-            "cost": finite(j.cost),
-            "cost_lower": finite(j.cost if j.method == EXACT else j.lower),
-            "cost_upper": finite(j.cost if j.method == EXACT else j.upper),
+            "policy": j.policy,
+            "known": COMPUTED if j.exact else MEASURED,
+            "cost": j.cost,
+            "cost_lower": (j.cost if j.exact else j.lower),
+            "cost_upper": (j.cost if j.exact else j.upper),
             "status": str(j.status),
         }
         for j in beside.judged
@@ -205,14 +211,14 @@ def with_heuristics(run: SavedRun, beside: Beside) -> Json:
 
 
 def _lines(run: SavedRun) -> dict[str, float]:
-    if run.result["lower_bound"] is None:
+    if not is_known(run.result["lower_bound"]):
         return {}
     return {"lower bound": run.result["lower_bound"]}
 
 
 def _map_caption(beside: Beside) -> str:
     if beside.best is not None and not beside.same:
-        against = f" and of the heuristic {beside.best.name}"
+        against = f" and of the heuristic {beside.best.policy}"
     else:
         against = ""
     return (

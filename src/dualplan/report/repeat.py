@@ -20,6 +20,7 @@ from dualplan.models.contract import Model
 from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load
 from dualplan.models.queueing import OPTIONS, QueueingNetwork
+from dualplan.search.plans import keys_from
 from dualplan.search.steps import STEPS
 
 NETWORK = "network.toml"
@@ -82,10 +83,10 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
 
 
 def _plan(settings: Json) -> Repeat:
-    kept = {"budget": settings["constraints"], **settings}
-    left = {"set", "constraints", "digest"}
     plan = {
-        key: value for key, value in kept.items() if key not in left and value not in (None, {}, [])
+        name: value
+        for name, value in keys_from(settings).items()
+        if name != "set" and value not in (None, {}, [])
     }
     return Repeat(_command([PLAN, *_set(settings["set"])]), PLAN, as_toml(plan))
 

@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dualplan._kernels.constraints import allowed_at
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import Bools, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
@@ -364,7 +365,7 @@ def _distinct(rows: Percents) -> tuple[Percents, Ints]:
 
     By random sums, which sort faster than rows, checked.
     """
-    weights = np.random.default_rng(0).random(rows.shape[1])
+    weights = np.random.default_rng(FIXED_SEED).random(rows.shape[1])
     _, first, numbers = np.unique(rows @ weights, return_index=True, return_inverse=True)
     if not np.array_equal(rows[first[numbers]], rows):
         known, numbers = np.unique(rows, axis=0, return_inverse=True)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dualplan.core.encoding import is_known
 from dualplan.core.intervals import Interval
 from dualplan.core.status import (
     ASSUMED,
@@ -25,9 +26,10 @@ from dualplan.core.status import (
 )
 from dualplan.core.types import Json
 from dualplan.core.words import at_most, between, number, percent, plural, states_of
+from dualplan.evaluation.results import Evaluation
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.report.gather import EXACT, Beside, Judged, SavedRun
+from dualplan.report.gather import Beside, SavedRun
 
 SMALL_GAP = 0.001  # below which a longer search is not worth its time
 # the measure, and by how much two policies differ in it to be worth a word
@@ -78,9 +80,9 @@ def model_words(run: SavedRun) -> str:
     return f"{kind}: {size}. What is minimised is {aim}."
 
 
-def how_known(judged: Judged) -> str:
+def how_known(judged: Evaluation) -> str:
     """How a cost is known."""
-    if judged.method == EXACT:
+    if judged.exact:
         return "computed over all states"
     if not judged.trusted:
         return f"simulated; {judged.status.advice}"
@@ -104,7 +106,7 @@ def found_words(run: SavedRun) -> str:
             else:
                 tries = "no step"
         return (
-            f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.name}”. "
+            f"In {result['seconds']:.0f} s the search took {tries}. The best is “{found.policy}”. "
             f"{cost}"
         )
     penalties = plural(len(result["tried"]), "penalty")
@@ -136,9 +138,9 @@ def saved_share(beside: Beside) -> Interval | None:
     return Interval(gain.value / cost, gain.lower / cost, gain.upper / cost, gain.confidence)
 
 
-def _estimated(best: Judged) -> str:
+def _estimated(best: Evaluation) -> str:
     """What a share of the best heuristic's cost is a share of, where that is no exact number."""
-    if best.method == EXACT:
+    if best.exact:
         return ""
     return " of the estimate"
 
@@ -154,9 +156,9 @@ def heuristic_words(beside: Beside) -> str:
         )
     count = len(beside.judged)
     cost = f"{number(best.cost)} ({how_known(best)})"
-    intro = f"The best of the model's {plural(count, 'heuristic')} is {best.name} at {cost}."
+    intro = f"The best of the model's {plural(count, 'heuristic')} is {best.policy} at {cost}."
     if count == 1:
-        intro = f"The model has one heuristic, {best.name}, which costs {cost}."
+        intro = f"The model has one heuristic, {best.policy}, which costs {cost}."
     if beside.same:
         if saved.confidence == 1:
             alike = "is the policy"
@@ -210,7 +212,7 @@ def bound_words(run: SavedRun) -> str:
     bound = result["lower_bound"]
     kind = result["lower_bound_kind"]
     gap = result["gap"]
-    if bound is None:
+    if not is_known(bound):
         return (
             "No lower bound on what other policies cost is known, so how far this one is from "
             "optimal is not known."
@@ -224,7 +226,7 @@ def bound_words(run: SavedRun) -> str:
     else:
         of = ""
     if kind != PROVED:
-        tells = gap is not None and gap < 1
+        tells = is_known(gap) and gap < 1
         if tells:
             rest = f" If it holds, another policy could save at most {at_most(gap)} of the cost."
         else:
@@ -233,9 +235,9 @@ def bound_words(run: SavedRun) -> str:
             f"By the states that were looked at, no policy costs less than {number(bound)} "
             f"({kind}, not a proof).{rest}"
         )
-    rest = f", so another policy could save at most {at_most(gap or 0.0)} of this one's cost."
-    if gap is None or gap >= 1:
-        rest = ", which is too low to tell how far this one is from optimal."
+    rest = ", which is too low to tell how far this one is from optimal."
+    if is_known(gap) and gap < 1:
+        rest = f", so another policy could save at most {at_most(gap)} of this one's cost."
     return f"It is proved{by} that no policy costs less than {number(bound)}{of}{rest}"
 
 
@@ -244,7 +246,7 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     found = run.found
     result = run.result
     share = saved_share(beside)
-    exact = found.method == EXACT
+    exact = found.exact
     first = Fact(
         f"cost {unit(run)}",
         number(found.cost),
@@ -259,30 +261,30 @@ def facts(run: SavedRun, beside: Beside) -> list[Fact]:
     kind = result["lower_bound_kind"]
     value = "unknown"
     note = "no lower bound is known"
-    if gap is not None:
+    if is_known(gap):
         value = f"≤ {at_most(gap)}"
         note = f"of the cost by another policy; the bound is {kind}"
-    if gap is not None and gap >= 1:
+    if is_known(gap) and gap >= 1:
         value = "unknown"
         note = f"the lower bound, {number(result['lower_bound'])}, is too low to tell"
     return [first, against, Fact("could still be saved", value, note)]
 
 
 def _against(
-    beside: Beside, best: Judged, saved: Interval, share: Interval | None
+    beside: Beside, best: Evaluation, saved: Interval, share: Interval | None
 ) -> tuple[str, str]:
     if beside.same:
         return (
             "the same",
-            f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.name}",
+            f"the policy {'is' if saved.confidence == 1 else 'does the same as'} {best.policy}",
         )
     if not math.isfinite(saved.value):
-        return "unknown", f"{best.name}; one of the two is unstable"
+        return "unknown", f"{best.policy}; one of the two is unstable"
     if share is None:
         value = number(-saved.value, 3)
     else:
         value = percent(-share.value)
-    costs = f"{best.name} costs {number(best.cost)}"
+    costs = f"{best.policy} costs {number(best.cost)}"
     if beside.doubt:
         doubt = f"; {beside.doubt}"
     else:
@@ -326,7 +328,7 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
     status = Status(result["status"])
     gap = result["gap"]
-    if status is Status.TIME and run.searched and not (gap is not None and gap <= SMALL_GAP):
+    if status is Status.TIME and run.searched and not gap <= SMALL_GAP:
         yield "The search ended because its time was spent: a longer one may find a better policy."
     elif status not in (
         Status.TIME,
@@ -342,20 +344,20 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         )
     best = beside.best
     if best is not None and beside.doubt:
-        yield f"The comparison with the heuristic {best.name} is {beside.doubt}."
+        yield f"The comparison with the heuristic {best.policy} is {beside.doubt}."
     elif (
         best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0
     ):
-        yield f"The heuristic {best.name} is cheaper than the policy that was found."
+        yield f"The heuristic {best.policy} is cheaper than the policy that was found."
     for judged in beside.judged:
         if not judged.trusted:
             yield (
-                f"The heuristic {judged.name} has no cost that can be trusted: "
+                f"The heuristic {judged.policy} has no cost that can be trusted: "
                 f"{judged.status.advice}."
             )
 
 
-def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
+def _lost_by_both(found: Evaluation, beside: Beside) -> Iterator[str]:
     """Whether the policy, where losses cost nothing, turns more customers away than the
     heuristic.
     """
@@ -365,8 +367,8 @@ def _lost_by_both(found: Judged, beside: Beside) -> Iterator[str]:
     own, other = (judged.measures.get(LOST) for judged in (found, best))
     if own is not None and other is not None and own.value > other.value + MORE_LOST:
         yield (
-            f"The heuristic {best.name} loses only {percent(other.value)} of them: not all of the "
-            "saving is gain."
+            f"The heuristic {best.policy} loses only {percent(other.value)} of them: not all of "
+            "the saving is gain."
         )
 
 
@@ -412,7 +414,7 @@ def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Know
 def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
     found = run.found
     result = run.result
-    exact = found.method == EXACT
+    exact = found.exact
     how, note = (
         (COMPUTED, "over all states")
         if exact
@@ -431,14 +433,14 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         )
         note += f"; {beside.doubt}" if beside.doubt else ""
         yield Known(
-            f"saved against {beside.best.name}",
+            f"saved against {beside.best.policy}",
             number(gain.value),
             between(gain.lower, gain.upper),
             label,
             note,
         )
     for limit in result["limits"]:
-        ends = between(_down(limit["lower"]), _up(limit["upper"]))
+        ends = between(limit["lower"], limit["upper"])
         kept = f"at most {limit['at_most']:g}: {'kept' if limit['kept'] else 'not kept'}"
         yield Known(
             limit["measure"], number(limit["value"]), ends, COMPUTED if exact else MEASURED, kept
@@ -461,23 +463,11 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         )
 
 
-def _up(value: float | None) -> float:
-    if value is None:
-        return math.inf
-    return value
-
-
-def _down(value: float | None) -> float:
-    if value is None:
-        return -math.inf
-    return value
-
-
 def _bound_entries(run: SavedRun) -> Iterator[Known]:
     result = run.result
     kind = result["lower_bound_kind"]
-    exact = run.found.method == EXACT
-    if result["lower_bound"] is None:
+    exact = run.found.exact
+    if not is_known(result["lower_bound"]):
         yield Known("lower bound", UNKNOWN, "", UNKNOWN, "no policy's cost is bounded from below")
         return
     if result.get("lower_bound_functions"):
@@ -487,7 +477,7 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
     yield Known(
         "lower bound on any policy's cost", number(result["lower_bound"], 7), "", kind, note
     )
-    if result["gap"] is not None:
+    if is_known(result["gap"]):
         if exact or kind != PROVED:
             label = kind
         else:
@@ -505,8 +495,8 @@ def _bound_entries(run: SavedRun) -> Iterator[Known]:
 def _certified(saved: Json | None) -> Iterator[Known]:
     """The certificate of the dual program."""
     for name, entry in (saved or {"entries": {}})["entries"].items():
-        low = _down(entry["lower"])
-        high = _up(entry["upper"])
+        low = entry["lower"]
+        high = entry["upper"]
         if low == high:
             shown = ""
         else:

@@ -1,9 +1,41 @@
-"""Policies improved step by step: what a step may propose, how proposals are judged, and the loop
-around both.
+"""Propose, judge, keep: the headline `solve`, its steps, and plans of the dual program.
+
+loop            the search: what is better takes the place of the best
+contract        what it passes around
+steps           ways to propose policies
+duels           how proposals are judged
+lattice, policy_search, rollouts    where proposals come from
+plans           what a TOML file may ask for
 """
 
-from dualplan.search.contract import Attempt, Candidate, Improved
-from dualplan.search.loop import improve
+from dualplan.search.contract import Attempt, Candidate, SearchResult
+from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
+from dualplan.search.loop import solve
+from dualplan.search.plans import Plan, run_plan
+from dualplan.search.rollouts import (
+    Differences,
+    RolloutFit,
+    coupled_differences,
+    rollout_step,
+    rollout_values,
+)
 from dualplan.search.steps import STEPS
 
-__all__ = ["STEPS", "Attempt", "Candidate", "Improved", "improve"]
+__all__ = [
+    "STEPS",
+    "Attempt",
+    "Candidate",
+    "Differences",
+    "LatticeSolution",
+    "Plan",
+    "RolloutFit",
+    "SearchResult",
+    "coupled_differences",
+    "lattice_plan",
+    "make_lattice",
+    "rollout_step",
+    "rollout_values",
+    "run_plan",
+    "solve",
+    "solve_lattice",
+]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dualplan.core.intervals import Interval, finite
+from dualplan.core.intervals import Interval
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Json
@@ -21,11 +21,6 @@ from dualplan.models.limits import Limit
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.values.functions import StateFunction
-
-NEGLIGIBLE = 1e-9  # excess over a limit
-UNKNOWN = Interval(
-    math.nan, -math.inf, math.inf, 1.0
-)  # of a measure under a policy that is unstable
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,31 +52,8 @@ class Member:
 
     def rank(self, limits: Sequence[Limit]) -> tuple[float, float]:
         """By how much limits are exceeded, and the cost: what is sorted by."""
-        if math.isfinite(self.run.cost):
-            cost = self.run.cost
-        else:
-            cost = math.inf
-        return excess(self.run, limits), cost
-
-
-def excess(run: Evaluation, limits: Sequence[Limit]) -> float:
-    """By how much a policy may exceed its limits, in sum.
-
-    0 if it keeps them with their whole intervals.
-    """
-    over = [
-        run.measures[limit.name].upper - limit.at_most if limit.name in run.measures else math.inf
-        for limit in limits
-    ]
-    return sum(math.inf if math.isnan(e) else e for e in over if not e <= NEGLIGIBLE)
-
-
-def broken(run: Evaluation, limits: Sequence[Limit]) -> bool:
-    """Whether a policy breaks a limit with the whole interval of the measure."""
-    return any(
-        limit.name in run.measures and run.measures[limit.name].lower > limit.at_most
-        for limit in limits
-    )
+        cost = self.run.cost if math.isfinite(self.run.cost) else math.inf
+        return self.run.excess(limits), cost
 
 
 @dataclass(frozen=True)
@@ -109,7 +81,7 @@ class Attempt:
             "size": self.size,
             "candidates": self.made,
             "policy": self.policy,
-            "cost": None if self.cost is None else finite(self.cost),
+            "cost": None if self.cost is None else self.cost,
             "gain": None if self.gain is None else self.gain.to_json(),
             "accepted": bool(self.accepted),
             "seconds": round(self.seconds, 3),
@@ -177,8 +149,8 @@ class Step(Protocol):
         """Candidates, to be judged by simulation."""
 
 
-@dataclass(frozen=True, eq=False)
-class Improved:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SearchResult:
     """The best policy that was found, what it costs, what any policy costs at least, and how it
     came about.
     """
@@ -187,13 +159,7 @@ class Improved:
     criterion: Criterion
     policy: Policy
     source: str
-    cost: float
-    lower: float
-    upper: float
-    evaluation: str
-    evaluation_status: Status
-    measures: dict[str, Interval]
-    notes: tuple[str, ...]
+    evaluation: Evaluation
     limits: tuple[Limit, ...]
     start: tuple[Member, ...]
     attempts: tuple[Attempt, ...]
@@ -205,9 +171,14 @@ class Improved:
     seconds: float
 
     @property
+    def cost(self) -> float:
+        """What the policy costs; `evaluation` says how that is known."""
+        return self.evaluation.cost
+
+    @property
     def gap(self) -> float:
         """The largest part of the cost that another policy could save."""
-        return largest_gap(self.lower, self.upper, self.bound.value)
+        return largest_gap(self.evaluation.lower, self.evaluation.upper, self.bound.value)
 
     @property
     def gap_reached(self) -> bool | None:
@@ -219,12 +190,7 @@ class Improved:
     @property
     def kept(self) -> bool:
         """Whether all limits are kept, with their whole intervals."""
-        return all(self._keeps(limit) for limit in self.limits)
-
-    def _keeps(self, limit: Limit) -> bool:
-        return limit.name in self.measures and bool(
-            self.measures[limit.name].upper <= limit.at_most + NEGLIGIBLE
-        )
+        return all(self.evaluation.keeps(limit) for limit in self.limits)
 
     def to_json(self) -> Json:
         """Everything as plain values; the policy itself is saved apart."""
@@ -234,42 +200,40 @@ class Improved:
             **self.criterion.describe(),
             "policy": self.policy.name,
             "source": self.source,
-            "cost": finite(self.cost),
-            "cost_lower": finite(self.lower),
-            "cost_upper": finite(self.upper),
-            "cost_status": str(self.evaluation_status),
-            "evaluation": self.evaluation,
-            "lower_bound": finite(self.bound.value),
+            **self.evaluation.cost_to_json(),
+            "lower_bound": self.bound.value,
             "lower_bound_kind": self.bound.kind,
             "lower_bound_functions": self.bound.functions,
             "lower_bound_assumed": self.bound.assumed,
-            "gap": finite(self.gap),
+            "gap": self.gap,
             "gap_wanted": self.wanted_gap,
             "gap_reached": self.gap_reached,
             "status": str(self.status),
             "advice": self.status.advice,
-            "measures": {name: interval.to_json() for name, interval in self.measures.items()},
-            "limits": [
-                {
-                    "measure": limit.name,
-                    "at_most": limit.at_most,
-                    **self.measures.get(limit.name, UNKNOWN).to_json(),
-                    "kept": self._keeps(limit),
-                }
-                for limit in self.limits
-            ],
-            "notes": list(self.notes),
+            "limits": self.evaluation.limits_to_json(self.limits),
+            "notes": list(self.evaluation.notes),
             "start": [{"policy": m.policy.name, **_brief(m.run)} for m in self.start],
             "attempts": [attempt.to_json() for attempt in self.attempts],
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
         }
 
+    def __str__(self) -> str:
+        known = self.evaluation
+        ends = f"[{known.lower:.6g}, {known.upper:.6g}]"
+        lines = [
+            f"{self.policy.name} ({self.source}): {known.cost:.6g} {ends} ({known.method})",
+            f"any policy costs at least {self.bound.value:.6g} ({self.bound.kind}); gap "
+            f"{self.gap:.2%}",
+            f"{self.status}: {self.status.advice}",
+        ]
+        return "\n".join(lines)
+
 
 def _brief(run: Evaluation) -> Json:
     return {
-        "cost": finite(run.cost),
-        "cost_lower": finite(run.lower),
-        "cost_upper": finite(run.upper),
+        "cost": run.cost,
+        "cost_lower": run.lower,
+        "cost_upper": run.upper,
         "status": str(run.status),
     }

@@ -38,6 +38,7 @@ from dualplan.core.budgets import Clock
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
+from dualplan.core.streams import Place
 from dualplan.evaluation.evaluate import compare, evaluate
 from dualplan.evaluation.lstd import QUADRATIC, loop_values, quadratic_values
 from dualplan.evaluation.results import Comparison, Evaluation
@@ -46,7 +47,7 @@ from dualplan.models.criteria import Average, Discounted
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
-from dualplan.search.contract import Candidate, Member, Search, broken, excess
+from dualplan.search.contract import Candidate, Member, Search
 from dualplan.values.functions import StateFunction
 
 # steps of a screening; how much longer the best few are looked at
@@ -77,7 +78,10 @@ WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
 def screen(
-    search: Search, candidates: Sequence[Candidate], times: float = 1.0, place: int = 0
+    search: Search,
+    candidates: Sequence[Candidate],
+    times: float = 1.0,
+    place: int = Place.SCREENING,
 ) -> list[Member]:
     """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
     seed = search.fresh(place)
@@ -203,7 +207,8 @@ def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     if values is None:
         return None
     plain, shaped = (
-        _run(search, candidate, control, SCREENING, search.fresh(14)) for control in (None, values)
+        _run(search, candidate, control, SCREENING, search.fresh(Place.CONTROL_TRIAL))
+        for control in (None, values)
     )
     if _in_loop(candidate, values):
         narrower = 1.0
@@ -222,7 +227,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     model = search.model
     loop = _loop(policy)
     dim = search.model.box.dim
-    seed = search.fresh(13)
+    seed = search.fresh(Place.CONTROL_FIT)
     if loop is not None:
         if loop.coordinates > QUADRATIC:
             return None
@@ -234,7 +239,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     if degree is None:
         return None
     return primal.policy_values(
-        model, policy, primal.monomials(model, degree), visits=VISITS, every=EVERY, seed=seed
+        model, policy, primal.monomials(model, degree), samples=VISITS, every=EVERY, seed=seed
     )
 
 
@@ -264,7 +269,7 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
             best.policy,
             search.criterion,
             steps=max(steps, 2 * least_steps(search)),
-            seed=search.fresh(1 + k),
+            seed=search.fresh(Place.DUEL + k),
             confidence=LEVEL,
             control=control,
         )
@@ -286,7 +291,9 @@ def _verdict(search: Search, found: Comparison, last: bool) -> Verdict:
     gain = Interval(-d.value, -d.upper, -d.lower, d.confidence)
     if not math.isfinite(found.first.cost) or (found.status is Status.TOO_SHORT and not last):
         return Verdict(False, gain, found.first)
-    keeps = excess(found.first, search.limits) == 0
-    if not math.isfinite(found.second.cost) or broken(found.second, search.limits):
+    keeps = found.first.excess(search.limits) == 0
+    if not math.isfinite(found.second.cost) or any(
+        found.second.breaks(limit) for limit in search.limits
+    ):
         return Verdict(keeps, gain, found.first)
     return Verdict(bool(keeps and d.upper < 0), gain, found.first)

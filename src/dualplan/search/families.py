@@ -107,7 +107,10 @@ def indices(policy: Policy, reach: str = NEXT) -> Family:
     if reach not in (NEXT, ALL):
         raise unknown("reach", str(reach), [NEXT, ALL])
     network = _network_of(policy)
-    start = policy if isinstance(policy, LinearIndexPolicy) else linear_index(policy)  # type: ignore[arg-type]
+    if isinstance(policy, LinearIndexPolicy):
+        start = policy
+    else:
+        start = linear_index(policy)  # type: ignore[arg-type]
     n = len(network.classes)
     near = _near(network)
     if reach == NEXT:

@@ -26,20 +26,17 @@ import math
 import time as timer
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dualplan._kernels.compiler import compiling
-from dualplan.core.budgets import EXACTLY, Clock, seconds, share
+from dualplan.core.budgets import Clock, seconds, share
 from dualplan.core.checks import require_seed
-from dualplan.core.errors import DualplanError, InputError, MissingError, ModelError, unknown
-from dualplan.core.intervals import Interval
+from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, Status
-from dualplan.evaluation.evaluate import evaluate
-from dualplan.evaluation.experiments import notes_on
+from dualplan.core.streams import Place
+from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
-from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit, require_limits
@@ -48,7 +45,7 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY, load_policy, save_policy
 from dualplan.policies.tables import random_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search.contract import Attempt, Candidate, Improved, Member, Search, Step, excess
+from dualplan.search.contract import Attempt, Candidate, Member, Search, SearchResult, Step
 from dualplan.search.duels import BEGINNING, controlled, duel, pace, screen
 from dualplan.search.steps import STEPS
 
@@ -70,33 +67,30 @@ NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 Progress = Callable[[int, int, str], None]
 
 
-def improve(
+def solve(
     model: Model,
-    policies: Sequence[Policy] = (),
     criterion: Criterion | None = None,
     *,
+    policies: Sequence[Policy] = (),
     limits: Sequence[Limit | str] = (),
     time: str | float = TIME,
     gap: str | float | None = None,
-    steps: Sequence[str] | None = None,
+    method: str | Sequence[str] | None = None,
     seed: int = 0,
     folder: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-) -> Improved:
+) -> SearchResult:
     """The best policy that the steps find in a time, what it costs, a lower bound, and the gap
     between the two.
 
     `policies` are what to begin with (anything that maps a state to probabilities; by default the
     model's heuristics), `limits` side constraints such as "lost fraction <= 0.01", `gap` the share
-    of the cost at which to stop, `steps` names of steps, by default all. With a `folder` the best
-    policy is saved whenever it changes.
+    of the cost at which to stop, `method` the name of a step or several, by default all of them.
+    With a `folder` the best policy is saved whenever it changes.
     """
     clock = Clock(seconds(time))
-    if gap is None:
-        wanted = None
-    else:
-        wanted = share(gap)
+    wanted = None if gap is None else share(gap)
     criterion = require_criterion(criterion)
     require_seed(seed)
     if limits and isinstance(criterion, Discounted):
@@ -105,14 +99,11 @@ def improve(
             "solve_lp."
         )
     search = Search(model, criterion, _limits(model, limits), seed)
-    chosen = _steps(steps)
+    chosen = _steps([method] if isinstance(method, str) else method)
     for policy in policies:
         require_policy_of(model, policy)
     run = _open(search, policies, list(chosen), clock.allowed, folder, resume)
-    if run is None:
-        search.before = 0
-    else:
-        search.before = run.traced
+    search.before = 0 if run is None else run.traced
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
@@ -217,7 +208,7 @@ class Loop:
         ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
-        self.start = tuple(screen(search, begin, BEGINNING, place=6))
+        self.start = tuple(screen(search, begin, BEGINNING, place=Place.BEGINNING))
         if not self.start:
             raise InputError(
                 "none of the policies to begin with can be simulated on model "
@@ -331,7 +322,7 @@ class Loop:
         run = self.search.incumbent.run
         proved = self.bound.kind == PROVED
         small = largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
-        return small and proved and excess(run, self.search.limits) == 0
+        return small and proved and run.excess(self.search.limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
@@ -397,53 +388,66 @@ class Loop:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, status: Status) -> Improved:
+    def finish(self, status: Status) -> SearchResult:
         """Evaluate the best policy afresh, and prove a bound."""
         self.tell("evaluating the policy")
-        known = self._evaluated(
-            max(FOR_JUDGING * self.clock.allowed, self.left + FOR_JUDGING * self.clock.allowed)
-        )
-        if known[4] is Status.INTERRUPTED:
-            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
+        allowed = FOR_JUDGING * self.clock.allowed
+        evaluation = self.final_evaluation(allowed + max(0.0, self.left))
+        if evaluation.status is Status.INTERRUPTED:
+            return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
         self.tell("a lower bound")
         try:
             bound = self._bound(max(5.0, self.clock.left))
         except KeyboardInterrupt:  # what was found is worth more than what could be proved of it
-            return self._ended(Status.INTERRUPTED, known, NO_BOUND)
-        return self._ended(status, known, bound)
+            return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
+        return self._ended(status, evaluation, bound)
 
-    def interrupted(self) -> Improved:
+    def interrupted(self) -> SearchResult:
         """The best policy so far after a short evaluation, with the bound that there is."""
         self.tell("interrupted: a short evaluation of the policy")
-        return self._ended(Status.INTERRUPTED, self._evaluated(AFTER_ALL, fit=False), NO_BOUND)
+        evaluation = self.final_evaluation(AFTER_ALL, fit=False)
+        return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
 
-    def _ended(self, status: Status, known: tuple[Any, ...], bound: LowerBound) -> Improved:
+    def final_evaluation(self, seconds: float, fit: bool = True) -> Evaluation:
+        """What the best policy costs, by random numbers that nothing was chosen by.
+
+        `seconds` are for a simulation. Without `fit` no control is fitted to the policy.
+        """
         search = self.search
-        best = self.search.incumbent
-        cost, lower, upper, method, how, measures, notes = known
+        best = search.incumbent
+        judge = Judge(
+            steps=LAST,
+            # measures that are limited have no control: they are known well long after the cost is
+            relative_tol=None if search.limits else RELATIVE,
+            seed=search.fresh(Place.LAST_EVALUATION),
+            time=seconds,
+        )
+        if fit and not judge.exactly(search.model, best.policy):
+            best = controlled(search, best)
+        least = int(LEAST * pace(search, best.candidate, best.control))
+        judge = replace(judge, least=least)
+        return judge(search.model, best.policy, search.criterion, control=best.control)
+
+    def _ended(self, status: Status, evaluation: Evaluation, bound: LowerBound) -> SearchResult:
+        search = self.search
+        best = search.incumbent
         if self.bound is not None and self.bound.value > bound.value:
             bound = self.bound
-        result = Improved(
-            search.model,
-            search.criterion,
-            best.policy,
-            best.candidate.source,
-            cost,
-            lower,
-            upper,
-            method,
-            how,
-            measures,
-            notes,
-            search.limits,
-            self.start,
-            tuple(search.attempts),
-            bound,
-            self.gap,
-            status,
-            best.candidate.values,
-            search.seed,
-            self.clock.spent,
+        result = SearchResult(
+            model=search.model,
+            criterion=search.criterion,
+            policy=best.policy,
+            source=best.candidate.source,
+            evaluation=evaluation,
+            limits=search.limits,
+            start=self.start,
+            attempts=tuple(search.attempts),
+            bound=bound,
+            wanted_gap=self.gap,
+            status=status,
+            values=best.candidate.values,
+            seed=search.seed,
+            seconds=self.clock.spent,
         )
         if result.gap_reached and status is not Status.INTERRUPTED:
             result = replace(result, status=Status.GAP)
@@ -453,69 +457,9 @@ class Loop:
             self.run.save_result(result.to_json())
         return result
 
-    def _evaluated(self, allowed: float, fit: bool = True) -> tuple[Any, ...]:
-        """The cost, its bounds or interval and how it was found; `allowed` are the seconds of a
-        simulation.
-
-        Without `fit` no control is fitted to the policy.
-        """
-        search = self.search
-        best = self.search.incumbent
-        model = search.model
-        criterion = search.criterion
-        exact = self._exactly(best.policy)
-        if exact is not None:
-            measures = {
-                name: Interval(value, value, value, 1.0) for name, value in exact.measures.items()
-            }
-            return (
-                exact.cost,
-                exact.lower,
-                exact.upper,
-                "exact",
-                exact.status,
-                measures,
-                notes_on(model, measures),
-            )
-        if fit:
-            best = controlled(search, best)
-        # measures that are limited have no control: they are known well long after the cost is
-        found: Evaluation = evaluate(
-            model,
-            best.policy,
-            criterion,
-            steps=LAST,
-            relative=None if search.limits else RELATIVE,
-            seed=search.fresh(16),
-            seconds=allowed,
-            control=best.control,
-            least=int(LEAST * pace(search, best.candidate, best.control)),
-        )
-        return (
-            found.cost,
-            found.lower,
-            found.upper,
-            found.method,
-            found.status,
-            dict(found.measures),
-            found.notes,
-        )
-
-    def _exactly(self, policy: Policy) -> ExactEvaluation | None:
-        """Where states are few, and the policy has one cost."""
-        count = self.search.model.box.count
-        if not self.search.listed or count is None or count > EXACTLY or policy.code is None:
-            return None
-        try:
-            return evaluate_exact(self.search.model, policy, self.search.criterion)
-        except (
-            ModelError
-        ):  # several recurrent classes: the cost depends on chance, and simulation says so
-            return None
-
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search
         potentials = [search.incumbent.candidate.values]
         return best_bound(
-            search.model, search.criterion, potentials=potentials, seconds=allowed, seed=search.seed
+            search.model, search.criterion, potentials=potentials, time=allowed, seed=search.seed
         )

@@ -43,7 +43,7 @@ from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
-from dualplan.core.streams import own_seed
+from dualplan.core.streams import Word, own_seed
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats
 from dualplan.evaluation.evaluate import compare
@@ -55,9 +55,6 @@ from dualplan.search.trials import Budget, make_trials
 
 FIRST_SIGMA = 0.5
 JUDGING = 0.25  # the part of the budget that the last comparison takes
-# sets random numbers of a choice apart from those of a search and of an evaluation with the same
-# seed
-CHOICE = 9_003
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +135,7 @@ def search(
         first,
         wanted,
         steps=max(int(JUDGING * steps), 1),
-        seed=own_seed(seed, CHOICE),
+        seed=own_seed(seed, Word.SEARCH_CHOICE),
         confidence=confidence,
         threads=threads,
     )
@@ -207,7 +204,9 @@ def best_of(
     _check(steps, seed, FIRST_SIGMA)
     if not found:
         raise InputError("there is nothing to choose from; give what at least one search proposed.")
-    budget = Budget(max(steps // len(found), 1), 1, own_seed(seed, CHOICE), threads=1, trials=1)
+    budget = Budget(
+        max(steps // len(found), 1), 1, own_seed(seed, Word.SEARCH_CHOICE), threads=1, trials=1
+    )
     policies = [_maker(one.family, wanted)(one.theta) for one in found]
     costs = in_parallel([partial(_trial, policy, wanted, budget) for policy in policies], threads)
     return found[int(np.argmin(costs))]

@@ -23,6 +23,7 @@ import numpy as np
 
 from dualplan import primal
 from dualplan.core.errors import InputError
+from dualplan.core.streams import Place
 from dualplan.dual.combine import combine
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.visits import visited
@@ -39,7 +40,7 @@ from dualplan.policies.heuristics.network import (
 )
 from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
-from dualplan.search.contract import Candidate, Member, Search, Step, excess
+from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.duels import pace
 from dualplan.search.families import ALL, NEXT, Family, greedy_for, indices, mixing
 from dualplan.search.lattice import SKETCH, make_lattice, solve_in_stages, solve_lattice, truncation
@@ -80,8 +81,9 @@ GAMMA = 0.99  # of the discounted program whose policy is judged by its average 
 def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
     model = search.model
-    place = 8
-    seen = visited(model, search.incumbent.policy, SEEN, search.fresh(place)) - model.box.lower
+    seen = (
+        visited(model, search.incumbent.policy, SEEN, search.fresh(Place.VISITS)) - model.box.lower
+    )
     means = WIDER * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
 
@@ -99,10 +101,10 @@ class Values:
         """Wherever next states can be listed; side constraints are not in these programs."""
         return search.listed and not search.limits
 
-    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002
         """One for each degree, as long as the functions are few."""
         law = _law(search)
-        seed = search.fresh(9)
+        seed = search.fresh(Place.PROPOSAL)
         found = []
         for degree in (2, 4):
             basis = primal.monomials(search.model, degree)
@@ -180,9 +182,11 @@ class OnLattice:
         model = search.model
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
-            seen = [visited(model, policy, SEEN, search.fresh(8), SPACING) for policy in policies]
+            visits = search.fresh(Place.VISITS)
+            seen = [visited(model, policy, SEEN, visits, SPACING) for policy in policies]
+            proposal = search.fresh(Place.PROPOSAL)
             try:
-                return make_lattice(model, np.concatenate(seen), nodes=size, seed=search.fresh(9))
+                return make_lattice(model, np.concatenate(seen), nodes=size, seed=proposal)
             except InputError:  # too many coordinates for so few nodes
                 return None
 
@@ -215,9 +219,13 @@ class OnLattice:
                 break
             one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
             run = evaluate(
-                search.model, one.policy, search.criterion, steps=PRICED, seed=search.fresh(10)
+                search.model,
+                one.policy,
+                search.criterion,
+                steps=PRICED,
+                seed=search.fresh(Place.PRICES),
             )
-            found.append((excess(run, search.limits), one))
+            found.append((run.excess(search.limits), one))
             low, high = (low, price) if found[-1][0] == 0 else (price, high)
             if math.isinf(high):
                 price = 4 * price
@@ -278,7 +286,7 @@ class Searches:
         Otherwise greedy for quadratic values if the best policy is, and mixtures.
         """
         families = self._families(search)
-        seed = search.fresh(9)
+        seed = search.fresh(Place.PROPOSAL)
         if (
             isinstance(search.model, QueueingNetwork)
             and isinstance(search.criterion, Average)
@@ -300,12 +308,21 @@ class Searches:
         """Where searches are quick, several of them, since not all end in the same valley."""
         each = steps // max(1, TWICE * len(families))
         found = [
-            parameters(family, search.criterion, steps=each, seed=search.fresh(place))
-            for place in range(20, 20 + TWICE)
+            parameters(
+                family, search.criterion, steps=each, seed=search.fresh(Place.FAMILY_SEARCH + k)
+            )
+            for k in range(TWICE)
             for family in families
         ]
         if found:
-            best = [best_of(found, search.criterion, steps=steps // CHOOSING, seed=search.fresh(9))]
+            best = [
+                best_of(
+                    found,
+                    search.criterion,
+                    steps=steps // CHOOSING,
+                    seed=search.fresh(Place.PROPOSAL),
+                )
+            ]
         else:
             best = []
         return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
@@ -366,7 +383,11 @@ class Rollouts:
         """One or two for each basis."""
         best = search.incumbent.policy
         found = rollout_step(
-            search.model, best, search.criterion, budget_steps=ROLLED[size], seed=search.fresh(9)
+            search.model,
+            best,
+            search.criterion,
+            steps=ROLLED[size],
+            seed=search.fresh(Place.PROPOSAL),
         )
         return [Candidate(policy, policy.name, policy.values) for policy in found]
 
@@ -384,7 +405,7 @@ class Combines:
         """Wherever there are policies to combine; side constraints are not in this program."""
         return not search.limits
 
-    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002 - there is one size
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002
         """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
         best = search.incumbent
         others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][
@@ -399,7 +420,7 @@ class Combines:
             search.criterion,
             potential=best.candidate.values,
             penalties=[factor * abs(best.run.cost) for factor in PENALTIES],
-            seed=search.fresh(9),
+            seed=search.fresh(Place.PROPOSAL),
         )
         return [
             Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values)

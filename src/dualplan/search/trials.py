@@ -25,11 +25,11 @@ import numpy as np
 
 from dualplan._kernels import index_walk, philox
 from dualplan.core.errors import InputError, MissingError
-from dualplan.core.streams import own_seed
+from dualplan.core.streams import Stream, Word, own_seed
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.lstd import QUADRATIC, loop_values
-from dualplan.evaluation.simulation import STREAM, Chunks, CompiledEngine, Replica
+from dualplan.evaluation.simulation import Chunks, CompiledEngine, Replica
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
@@ -40,7 +40,6 @@ TRIALS = 30  # unless the budget is too small for that
 SHORTER = 200  # trials where they have a control, and can be shorter
 LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
 WARMING = 0.05  # the part that brings the first states
-SEARCH = 9_002  # sets random numbers apart from those of an evaluation with the same seed
 CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
 # states that it is fitted to, and trials between two fits
 VISITS = 10_000
@@ -210,7 +209,9 @@ class IndexTrials:
         assert policy.code is not None
         costs = np.empty((REPLICAS, 2))
         seen = np.empty((REPLICAS, count, self.classes), np.int64)
-        rngs = np.array([philox.generator(self.seed, STREAM, k) for k in range(REPLICAS)])
+        rngs = np.array(
+            [philox.generator(self.seed, Stream.TRAJECTORIES, k) for k in range(REPLICAS)]
+        )
         every = length // max(count, 1)
         index_walk.walk(
             policy.code.ints,
@@ -233,7 +234,7 @@ def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
         raise MissingError(
             f"policy {first.name!r} is not compiled, or its model is not: they cannot be searched."
         )
-    budget = replace(budget, seed=own_seed(budget.seed, SEARCH))
+    budget = replace(budget, seed=own_seed(budget.seed, Word.SEARCH_TRIALS))
     if isinstance(criterion, Discounted):
         return ManyTrials(first, criterion, budget)
     if isinstance(first, LinearIndexPolicy) and first.temperature == 0 and walks(first.network):

@@ -18,6 +18,7 @@ import numpy as np
 
 from dualplan.cli.experiments.measure import exactly, unless_interrupted
 from dualplan.cli.experiments.rows import AGREES, DIGITISED, Figure, Outcome, Progress, Row, verdict
+from dualplan.core.streams import CurveShift
 from dualplan.core.types import Floats, Json
 from dualplan.dual import features as families
 from dualplan.dual.features.contract import Features
@@ -215,7 +216,7 @@ def _curve(
     show: Callable[[int], None],
 ) -> Curve:
     model = problem.model
-    fresh = problem.draw(50_000, seed=seed + 1)
+    fresh = problem.draw(50_000, seed=seed + CurveShift.OBJECTIVE)
     curve = Curve(penalty, [], [], [], [], [], [])
     wanted = np.linspace(0, steps, LOOKS + 1)
     started = time.monotonic()
@@ -240,7 +241,7 @@ def _curve(
     solve_subgradient(
         problem,
         penalty,
-        steps=steps,
+        iterations=steps,
         step_size=halving(FIRST_STEP, HALVED),
         batch=BATCH,
         seed=seed,

@@ -12,25 +12,23 @@ one with buffers of 9 were computed elsewhere by an independent program, exactly
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from dualplan import primal
-from dualplan.cli.experiments.measure import unless_interrupted
+from dualplan.cli.experiments.measure import row_of
 from dualplan.cli.experiments.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing
-from dualplan.core.budgets import EXACTLY
 from dualplan.core.errors import InputError
 from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Json
-from dualplan.evaluation.evaluate import evaluate
+from dualplan.evaluation.judge import Judge
+from dualplan.evaluation.results import EXACT, SIMULATION, Evaluation
 from dualplan.exact.iteration import solve_exact
-from dualplan.exact.policy import evaluate_exact
 from dualplan.models import instances as zoo
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Average, Criterion, Discounted, make_criterion
 from dualplan.models.load import build
 from dualplan.policies.contract import Policy
@@ -80,7 +78,7 @@ class _Setting:
     @property
     def few(self) -> bool:
         """Whether all constraints are looked at and costs are exact."""
-        return self.model.box.count is not None and self.model.box.count <= EXACTLY
+        return few_states(self.model)
 
     @property
     def gamma(self) -> Discounted:
@@ -110,20 +108,11 @@ class _Setting:
             )
         ]
 
-    def cost(
-        self, policy: Policy
-    ) -> tuple[float | None, float | None, float | None, bool, str, bool]:
-        """The cost of a policy, its bounds or interval, whether it is exact, how it was found, and
-        whether it holds.
-        """
-        if self.few:
-            exact = evaluate_exact(self.model, policy, self.criterion)
-            return exact.cost, exact.lower, exact.upper, True, "exact", True
-        run = evaluate(self.model, policy, self.criterion, steps=self.steps, seed=self.seed)
-        unless_interrupted(run.status)
-        if not math.isfinite(run.cost):
-            return None, None, None, False, str(run.status), False
-        return run.cost, run.lower, run.upper, False, f"simulated, {run.status}", run.status.good
+    def cost(self, policy: Policy) -> Evaluation:
+        """The cost of a policy."""
+        method = EXACT if self.few else SIMULATION
+        judge = Judge(method, steps=self.steps, seed=self.seed)
+        return judge(self.model, policy, self.criterion)
 
 
 def four_queue(
@@ -327,18 +316,12 @@ def _row(setting: _Setting, name: str, make: Callable[[], Any], optimum: float |
                 name, note=str(found.status), optimum=optimum, lower_bound=bound, seconds=seconds
             )
         found = found.policy()
-    cost, lower, upper, exact, how, trusted = setting.cost(found)
-    known = setting.known.get(name)
-    return Row(
+    row = row_of(
         name,
-        cost,
-        known,
-        lower,
-        upper,
-        exact,
-        status + how,
-        optimum,
-        bound,
-        seconds,
-        trusted=trusted,
+        setting.cost(found),
+        published=setting.known.get(name),
+        optimum=optimum,
+        lower_bound=bound,
+        seconds=seconds,
     )
+    return replace(row, note=status + row.note)

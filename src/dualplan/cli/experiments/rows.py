@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dualplan.core.intervals import finite
 from dualplan.core.types import Json
 
 Progress = Callable[[int, int, str], None]
@@ -121,11 +120,7 @@ class Row:
             known = None
         else:
             known = vars(self.published)
-        numbers = {
-            key: finite(value) if isinstance(value, float) else value
-            for key, value in vars(self).items()
-        }
-        return {**numbers, "published": known, "verdict": verdict(self)}
+        return {**vars(self), "published": known, "verdict": verdict(self)}
 
 
 def _apart(row: Row, known: Figure) -> bool:

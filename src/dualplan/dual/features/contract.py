@@ -26,11 +26,11 @@ from dualplan._kernels.compiler import Data, Kernel
 from dualplan._kernels.features import RECORD, USER, row_of
 from dualplan._kernels.philox import generator
 from dualplan.core.errors import InputError
+from dualplan.core.streams import Stream
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.dual.features.compiled import UserFunctions, UserRule, compiled_set
 from dualplan.models.contract import Model
 
-STREAM = 11  # of the random numbers that estimates of expected losses use
 DRAWS = 20_000
 PIECE = 2_000_000  # numbers that a piece of draws may hold
 
@@ -135,7 +135,7 @@ class Features:
         states = np.empty((count, self.model.box.dim), np.int64)
         actions = np.empty(count, np.int64)
         code = self.code
-        rng = generator(seed, STREAM, j)
+        rng = generator(seed, Stream.FEATURE_DRAWS, j)
         kernels.draw_feature(
             code.draw, code.ints, code.floats, j, rng, first, states, actions, self.work()
         )

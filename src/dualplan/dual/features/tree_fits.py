@@ -47,7 +47,7 @@ def fit_tree(
     model: Model,
     policy: Policy,
     *,
-    visits: int = VISITS,
+    samples: int = VISITS,
     every: int = EVERY,
     listed: int = LISTED,
     smoothing: float = 1.0,
@@ -55,11 +55,11 @@ def fit_tree(
     seed: int = 0,
     name: str | None = None,
 ) -> Tree:
-    """The Chow–Liu tree of the states that a policy visits, `every` so many steps.
+    """The Chow–Liu tree of the states that a policy samples, `every` so many steps.
 
     a tenth more is warm-up.
     """
-    seen = _visited(model, policy, visits, every, listed, seed)
+    seen = _visited(model, policy, samples, every, listed, seed)
     return _fitted(model, seen, smoothing, least, name or f"tree of {policy.name}")
 
 
@@ -67,15 +67,15 @@ def fit_product(
     model: Model,
     policy: Policy,
     *,
-    visits: int = VISITS,
+    samples: int = VISITS,
     every: int = EVERY,
     listed: int = LISTED,
     smoothing: float = 1.0,
     seed: int = 0,
     name: str | None = None,
 ) -> Tree:
-    """The product of the laws of single coordinates over the states that a policy visits."""
-    seen = _visited(model, policy, visits, every, listed, seed)
+    """The product of the laws of single coordinates over the states that a policy samples."""
+    seen = _visited(model, policy, samples, every, listed, seed)
     return _fitted(model, seen, smoothing, math.inf, name or f"product of {policy.name}")
 
 

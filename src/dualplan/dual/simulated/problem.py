@@ -58,6 +58,7 @@ from dualplan.core.checks import (
 )
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import mean_interval
+from dualplan.core.streams import FIRST_REFERENCE_REPLICA
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.ratios import Ratios, finite_weights
@@ -79,12 +80,6 @@ from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.values.functions import StateFunction, state_values
 from dualplan.values.partitions import Partition
 from dualplan.values.test_functions import Cells, Witnesses
-
-FIRST = (
-    2**32
-    # the number of the first trajectory: evaluations of policies use lower ones, so they are
-    # independent
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +189,9 @@ class SimulatedALP:
             return tests
         run = engine(self.model, self.ratios.reference, self.seed)
         count = min(self.each, CHUNK)
-        before = run.record(run.first(FIRST + 2 * REPLICAS), 1, self.warm_up + 1, self.restarts)
+        before = run.record(
+            run.first(FIRST_REFERENCE_REPLICA + 2 * REPLICAS), 1, self.warm_up + 1, self.restarts
+        )
         return tests.scaled(run.record(before.replica, count, self.every, self.restarts).states)
 
     # -- simulation --------------------------------------------------------------------------------
@@ -209,7 +206,7 @@ class SimulatedALP:
             threads = self.threads
         else:
             threads = 1
-        first = FIRST + (REPLICAS if fresh else 0)
+        first = FIRST_REFERENCE_REPLICA + (REPLICAS if fresh else 0)
         replicas = in_parallel(
             [partial(self._warm, run, first + r) for r in range(REPLICAS)], threads
         )

@@ -318,7 +318,11 @@ def _saddle_point(
     data = _shuffled(problem)
     if data[-1].size < batch:
         raise InputError(f"a batch of {batch} exceeds the {data[-1].size} transitions.")
-    judge = lambda theta: problem.value(theta, weights, m)  # noqa: E731 - a name for what is minimised
+
+    def judge(theta: Floats) -> float:
+        """What is minimised."""
+        return problem.value(theta, weights, m)
+
     middle = mass / float(mass @ mass)
     origins = [_first(problem, m, judge), middle]
     best = origins[0]

@@ -109,16 +109,10 @@ class Solution:
             "surrogate": self.parts.total,
             "surrogate_error": self.parts.total_error,
             "excess": list(self.parts.excess),
-            "effective_negative": _finite(self.parts.negative_effective),
-            "effective_flow": _finite(self.parts.flow_effective),
+            "effective_negative": self.parts.negative_effective,
+            "effective_flow": self.parts.flow_effective,
             "warning": self.warning,
             "samples": self.samples,
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
         }
-
-
-def _finite(value: float) -> float | None:
-    if np.isfinite(value):
-        return value
-    return None

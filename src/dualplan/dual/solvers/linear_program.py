@@ -66,7 +66,7 @@ def solve_sampled(
     *,
     samples: int = 20_000,
     seed: int = 0,
-    tolerance: float = TOLERANCE,
+    tol: float = TOLERANCE,
     enlarge: int = ENLARGE,
 ) -> Solution:
     """The mean of two minimisers over drawn constraints, `samples` for each; `parts` are on fresh
@@ -88,10 +88,7 @@ def solve_sampled(
             status = two.status
         else:
             status = one.status
-        if (
-            status is not Status.SOLVED
-            or gap <= tolerance * abs(one.parts.total + two.parts.total) / 2
-        ):
+        if status is not Status.SOLVED or gap <= tol * abs(one.parts.total + two.parts.total) / 2:
             break
     theta = (one.theta + two.theta) / 2
     parts = problem.value(

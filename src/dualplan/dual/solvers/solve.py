@@ -1,7 +1,7 @@
-"""Solvers by name, with one budget: the number of constraints of each kind that may be drawn to
-search with.
+"""Methods by name, with one measure of their work: `samples`, the number of constraints of each
+kind that may be drawn to search with.
 
-Fresh ones beyond the budget judge the result.
+Fresh ones beyond these judge the result.
 
 adaptive     stochastic subgradients with step sizes that adapt; no tuning
 paper        the paper's projected method with averaged iterates; a step size (halved every so often
@@ -22,6 +22,7 @@ from typing import Any
 
 from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.streams import FIRST_WATCHED_SAMPLE
 from dualplan.core.types import Floats
 from dualplan.dual.problem import DualALP, Penalty, Value
 from dualplan.dual.solvers.contract import Solution
@@ -43,9 +44,8 @@ OPTIONS: dict[str, type] = {
 }
 BUDGET = 2_000_000  # of the subgradient methods, unless another is given
 WATCHED = ("adaptive", "paper")
-# constraints that show how a method fares, and their first number: far from those it draws
+# constraints that show how a method fares, far from those it draws
 SHOWN = 20_000
-FAR = 2**50
 
 Watch = Callable[[int, Value], None]
 Averages = Callable[[int, Sequence[Floats]], None]
@@ -55,8 +55,8 @@ def solve(
     problem: DualALP,
     penalty: Penalty,
     *,
-    solver: str = "adaptive",
-    budget: int | None = None,
+    method: str = "adaptive",
+    samples: int | None = None,
     seed: int = 0,
     start: Floats | None = None,
     watch: Watch | None = None,
@@ -68,23 +68,23 @@ def solve(
     linear programs find their minimum without. `watch` is told by the subgradient methods how many
     samples were drawn so far, and the surrogate of the best weights, on a few others.
     """
-    check_solver(solver, budget, options)
+    check_solver(method, samples, options)
     require_seed(seed)
     if start is not None:
         start = problem.starting_point(start)
-    if solver == "listed-lp":
+    if method == "listed-lp":
         return replace(solve_listed(problem, penalty), seed=seed)
     more: dict[str, Any] = {}
-    if watch is not None and solver in WATCHED:
-        more["watch"] = _shown(problem, penalty, budget or BUDGET, seed, watch)
-    return SOLVERS[solver](
-        problem, penalty, budget=budget, seed=seed, start=start, **more, **options
+    if watch is not None and method in WATCHED:
+        more["watch"] = _shown(problem, penalty, samples or BUDGET, seed, watch)
+    return SOLVERS[method](
+        problem, penalty, samples=samples, seed=seed, start=start, **more, **options
     )
 
 
 def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Watch) -> Averages:
     """Of averages of iterates the surrogate of the best, on a few constraints of its own."""
-    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FAR)
+    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FIRST_WATCHED_SAMPLE)
     return lambda samples, thetas: watch(
         samples,
         min(
@@ -93,8 +93,8 @@ def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Wa
     )
 
 
-def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) -> None:
-    """Raise if a solver of this name does not take this budget and these options."""
+def check_solver(solver: str, samples: int | None, options: Mapping[str, Any]) -> None:
+    """Raise if a solver of this name does not take this samples and these options."""
     if solver not in SOLVERS:
         raise unknown("solver", str(solver), SOLVERS)
     known = [name for name in inspect.signature(SOLVERS[solver]).parameters if name in OPTIONS]
@@ -107,26 +107,33 @@ def check_solver(solver: str, budget: int | None, options: Mapping[str, Any]) ->
             require_counts(**{name: value})
         else:
             require_positive(**{name: value})
-    if budget is not None:
-        require_counts(budget=budget)
-    if budget is not None and solver == "listed-lp":
-        raise InputError("solver 'listed-lp' draws nothing; leave the budget out.")
-    if options.get("batch", 1) > (budget or BUDGET):
-        raise InputError(f"a batch of {options['batch']} exceeds the budget of {budget or BUDGET}.")
+    if samples is not None:
+        require_counts(samples=samples)
+    if samples is not None and solver == "listed-lp":
+        raise InputError("solver 'listed-lp' draws nothing; leave samples out.")
+    most = samples or BUDGET
+    if options.get("batch", 1) > most:
+        raise InputError(f"a batch of {options['batch']} exceeds the {most} samples allowed.")
 
 
 def _adaptive(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,
     batch: int = 10,
     watch: Averages | None = None,
 ) -> Solution:
     return solve_adaptive(
-        problem, penalty, samples=budget or BUDGET, batch=batch, seed=seed, start=start, watch=watch
+        problem,
+        penalty,
+        samples=samples or BUDGET,
+        batch=batch,
+        seed=seed,
+        start=start,
+        watch=watch,
     )
 
 
@@ -134,7 +141,7 @@ def _paper(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,
     batch: int = 1,
@@ -156,16 +163,16 @@ def _paper(
                 "with epsilon and delta, steps begin at the projection of 0; leave start out."
             )
         return solve_by_theory(
-            problem, penalty, epsilon=epsilon, delta=delta, budget=budget or BUDGET, seed=seed
+            problem, penalty, epsilon=epsilon, delta=delta, samples=samples or BUDGET, seed=seed
         )
-    steps = max((budget or BUDGET) // batch, 1)
+    steps = max((samples or BUDGET) // batch, 1)
     if step_size is None:
         step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
     sizes = halving(step_size, halve_every or steps)
     return solve_subgradient(
         problem,
         penalty,
-        steps=steps,
+        iterations=steps,
         step_size=sizes,
         batch=batch,
         seed=seed,
@@ -178,13 +185,13 @@ def _sampled(
     problem: DualALP,
     penalty: Penalty,
     *,
-    budget: int | None,
+    samples: int | None,
     seed: int,
     start: Floats | None,  # noqa: ARG001 - as the others'
 ) -> Solution:
-    if budget is None:
+    if samples is None:
         return solve_sampled(problem, penalty, seed=seed)
-    return solve_sampled(problem, penalty, samples=max(budget // 2, 1), seed=seed, enlarge=0)
+    return solve_sampled(problem, penalty, samples=max(samples // 2, 1), seed=seed, enlarge=0)
 
 
 SOLVERS: dict[str, Callable[..., Solution]] = {

@@ -107,21 +107,21 @@ def solve_by_theory(
     *,
     epsilon: float,
     delta: float,
-    budget: int = 10_000_000,
+    samples: int = 10_000_000,
     seed: int = 0,
 ) -> Solution:
     """The paper's method with the step and the number of steps of the theorem, if they are within
-    the budget.
+    the samples allowed.
     """
     asked = theory(problem, penalty, epsilon=epsilon, delta=delta)
-    if asked.steps > budget:
+    if asked.steps > samples:
         raise InputError(
             f"the theorem asks for {asked.steps:.3g} steps (G = {asked.gradient:.3g}, S = "
-            f"{problem.radius:.3g}), more than the budget of {budget:,}; use solve_adaptive, or "
-            "solve_subgradient with a step size of your own."
+            f"{problem.radius:.3g}), more than the {samples:,} samples allowed; use "
+            "solve_adaptive, or solve_subgradient with a step size of your own."
         )
     return solve_subgradient(
-        problem, penalty, steps=math.ceil(asked.steps), step_size=asked.step_size, seed=seed
+        problem, penalty, iterations=math.ceil(asked.steps), step_size=asked.step_size, seed=seed
     )
 
 
@@ -129,7 +129,7 @@ def solve_subgradient(
     problem: DualALP,
     penalty: Penalty,
     *,
-    steps: int,
+    iterations: int,
     step_size: float | Callable[[int], float],
     batch: int = 1,
     seed: int = 0,
@@ -144,7 +144,7 @@ def solve_subgradient(
     A `start` takes the place of 0, whose projection onto Θ is where the steps begin. `watch` is
     shown the number of steps and the average of the iterates from time to time.
     """
-    require_counts(steps=steps, batch=batch)
+    require_counts(iterations=iterations, batch=batch)
     require_seed(seed)
     if not callable(step_size):
         require_positive(step_size=step_size)
@@ -153,8 +153,8 @@ def solve_subgradient(
     total = np.zeros_like(theta)
     gradient = np.empty_like(theta)
     done = 0
-    while done < steps:
-        count = min(max(CHUNK // batch, 1), steps - done)
+    while done < iterations:
+        count = min(max(CHUNK // batch, 1), iterations - done)
         sizes = np.array(
             [step_size(t) if callable(step_size) else step_size for t in range(done, done + count)]
         )
@@ -174,7 +174,15 @@ def solve_subgradient(
         if watch is not None:
             watch(done, total / done)
     return _judged(
-        problem, "paper", penalty, total / steps, steps * batch, seed, started, threads, fresh=fresh
+        problem,
+        "paper",
+        penalty,
+        total / iterations,
+        iterations * batch,
+        seed,
+        started,
+        threads,
+        fresh=fresh,
     )
 
 

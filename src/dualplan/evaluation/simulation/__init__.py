@@ -19,7 +19,6 @@ from __future__ import annotations
 from dualplan.evaluation.simulation.compiled import CompiledEngine
 from dualplan.evaluation.simulation.contract import (
     REPLICAS,
-    STREAM,
     Chunks,
     Control,
     Copies,
@@ -35,7 +34,6 @@ from dualplan.policies.contract import Policy
 
 __all__ = [
     "REPLICAS",
-    "STREAM",
     "Chunks",
     "CompiledEngine",
     "Control",

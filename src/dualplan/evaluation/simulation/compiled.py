@@ -11,17 +11,9 @@ from dualplan._kernels import rollouts as coupled_kernels
 from dualplan._kernels import simulate as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan.core.errors import ModelError, PolicyError
+from dualplan.core.streams import Stream
 from dualplan.core.types import Floats, Ints
-from dualplan.evaluation.simulation.contract import (
-    COUPLED,
-    RESTARTS,
-    STREAM,
-    Chunks,
-    Copies,
-    Recorded,
-    Replica,
-    Restarts,
-)
+from dualplan.evaluation.simulation.contract import Chunks, Copies, Recorded, Replica, Restarts
 from dualplan.evaluation.simulation.faults import diagnose, explain
 from dualplan.models.contract import Model, vector
 from dualplan.policies.contract import OwnLoop, Policy
@@ -85,7 +77,7 @@ class CompiledEngine:
         t = replica.steps
         rows = np.zeros((chunks, self.columns))
         cycles = np.zeros(6)
-        rng = philox.generator(self.seed, STREAM, replica.number)
+        rng = philox.generator(self.seed, Stream.TRAJECTORIES, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
         if self.loop is not None and self.weights is not None:
             self.loop.run(self.loop.ints, self.loop.floats, self.weights, x, rng, t, length, rows)
@@ -104,7 +96,7 @@ class CompiledEngine:
         """In one compiled call."""
         x = replica.x.copy()
         states = np.empty((count, replica.x.size), np.int64)
-        rng = philox.generator(self.seed, STREAM, replica.number)
+        rng = philox.generator(self.seed, Stream.TRAJECTORIES, replica.number)
         where = np.zeros(2 * x.size + 1, np.int64)
         self._run(kernels.visits, (x, rng, replica.steps, every, states, where))
         return states
@@ -118,7 +110,8 @@ class CompiledEngine:
         actions = np.empty(count, np.int64)
         losses = np.empty(count)
         rng, chance = (
-            philox.generator(self.seed, stream, replica.number) for stream in (STREAM, RESTARTS)
+            philox.generator(self.seed, stream, replica.number)
+            for stream in (Stream.TRAJECTORIES, Stream.RESTARTS)
         )
         where = np.zeros(2 * dim + 1, np.int64)
         self._run(
@@ -156,7 +149,7 @@ class CompiledEngine:
         """In one compiled call."""
         totals = np.empty(count)
         lengths = np.empty(count, np.int64)
-        rng = philox.generator(self.seed, STREAM, 0)
+        rng = philox.generator(self.seed, Stream.TRAJECTORIES, 0)
         where = np.zeros(2 * self.model.box.dim + 1, np.int64)
         self._run(
             kernels.simulate_discounted,
@@ -178,7 +171,7 @@ class CompiledEngine:
         totals = np.empty((len(states), repetitions))
         met = np.zeros(len(states))
         steps = np.zeros(1, np.int64)
-        rng = philox.generator(self.seed, COUPLED, 0)
+        rng = philox.generator(self.seed, Stream.COUPLED_COPIES, 0)
         where = np.zeros(2 * self.model.box.dim + 1, np.int64)
         none = (
             coupled_kernels.no_forward,

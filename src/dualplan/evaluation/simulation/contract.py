@@ -10,9 +10,6 @@ from dualplan.core.types import Bools, Floats, Ints
 from dualplan.values.contract import ValueCode
 
 REPLICAS = 8
-STREAM = 1  # the stream of simulated trajectories; other uses of randomness take others
-COUPLED = 3  # the stream of coupled copies
-RESTARTS = 2  # the stream that decides where recorded trajectories begin anew
 
 Control = Callable[[Ints], Any]  # of states, one a row: a number for each
 

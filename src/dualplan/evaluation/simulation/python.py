@@ -10,11 +10,9 @@ import numpy as np
 from dualplan._kernels import philox
 from dualplan._kernels import simulate as kernels
 from dualplan.core.errors import ModelError, PolicyError
+from dualplan.core.streams import RESET_STEP, Stream
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.simulation.contract import (
-    COUPLED,
-    RESTARTS,
-    STREAM,
     Chunks,
     Control,
     Copies,
@@ -27,8 +25,6 @@ from dualplan.models.contract import Model
 from dualplan.models.simulator import Generator, Session, SimulatorModel
 from dualplan.policies.contract import Policy, check_probabilities
 from dualplan.values.contract import ValueCode
-
-LAST_STEP = 2**64 - 1  # where the draws lie that come before the first step
 
 
 class PythonEngine:
@@ -59,25 +55,25 @@ class PythonEngine:
         """At the start of a session of its own."""
         session = self._new_session()
         self._sessions[number] = session
-        return Replica(number, session.reset(self._generator(number, LAST_STEP)), np.zeros(2), 0)
+        return Replica(number, session.reset(self._generator(number, RESET_STEP)), np.zeros(2), 0)
 
     def _new_session(self) -> Session:
         if isinstance(self.model, SimulatorModel):
             return self.model.session()
         return _CompiledSession(self.model)
 
-    def _generator(self, replica: int, step: int, stream: int = STREAM) -> Generator:
+    def _generator(self, replica: int, step: int, stream: int = Stream.TRAJECTORIES) -> Generator:
         """The same stream as in compiled code: the draws of one step of one replica."""
         return np.random.Generator(_bits(self.seed, replica, step, stream))
 
     def _step(
-        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = Stream.TRAJECTORIES
     ) -> tuple[Ints, float, bool, Generator]:
         result, _, rng = self._transition(session, x, replica, t, stream)
         return *result, rng
 
     def _transition(
-        self, session: Session, x: Ints, replica: int, t: int, stream: int = STREAM
+        self, session: Session, x: Ints, replica: int, t: int, stream: int = Stream.TRAJECTORIES
     ) -> tuple[tuple[Ints, float, bool], int, Generator]:
         rng = self._generator(replica, t, stream)
         probabilities = self.policy.probabilities(x)
@@ -163,7 +159,7 @@ class PythonEngine:
         alive = np.ones(count, bool)
         for step in range(count * every):
             (y, loss, ended), a, rng = self._transition(session, x, replica.number, t)
-            chance = self._generator(replica.number, t, RESTARTS)
+            chance = self._generator(replica.number, t, Stream.RESTARTS)
             anew = restarts.gamma < 1 and (ended or chance.random() >= restarts.gamma)
             if ended and not anew:
                 y = session.reset(rng)
@@ -195,7 +191,7 @@ class PythonEngine:
         hidden = isinstance(self.model, SimulatorModel) and not self.model.resumable
         for run in range(count):
             session = self._new_session()
-            rng = self._generator(first + run, LAST_STEP)
+            rng = self._generator(first + run, RESET_STEP)
             x = starts[_chosen(weights, rng.random())]
             steps = horizon or 1 + int(np.log1p(-rng.random()) / np.log(gamma))
             if hidden:
@@ -285,7 +281,9 @@ class _Path:
         x = self.x[j]
         if x is None:
             return 0.0
-        y, loss, ended, rng = self.run._step(self.session, x, self.replica, t, COUPLED)
+        y, loss, ended, rng = self.run._step(
+            self.session, x, self.replica, t, Stream.COUPLED_COPIES
+        )
         if ended:
             if self.episodes:
                 self.x[j] = None

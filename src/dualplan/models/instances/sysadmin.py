@@ -75,7 +75,10 @@ def _law(works: Floats) -> Floats:
 
 
 def _weights(given: float | Sequence[float], machines: int) -> list[float]:
-    each = [float(given)] * machines if is_number(given) else [float(w) for w in given]  # type: ignore[arg-type, union-attr]
+    if is_number(given):
+        each = [float(given)] * machines  # type: ignore[arg-type]
+    else:
+        each = [float(w) for w in given]  # type: ignore[union-attr]
     if len(each) != machines or not all(is_number(w) and w >= 0 for w in each):
         raise InputError(
             f"weights are a number that is not negative, or one for each of {machines} machines."

@@ -296,7 +296,12 @@ def _read_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:
     )
 
 
-def _read_linear_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:  # noqa: ARG001 - floats say all
+def _read_linear_index(
+    model: Model,
+    name: str,
+    ints: Ints,  # noqa: ARG001 - floats say all
+    floats: Floats,
+) -> Policy:
     network = _network(model, name)
     n = len(network.classes)
     alpha, slopes, (temperature,) = np.split(floats[network.code.floats.size :], [n, n + n * n])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualplan.core.encoding import is_known
 from dualplan.core.types import Json
 from dualplan.report.figures.canvas import blank, current, drawn
 
@@ -75,7 +76,7 @@ def _draw_costs(panel: Any, penalties: list[float], rows: Sequence[Json]) -> Any
 
 def finite_or_nan(value: float | None) -> float:
     """A number that Matplotlib leaves out where it is not known or infinite."""
-    if value is not None and math.isfinite(value):
+    if value is not None and is_known(value):
         return value
     return math.nan
 

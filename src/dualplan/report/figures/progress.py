@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dualplan.core.encoding import decoded, is_known
 from dualplan.core.errors import InputError
 from dualplan.core.runs import TRACE
 from dualplan.core.status import COMPUTED, MEASURED
@@ -74,7 +75,7 @@ def read_trace(folder: str | Path) -> list[Json]:
     """The lines that a run has written about its progress; none where it wrote none."""
     path = Path(folder) / TRACE
     if path.exists():
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [decoded(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     return []
 
 
@@ -82,7 +83,7 @@ def _search(found: Json) -> Figure:
     figure = empty(8.5, 4.4)
     panel = figure.subplots()
     theme = current()
-    attempts = [row for row in found["attempts"] if row["cost"] is not None]
+    attempts = [row for row in found["attempts"] if is_known(row["cost"])]
     ends = dict(
         zip(
             map(id, found["attempts"]),
@@ -154,7 +155,7 @@ def _gain_ends(row: Json) -> tuple[float, float]:
 def _gain_reach(row: Json) -> tuple[float, float]:
     """How far the interval of the gain reaches below and above the cost."""
     gain = row["gain"]
-    if gain is None or any(gain[key] is None for key in ("value", "lower", "upper")):
+    if gain is None or not all(is_known(gain[key]) for key in ("value", "lower", "upper")):
         return 0.0, 0.0
     return gain["upper"] - gain["value"], gain["value"] - gain["lower"]
 
@@ -176,7 +177,7 @@ def _draw_interval(panel: Any, x: float, cost: float, row: Json, marker: str, la
 
 
 def _draw_bound(panel: Any, found: Json) -> None:
-    if found.get("lower_bound") is not None:
+    if is_known(found.get("lower_bound")):
         words = f"lower bound ({found['lower_bound_kind']})"
         panel.axhline(
             found["lower_bound"], linestyle="--", color=current().faint, linewidth=1.2, label=words
@@ -311,7 +312,7 @@ def cost_rows(found: Json, optimum: float | None = None) -> list[Dot]:
         ]
     if optimum is not None:
         rows.append(Dot("optimum", float(optimum), float(optimum), float(optimum), COMPUTED))
-    if found.get("lower_bound") is not None:
+    if is_known(found.get("lower_bound")):
         bound = float(found["lower_bound"])
         rows.append(Dot("no policy costs less", bound, bound, bound, found["lower_bound_kind"]))
     return rows

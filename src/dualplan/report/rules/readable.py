@@ -35,16 +35,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import require_counts, require_nonnegative, require_seed, require_threads
 from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import COMPUTED, MEASURED, Status
+from dualplan.core.streams import RuleShift
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.evaluation.evaluate import compare
 from dualplan.evaluation.visits import occupancy, weighted_visits
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -65,10 +65,10 @@ ROUNDS = 3
 def readable(
     model: Model,
     policy: Policy,
-    leaves: int = 8,
-    *,
     criterion: Criterion | None = None,
-    tolerance: float = 0.01,
+    *,
+    leaves: int = 8,
+    tol: float = 0.01,
     values: StateFunction | ArrayLike | None = None,
     features: Sequence[Mapping[str, int]] | None = None,
     rounds: int = ROUNDS,
@@ -77,7 +77,7 @@ def readable(
     seed: int = 0,
     threads: int | None = None,
 ) -> Rule:
-    """The smallest readable rule whose cost is within `tolerance` (a part of the cost) of that of
+    """The smallest readable rule whose cost is within `tol` (a part of the cost) of that of
     the policy.
 
     A decision (of a server, or of the model) has at most `leaves` leaves; if none of these is
@@ -90,7 +90,7 @@ def readable(
     require_policy_of(model, policy)
     criterion = require_criterion(criterion)
     require_counts(leaves=leaves, rounds=rounds, samples=samples, steps=steps)
-    require_nonnegative(tolerance=tolerance)
+    require_nonnegative(tol=tol)
     require_seed(seed)
     require_threads(threads)
     judge = _Judge(model, policy, criterion, steps, seed, threads)
@@ -99,17 +99,17 @@ def readable(
     data.visit(policy, seed, judge.own)
     best: _Found | None = None
     for k in range(rounds):
-        found = _smallest(judge, data.path(leaves), tolerance)
-        if best is None or found.better_than(best, judge.allowed(tolerance)):
+        found = _smallest(judge, data.path(leaves), tol)
+        if best is None or found.better_than(best, judge.allowed(tol)):
             best = found
         # of rules with a leaf less, most were tried: the tables of priorities, or the actions
         small = best.rule.leaves <= len(best.rule.trees) + 1
-        done = small and best.fits(judge.allowed(tolerance))
+        done = small and best.fits(judge.allowed(tol))
         if done or k == rounds - 1:
             break
-        data.visit(found.rule, seed + 1 + k, judge.evaluated(found.rule))
+        data.visit(found.rule, seed + RuleShift.RULE_VISITS + k, judge.evaluated(found.rule))
     assert best is not None, "there is at least one round"
-    return _reported(judge, data, best.rule, tolerance)
+    return _reported(judge, data, best.rule, tol)
 
 
 # -- what decisions are weighed with ---------------------------------------------------------------
@@ -140,13 +140,6 @@ def _looks(
     if isinstance(policy, GreedyAmong) and listed:
         return Looks(policy.values, policy.gamma, model.box.upper)
     return None
-
-
-def few_states(model: Model) -> bool:
-    """Whether costs are computed over all states rather than simulated."""
-    if isinstance(model, SimulatorModel) or not model.has_forward:
-        return False
-    return model.box.count is not None and model.box.count <= EXACTLY
 
 
 # -- what a rule costs -----------------------------------------------------------------------------
@@ -339,7 +332,7 @@ class _Data:
             self.visits.append((states, weights / weights.sum()))
             return
         found = occupancy(
-            self.model, policy, self.criterion, samples=self.samples, seed=seed, exact=False
+            self.model, policy, self.criterion, samples=self.samples, seed=seed, method="simulation"
         )
         drawn = weighted_visits(self.model, found.draw(self.samples, seed))
         self.visits.append((drawn.states, drawn.weights))
@@ -444,7 +437,7 @@ def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int,
 
 def _reported(judge: _Judge, data: _Data, rule: Rule, tolerance: float) -> Rule:
     """The rule with what it costs, by random numbers that it was not chosen by."""
-    fresh = judge.seed + 2**32
+    fresh = judge.seed + RuleShift.REPORT
     difference, status = judge.difference(rule, judge.steps, fresh)
     data.visit(judge.policy, fresh, judge.own)
     found = Simplification(

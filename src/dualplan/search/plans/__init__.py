@@ -1,16 +1,24 @@
 """Plans: what `dualplan solve` is asked for, and what comes of it."""
 
 from dualplan.search.plans.families import NAMED, make_features
-from dualplan.search.plans.plan import Plan, override, read_plan
-from dualplan.search.plans.run import Planned, improve_by, run_plan
+from dualplan.search.plans.keys import Key, Part
+from dualplan.search.plans.plan import FORMER, KEYS, Plan, override, read_plan, table_of_keys
+from dualplan.search.plans.run import Planned, run_plan, solve_by
+from dualplan.search.plans.settings import keys_from
 
 __all__ = [
+    "FORMER",
+    "KEYS",
     "NAMED",
+    "Key",
+    "Part",
     "Plan",
     "Planned",
-    "improve_by",
+    "keys_from",
     "make_features",
     "override",
     "read_plan",
     "run_plan",
+    "solve_by",
+    "table_of_keys",
 ]

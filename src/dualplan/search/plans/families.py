@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dualplan.core import checks
 from dualplan.core.budgets import LISTABLE
 from dualplan.core.errors import InputError, ModelError, unknown, within
 from dualplan.dual import features as families
@@ -20,6 +19,7 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
+from dualplan.search.plans import kinds
 
 STANDARD = "standard"  # the features if none are named
 BEST = "best"  # the heuristic that costs least
@@ -33,9 +33,7 @@ def make_features(model: Model, given: Any, criterion: Criterion | None = None) 
         if given not in NAMED:
             raise unknown("feature set", given, NAMED, at=("features",))
         return NAMED[given](model, criterion)
-    kind, words = checks.PLAN["features"]
-    if not kind(given):
-        raise InputError(f"features must be {words}, got {given!r}.", at=("features",))
+    kinds.features_of(NAMED).check("features", given)
     made = []
     for k, entry in enumerate(given):
         with within("features", k):
@@ -97,6 +95,18 @@ FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trees": (("policies",), ("choices", "visits")),
     "paper": ((), ("count",)),
 }
+KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
+    "policies": kinds.NAMES,
+    "by_action": kinds.TRUTH,
+    "policy": kinds.NAME,
+    "cuts": kinds.CUTS,
+    "choices": kinds.NAMES,
+    "intervals": kinds.INTERVALS,
+    "weights": kinds.INTEGERS,
+    "ratios": kinds.RATIOS,
+    "count": kinds.INTEGER,
+    "visits": kinds.COUNT,
+}
 
 
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
@@ -107,11 +117,7 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
     for key, value in entry.items():
         if key not in (*needed, *more):
             raise unknown(f"key of features {name!r}", key, (*needed, *more), at=(key,))
-        kind, words = checks.FEATURES[key]
-        if not kind(value):
-            raise InputError(
-                f"{key} of features {name!r} must be {words}, got {value!r}.", at=(key,)
-            )
+        KEYS_OF_FAMILIES[key].check(key, value, of=f" of features {name!r}")
     for key in needed:
         if key not in entry:
             raise InputError(f"features {name!r} lack {key!r}; add it.", at=(key,))

@@ -1,24 +1,21 @@
-"""A plan: what `dualplan solve` is asked for, from a TOML file or the command line, and what comes
-of it.
+"""A plan: what `dualplan solve` is asked for, from a TOML file, the command line or Python.
 
-Without a word about the dual program, the best policy that the library finds (`improvement/`):
+Without a word about the dual program, the best policy that the library finds (`search/loop.py`):
 
     model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
     time = "2m"                          # how long to search
     gap = "2%"                           # stop when the cost is proved to be this near the optimum
     limits = ["lost fraction <= 0.01"]   # side constraints
     policies = ["lbfs", "mine.npz"]      # what to begin with; by default the model's heuristics
-    overloaded = true                 # go on even if no policy keeps the queues of a network finite
 
 With a key of the dual program, that program alone:
 
-    model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
+    model = "four-queue"
     criterion = "discounted"             # or "average", the default
     gamma = 0.99
     penalty = [30.0, 100.0, 300.0]       # H; of several the one whose policy costs least is chosen
-    solver = "sampled-lp"                # sampled-lp, adaptive, paper, listed-lp (the default where
-                                         states are few)
-    budget = 20_000                      # constraints of each kind that may be drawn
+    method = "sampled-lp"
+    samples = 20_000                     # constraints of each kind that may be drawn
     seed = 0
 
     [set]                                # parameters of the model
@@ -27,144 +24,298 @@ With a key of the dual program, that program alone:
     [[features]]                         # any number; without them the standard set
     family = "occupancies"
     policies = ["longer", "lbfs"]
+
+Each key is declared below, and nowhere else: see `keys.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from dualplan.core import checks
 from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.types import Json
-from dualplan.dual.meta import POLICIES
-from dualplan.evaluation.judge import STEPS
+from dualplan.dual.grids import GRIDS
+from dualplan.dual.meta import CHOICES, POLICIES
+from dualplan.dual.sampling import SCHEMES
+from dualplan.dual.solvers import SOLVERS
+from dualplan.evaluation.judge import JUDGING_STEPS
+from dualplan.evaluation.results import EXACT, SIMULATION
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.load import load, require_stable
-from dualplan.models.toml import Document, is_network, read
+from dualplan.models.toml import Document, is_network, read, register_plan_keys
+from dualplan.search.loop import TIME
+from dualplan.search.plans import kinds
+from dualplan.search.plans.families import NAMED, STANDARD
+from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of
+
+_of_search = partial(Key, part=Part.SEARCH)
+_of_dual = partial(Key, part=Part.DUAL)
 
 
 @dataclass(frozen=True)
 class Plan:
     """Everything that a run is told; the names are the keys of the TOML file."""
 
-    model: str
-    set: dict[str, Any] = field(default_factory=dict)
-    criterion: str = "average"
-    gamma: float | None = None
-    start: Any = None
-    features: Any = None
-    base: str | None = None
-    potential: str | None = None
-    sampling: str = "features"
-    limits: tuple[str, ...] = ()
-    radius: float | None = None
-    penalty: Any = None
-    penalty_negative: float | None = None
-    solver: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    budget: int | None = None
-    seed: int = 0
-    fallback: str | None = None
-    evaluation: str | None = None
-    steps: int = STEPS
-    confidence: float = 0.95
-    span: float | None = None
-    sweeps: int | None = None
-    grid: str | None = None
-    epsilon: float | None = None
-    delta: float = 0.05
-    beta: float | None = None
-    choice: str = POLICIES
-    time: str | float | None = None
-    gap: str | float | None = None
-    policies: tuple[str, ...] = ()
-    overloaded: bool = False
-    given: frozenset[str] = (
-        frozenset()
-    )  # the keys that were written down, even with their default values
-    source: Document = field(
-        default_factory=Document.nowhere, compare=False, repr=False
-    )  # where they were
+    model: Annotated[str, Key(kinds.NAME, "an instance, FILE.toml of a network, or FILE.py:OBJECT")]
+    set: Annotated[
+        dict[str, Any],
+        Key(
+            kinds.PARAMETERS,
+            "change a parameter of the model",
+            flags=("--set",),
+            metavar="KEY=VALUE",
+        ),
+    ] = field(default_factory=dict)
+    criterion: Annotated[str, Key(kinds.one_of(["average", "discounted"]), "what is minimised")] = (
+        "average"
+    )
+    gamma: Annotated[
+        float | None, Key(kinds.BELOW_ONE, "discount factor of the discounted criterion")
+    ] = None
+    start: Annotated[
+        Any, Key(kinds.START, "where discounted costs begin", without="the model's start")
+    ] = None
+    policies: Annotated[
+        tuple[str, ...],
+        _of_search(
+            kinds.POLICIES,
+            "to begin with: a heuristic, or the folder or file of a saved policy",
+            metavar="POLICY",
+            without="the model's heuristics",
+            flags=("--policy", "-p"),
+        ),
+    ] = ()
+    limits: Annotated[
+        tuple[str, ...],
+        Key(kinds.LIMITS, "a side constraint", flags=("--limit",), metavar="MEASURE<=NUMBER"),
+    ] = ()
+    time: Annotated[
+        str | float | None, _of_search(kinds.TIME, "how long to search, such as 90s", without=TIME)
+    ] = None
+    gap: Annotated[
+        str | float | None,
+        _of_search(kinds.SHARE, "stop when the cost is proved to be this near, such as 2%"),
+    ] = None
+    seed: Annotated[int, Key(kinds.SEED, "of the random numbers")] = 0
+    overloaded: Annotated[
+        bool,
+        Key(
+            kinds.TRUTH,
+            "go on even if no policy keeps the queues of a network finite",
+            identifies=False,
+        ),
+    ] = False
+    features: Annotated[
+        Any, _of_dual(kinds.features_of(NAMED), "what occupancies are mixed from", without=STANDARD)
+    ] = None
+    base: Annotated[
+        str | None, _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to")
+    ] = None
+    potential: Annotated[
+        str | None,
+        _of_dual(
+            kinds.NAME,
+            "a heuristic whose values shape the loss, or best",
+            without="best, with the standard features",
+        ),
+    ] = None
+    sampling: Annotated[
+        str, _of_dual(kinds.one_of(["features", *SCHEMES]), "where constraints are drawn from")
+    ] = "features"
+    samples: Annotated[
+        int | None,
+        _of_dual(
+            kinds.COUNT,
+            "constraints of each kind that may be drawn",
+            without="what the method needs",
+            formerly="budget",
+        ),
+    ] = None
+    penalty: Annotated[
+        Any,
+        _of_dual(
+            kinds.PENALTIES,
+            "H; of several the one whose policy costs least",
+            metavar="H",
+            without="eight, by the losses",
+            flags=("--penalty", "-H"),
+        ),
+    ] = None
+    penalty_negative: Annotated[
+        float | None,
+        _of_dual(
+            kinds.POSITIVE,
+            "H of the negative part, if it is to differ",
+            metavar="H",
+            without="the same; large, with a potential",
+        ),
+    ] = None
+    radius: Annotated[
+        float | None,
+        _of_dual(kinds.NUMBER, "S, the largest norm of the weights", without="ten times the mass"),
+    ] = None
+    method: Annotated[
+        str | None,
+        _of_dual(
+            kinds.one_of(SOLVERS),
+            "how the program is solved",
+            without="listed-lp where states are few, otherwise sampled-lp",
+            formerly="solver",
+        ),
+    ] = None
+    options: Annotated[dict[str, Any], _of_dual(kinds.TABLE, "of the method")] = field(
+        default_factory=dict
+    )
+    fallback: Annotated[
+        str | None,
+        _of_dual(
+            kinds.NAME, "a heuristic for states without a feature", without="all actions evenly"
+        ),
+    ] = None
+    evaluation: Annotated[
+        str | None,
+        _of_dual(
+            kinds.one_of([EXACT, SIMULATION]),
+            "of the policies found",
+            without="exact where states are few",
+        ),
+    ] = None
+    steps: Annotated[int, _of_dual(kinds.COUNT, "simulated steps, if evaluation is simulation")] = (
+        JUDGING_STEPS
+    )
+    confidence: Annotated[
+        float, _of_dual(kinds.BETWEEN_0_AND_1, "of the intervals and of the certificate")
+    ] = 0.95
+    span: Annotated[
+        float | None,
+        _of_dual(
+            kinds.NOT_NEGATIVE,
+            "of the policy's bias at most, for the certificate",
+            without="measured where states are few",
+        ),
+    ] = None
+    sweeps: Annotated[
+        int | None,
+        _of_dual(
+            kinds.FROM_0, "of value iteration, for the lower bound", without="as many as are quick"
+        ),
+    ] = None
+    grid: Annotated[str | None, _of_dual(kinds.one_of(GRIDS), "penalties by theory")] = None
+    epsilon: Annotated[
+        float | None, _of_dual(kinds.POSITIVE, "error that matters: prints the theorems as numbers")
+    ] = None
+    delta: Annotated[
+        float, _of_dual(kinds.BETWEEN_0_AND_1, "probability that theory may fail with")
+    ] = 0.05
+    beta: Annotated[
+        float | None,
+        _of_dual(
+            kinds.POSITIVE, "coefficient of 1/H in F (with epsilon)", without="by the theorem"
+        ),
+    ] = None
+    choice: Annotated[
+        str,
+        _of_dual(
+            kinds.one_of(CHOICES),
+            "of H by what the policies cost, or by the rule of theory (with grid)",
+        ),
+    ] = POLICIES
+    # the keys that were written down, even with their default values
+    given: frozenset[str] = frozenset()
+    # where they were
+    source: Document = field(default_factory=Document.nowhere, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Every value is of the kind that its key asks for."""
+        for said in KEYS.values():
+            said.check(getattr(self, said.name))
+
+    @property
+    def keys(self) -> Json:
+        """What was asked for, by key."""
+        return {name: getattr(self, name) for name in KEYS}
 
     @property
     def dual(self) -> bool:
         """Whether a key of the dual program is there."""
-        changed = any(
-            getattr(self, f.name) not in (f.default, {}) for f in fields(self) if f.name in DUAL
+        plain = Plan(self.model)
+        return any(
+            name in self.given or getattr(self, name) != getattr(plain, name)
+            for name in keys_about(Part.DUAL)
         )
-        return changed or bool(self.given & DUAL)
 
     @staticmethod
     def read(path: str | Path) -> Plan:
         """From a TOML file."""
         document = read(Path(path))
         with document.explained():
-            return Plan._of(document)
-
-    @staticmethod
-    def _of(document: Document) -> Plan:
-        data = document.data
-        file = document.file
-        if is_network(data):
-            raise InputError(
-                f"this is a network and no plan; name it as the model: Plan({file!r}).",
-                at=("class",),
-            )
-        for key in data:
-            if key not in checks.PLAN:
-                raise unknown(f"key of {file!r}", key, checks.PLAN, at=(key,))
-        if "model" not in data:
-            raise InputError(
-                f'{file!r} names no model; write model = "..." into it.', at=("model",)
-            )
-        lists = {
-            key: tuple(data[key])
-            for key in ("limits", "policies")
-            if isinstance(data.get(key), list)
-        }
-        return Plan(**{**data, **lists}, given=frozenset(data), source=document)
-
-    @property
-    def keys(self) -> Json:
-        """What was asked for, by key."""
-        return {key: getattr(self, key) for key in checks.PLAN}
-
-    def __post_init__(self) -> None:
-        """Every value is of the kind that its key asks for."""
-        for key, (kind, words) in checks.PLAN.items():
-            value = getattr(self, key)
-            if value is not None and not kind(value):
-                raise InputError(f"{key} must be {words}, got {value!r}.", at=(key,))
+            return _from_document(document)
 
 
-# keys of the dual program; the others are for both
-DUAL = {
-    "features",
-    "base",
-    "potential",
-    "sampling",
-    "radius",
-    "penalty",
-    "penalty_negative",
-    "solver",
-    "options",
-    "budget",
-    "fallback",
-    "evaluation",
-    "steps",
-    "confidence",
-    "span",
-    "sweeps",
-    "grid",
-    "epsilon",
-    "delta",
-    "beta",
-    "choice",
-}
+KEYS = keys_of(Plan)
+FORMER = {said.formerly: name for name, said in KEYS.items() if said.formerly is not None}
+register_plan_keys([*KEYS, *FORMER])
+
+
+def keys_about(part: Part) -> list[str]:
+    """The names of the keys of one part."""
+    return [name for name, said in KEYS.items() if said.part is part]
+
+
+def table_of_keys() -> str:
+    """All keys of a plan, as a table in Markdown."""
+    return as_markdown(KEYS.values())
+
+
+def read_plan(spec: str) -> Plan:
+    """A plan from a TOML file that names a model, or the default plan for a model."""
+    if spec.endswith(".toml") and not is_network(read(Path(spec)).data):
+        return Plan.read(spec)
+    return Plan(spec)
+
+
+def _from_document(document: Document) -> Plan:
+    data = document.data
+    file = document.file
+    if is_network(data):
+        raise InputError(
+            f"this is a network and no plan; name it as the model: Plan({file!r}).", at=("class",)
+        )
+    for name in data:
+        if name in FORMER:
+            raise InputError(f"{name} is called {FORMER[name]} now; rename it.", at=(name,))
+        if name not in KEYS:
+            raise unknown(f"key of {file!r}", name, KEYS, at=(name,))
+    if "model" not in data:
+        raise InputError(f'{file!r} names no model; write model = "..." into it.', at=("model",))
+    return Plan(**_as_fields(data), given=frozenset(data), source=document)
+
+
+def override(plan: Plan, **changes: Any) -> Plan:
+    """The plan with whatever was given on the command line; parameters of the model add up."""
+    made = _as_fields({name: value for name, value in changes.items() if value is not None})
+    if "set" in made:
+        made["set"] = {**plan.set, **made["set"]}
+    return replace(
+        plan, **made, given=plan.given | frozenset(made), source=plan.source.without(made)
+    )
+
+
+def _as_fields(values: Mapping[str, Any]) -> Json:
+    """Values from a file or the command line, as a plan has them: what is () by default is a
+    tuple.
+    """
+    made = dict(values)
+    for name in ("limits", "policies"):
+        if isinstance(made.get(name), list):
+            made[name] = tuple(made[name])
+    return made
 
 
 def asked(plan: Plan) -> tuple[Criterion, Model]:
@@ -179,18 +330,3 @@ def asked(plan: Plan) -> tuple[Criterion, Model]:
         with within("limits", k):
             model.measure(Limit.parse(text).name)
     return criterion, model
-
-
-def read_plan(spec: str) -> Plan:
-    """A plan from a TOML file that names a model, or the default plan for a model."""
-    if spec.endswith(".toml") and not is_network(read(Path(spec)).data):
-        return Plan.read(spec)
-    return Plan(spec)
-
-
-def override(plan: Plan, **changes: Any) -> Plan:
-    """The plan with whatever was given on the command line."""
-    made = {key: value for key, value in changes.items() if value is not None}
-    return replace(
-        plan, **made, given=plan.given | frozenset(made), source=plan.source.without(made)
-    )

@@ -10,22 +10,22 @@ import numpy as np
 
 from dualplan.core.budgets import EXACTLY
 from dualplan.core.checks import is_number
-from dualplan.core.errors import InputError, unknown, within
+from dualplan.core.errors import InputError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
-from dualplan.dual.grids import GRIDS
-from dualplan.dual.meta import RULE, Scheme, check_choice, make_scheme
+from dualplan.dual.meta import RULE
 from dualplan.dual.problem import DualALP
+from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN
-from dualplan.dual.violations import BERNSTEIN
-from dualplan.evaluation.judge import EXACT
+from dualplan.evaluation.results import EXACT
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.search.plans.families import BEST, STANDARD, make_features, ranked
-from dualplan.search.plans.plan import Plan
+from dualplan.search.plans.keys import Part
+from dualplan.search.plans.plan import Plan, keys_about
 from dualplan.values.functions import StateFunction, state_function
 
 GRID = (
@@ -96,7 +96,7 @@ def scheme_of(plan: Plan, problem: DualALP) -> Scheme | None:
 
 
 def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
-    """The plan with what it left open: the solver, and the penalties as a list.
+    """The plan with what it left open: the method, and the penalties as a list.
 
     With a potential the flow's penalty is a trust region and may be small; the negative part's must
     not be.
@@ -107,34 +107,34 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     else:
         given = plan.penalty
     if scheme is not None:
-        return replace(plan, solver=solver_of(plan, problem.model), penalty=scheme.weights)
+        return replace(plan, method=method_of(plan, problem.model), penalty=scheme.weights)
     if problem.potential is not None:
         hard = 10 * GRID[-1] * scale
     else:
         hard = None
     return replace(
         plan,
-        solver=solver_of(plan, problem.model),
+        method=method_of(plan, problem.model),
         penalty=given or [float(f"{scale * factor:.3g}") for factor in GRID],
         penalty_negative=plan.penalty_negative or hard,
     )
 
 
-def solver_of(plan: Plan, model: Model) -> str:
+def method_of(plan: Plan, model: Model) -> str:
     """The one that is named; otherwise all constraints where states are few."""
     count = model.box.count
-    return plan.solver or ("listed-lp" if count is not None and count <= EXACTLY else "sampled-lp")
+    return plan.method or ("listed-lp" if count is not None and count <= EXACTLY else "sampled-lp")
 
 
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
-    if plan.time is not None or plan.gap is not None or plan.policies:
+    of_search = keys_about(Part.SEARCH)
+    if any(getattr(plan, name) for name in of_search):
         raise InputError(
-            "time, gap and policies are for a search without keys of the dual program; leave out "
-            "either."
+            f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
+            "dual program; leave out either."
         )
-    check_solver(solver_of(plan, model), plan.budget, plan.options)
-    check_choice(plan.choice, BERNSTEIN)
+    check_solver(method_of(plan, model), plan.samples, plan.options)
     if plan.grid is None and plan.choice == RULE:
         raise InputError(
             "the rule chooses from a grid of H made by theory; give grid = 'geometric'."
@@ -145,8 +145,6 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
         )
     if plan.grid is not None and (plan.penalty is not None or plan.penalty_negative is not None):
         raise InputError("a plan has either a grid or penalties of its own; leave one of them out.")
-    if plan.grid is not None and plan.grid not in GRIDS:
-        raise unknown("grid", plan.grid, GRIDS)
     if plan.epsilon is not None and plan.penalty_negative is not None:
         raise InputError(
             "the theorems are about one penalty H for both violations; leave penalty_negative or "

@@ -9,24 +9,21 @@ on cells with quadratic functions in networks beyond, and otherwise from the lea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dualplan.core.errors import within
-from dualplan.core.intervals import finite
-from dualplan.core.runs import Run
 from dualplan.core.status import Status
 from dualplan.core.types import Json
-from dualplan.core.workers import check_jobs
+from dualplan.core.workers import check_workers
 from dualplan.dual.certificates import MEASURED_SPAN, Certificate, certify
 from dualplan.dual.guarantees import Guarantees, guarantees
-from dualplan.dual.meta import RULE, Point, Progress, Scheme, least, solve_along
-from dualplan.dual.outcomes import Choice, Outcome, choose, judged
-from dualplan.dual.problem import DualALP, Value
+from dualplan.dual.ledger import Progress
+from dualplan.dual.meta import AlongGrid, GridSolution, solve_grid
+from dualplan.dual.outcomes import Outcome
+from dualplan.dual.problem import DualALP
+from dualplan.dual.scheme import Scheme
 from dualplan.dual.solvers.contract import Solution
-from dualplan.dual.solvers.solve import BUDGET
-from dualplan.dual.violations import BERNSTEIN
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.models.criteria import Discounted
@@ -34,9 +31,8 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
 from dualplan.policies.saved import POLICY, save_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search import Improved, improve
-from dualplan.search.loop import NO_BOUND, TIME
-from dualplan.search.plans.checkpoint import as_arrays, known_solutions, open_run
+from dualplan.search.contract import SearchResult
+from dualplan.search.loop import NO_BOUND, TIME, solve
 from dualplan.search.plans.families import STANDARD
 from dualplan.search.plans.plan import Plan, asked
 from dualplan.search.plans.problem import (
@@ -46,15 +42,15 @@ from dualplan.search.plans.problem import (
     scheme_of,
     with_defaults,
 )
+from dualplan.search.plans.settings import open_run
 
 DRAWS = 200_000  # constraints of each kind for the certificate
-SHORT = 200_000  # steps of simulation that are still taken when a run was interrupted
-FEW = 20_000  # and constraints that are still drawn
+DRAWS_IF_INTERRUPTED = 20_000  # of them when a run was interrupted
 
 
-def improve_by(
+def solve_by(
     plan: Plan, *, folder: str | None = None, resume: bool = False, progress: Any = None
-) -> Improved:
+) -> SearchResult:
     """The best policy in the plan's time."""
     with plan.source.explained():
         criterion, model = asked(plan)
@@ -62,10 +58,10 @@ def improve_by(
         for k, name in enumerate(plan.policies):
             with within("policies", k):
                 policies.append(named_policy(model, name))
-        return improve(
+        return solve(
             model,
-            policies,
             criterion,
+            policies=policies,
             limits=plan.limits,
             time=TIME if plan.time is None else plan.time,
             gap=plan.gap,
@@ -87,29 +83,37 @@ class Planned:
 
     plan: Plan
     problem: DualALP
-    outcomes: tuple[Outcome, ...]
-    choice: Choice
+    along: GridSolution
+    scheme: Scheme | None
     certificate: Certificate
     bound: LowerBound
-    scheme: Scheme | None
-    points: tuple[Point, ...]
     theory: Guarantees | None
     seconds: float
     interrupted: bool = False
 
     @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of each penalty."""
+        return self.along.outcomes
+
+    @property
     def best(self) -> Outcome:
         """What was chosen."""
-        return self.choice.best
+        assert self.along.best is not None  # there is a judge
+        return self.along.best
 
     @property
     def gap(self) -> float:
         """The largest part of the cost that another policy could save."""
-        return largest_gap(self.best.lower, self.best.upper, self.bound.value)
+        known = self.best.evaluation
+        return largest_gap(known.lower, known.upper, self.bound.value)
 
     def to_json(self) -> Json:
         """The best outcome, with all that were tried."""
         constants = self.problem.constants
+        points = self.along.points
+        chosen = self.along.chosen
+        advantage = self.along.advantage
         return {
             "model": self.problem.model.name,
             **self.problem.criterion.describe(),
@@ -119,15 +123,15 @@ class Planned:
             "constants_known": constants.known,
             "radius": self.problem.radius,
             **self.best.to_json(),
-            **({"penalty": self.points[self.choice.chosen].penalty} if self.points else {}),
-            "chosen": self.choice.chosen,
-            "advantage": None if self.choice.advantage is None else self.choice.advantage.to_json(),
-            "lower_bound": finite(self.bound.value),
+            **({"penalty": points[chosen].penalty} if points else {}),
+            "chosen": chosen,
+            "advantage": None if advantage is None else advantage.to_json(),
+            "lower_bound": self.bound.value,
             "lower_bound_kind": self.bound.kind,
             "lower_bound_sweeps": self.bound.sweeps,
             "lower_bound_functions": self.bound.functions,
             "lower_bound_assumed": self.bound.assumed,
-            "gap": finite(self.gap),
+            "gap": self.gap,
             "certificate": self.certificate.to_json(),
             "theory": None if self.theory is None else self.theory.to_json(),
             "seconds": round(self.seconds, 3),
@@ -135,7 +139,7 @@ class Planned:
             **(
                 {} if self.scheme is None else {"choice": self.plan.choice, **self.scheme.to_json()}
             ),
-            "tried": [tried.to_json() for tried in self.points or self.outcomes],
+            "tried": [tried.to_json() for tried in points or self.outcomes],
         }
 
     def _interrupted(self) -> Json:
@@ -155,7 +159,7 @@ def run_plan(
     *,
     folder: str | None = None,
     resume: bool = False,
-    jobs: int | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Planned:
     """Solve and evaluate for each penalty.
@@ -163,18 +167,18 @@ def run_plan(
     With a folder, what is done is kept there and not done again.
     """
     with plan.source.explained():
-        return _run_plan(plan, folder, resume, jobs, progress)
+        return _run_plan(plan, folder, resume, workers, progress)
 
 
 def _run_plan(
-    plan: Plan, folder: str | None, resume: bool, jobs: int | None, progress: Progress | None
+    plan: Plan, folder: str | None, resume: bool, workers: int | None, progress: Progress | None
 ) -> Planned:
     started = time.monotonic()
     plan = replace(plan, features=plan.features or STANDARD)
     criterion, model = asked(plan)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     check(plan, model, criterion, folder, resume)
-    check_jobs(jobs)
+    check_workers(workers)
     with within("fallback"):
         if plan.fallback is None:
             fallback = None
@@ -184,43 +188,30 @@ def _run_plan(
     scheme = scheme_of(plan, problem)
     plan = with_defaults(plan, problem, scheme)
     run = open_run(plan, model, folder, resume)
-    tell = progress or (lambda *_: None)
-    found, whole = _solutions(plan, problem, run, jobs, tell)
-    total = len(plan.penalty)
-    if not whole:  # quickly: what was found is to be shown, not to be proved
-        judge = replace(judge, steps=min(judge.steps, SHORT))
-    outcomes, all_judged = _outcomes(
-        found, judge, fallback, lambda words: tell(len(found), total, words)
+    how = AlongGrid(
+        method=str(plan.method),
+        samples=plan.samples,
+        options=plan.options,
+        seed=plan.seed,
+        scheme=scheme,
+        violation_samples=DRAWS,
+        choice=plan.choice,
+        judge=judge,
+        fallback=fallback,
     )
-    points = _points(plan, scheme, sorted(found), outcomes)
-    if plan.choice == RULE:
-        choice = Choice(k := least(points), outcomes[k], None)
-    else:
-        choice = choose(outcomes, judge)
-    whole = whole and all_judged and choice.best.status is not Status.INTERRUPTED
-    tell(len(found), total, "certificate and lower bound")
-    bound = NO_BOUND
-    try:
-        certificate = _certify(
-            plan, problem, choice.best.solution, fallback, DRAWS if whole else FEW
-        )
-        if whole:
-            bound = best_bound(
-                model, criterion, potentials=[problem.potential], sweeps=plan.sweeps, seed=plan.seed
-            )
-    except KeyboardInterrupt:
-        whole = False
-        certificate = _certify(plan, problem, choice.best.solution, fallback, FEW)
+    penalties = [both_penalties(plan, h) for h in plan.penalty]
+    along = solve_grid(problem, penalties, how, workers=workers, run=run, progress=progress)
+    if progress is not None:
+        progress(len(along.solutions), len(penalties), "certificate and lower bound")
+    certificate, bound, whole = _proofs(plan, problem, along, fallback)
     result = Planned(
         plan,
         problem,
-        outcomes,
-        choice,
+        along,
+        scheme,
         certificate,
         bound,
-        scheme,
-        points,
-        _theory(plan, problem, choice.best.solution, certificate, scheme),
+        _theory(plan, problem, along.solutions[along.chosen], certificate, scheme),
         time.monotonic() - started,
         not whole,
     )
@@ -230,102 +221,28 @@ def _run_plan(
     return result
 
 
-def _solutions(
-    plan: Plan, problem: DualALP, run: Run | None, jobs: int | None, tell: Progress
-) -> tuple[dict[int, Solution], bool]:
-    """A solution for each penalty, by its place, and whether they are all there.
+def _proofs(
+    plan: Plan, problem: DualALP, along: GridSolution, fallback: Policy | None
+) -> tuple[Certificate, LowerBound, bool]:
+    """The certificate of what was chosen, a lower bound, and whether nothing was interrupted.
 
-    Each is kept once it is found.
+    After an interruption a few constraints are all that is looked at.
     """
-    grid = plan.penalty
-    if run is None:
-        kept = {}
-    else:
-        kept = run.checkpoint() or {}
-    found = known_solutions(plan, problem, grid, kept)
-    begun = time.monotonic()
-
-    def done(k: int, solution: Solution) -> None:
-        nonlocal begun
-        found[k] = solution
-        if run is not None:
-            kept.update(as_arrays(solution))
-            run.save_checkpoint(kept)
-            run.trace(solution.to_json())
-        tell(len(found), len(grid), f"{_solved(solution)}{_in_work(grid, found)}")
-        begun = time.monotonic()
-
-    def watch(samples: int, parts: Value) -> None:
-        pace = samples / max(time.monotonic() - begun, 1e-9)
-        words = (
-            f"{_in_work(grid, found).removeprefix('; ')}: {_so_far(parts)}, {pace:,.0f} samples/s"
-        )
-        tell(len(found) + samples / (plan.budget or BUDGET), len(grid), words)
-
-    tell(len(found), len(grid), _in_work(grid, found).removeprefix("; "))
+    solution = along.solutions[along.chosen]
+    if along.interrupted:
+        return _certify(plan, problem, solution, fallback, DRAWS_IF_INTERRUPTED), NO_BOUND, False
     try:
-        solve_along(
-            problem,
-            [both_penalties(plan, h) for h in grid],
-            solver=str(plan.solver),
-            budget=plan.budget,
+        certificate = _certify(plan, problem, solution, fallback, DRAWS)
+        bound = best_bound(
+            problem.model,
+            problem.criterion,
+            potentials=[problem.potential],
+            sweeps=plan.sweeps,
             seed=plan.seed,
-            options=plan.options,
-            jobs=jobs,
-            known=dict(found),
-            done=done,
-            watch=watch,
         )
     except KeyboardInterrupt:
-        if not found:
-            raise
-    return found, len(found) == len(grid)
-
-
-def _solved(solution: Solution) -> str:
-    """A solution in words."""
-    drawn = solution.samples / max(solution.seconds, 1e-9)
-    if solution.samples:
-        pace = f", {drawn:,.0f} samples/s"
-    else:
-        pace = ""
-    return f"H = {solution.penalty[1]:.3g} {solution.status}: {_so_far(solution.parts)}{pace}"
-
-
-def _so_far(parts: Value) -> str:
-    return f"objective {parts.objective:.5g}, violation {parts.negative + parts.flow:.3g}"
-
-
-def _in_work(grid: Sequence[float], found: Mapping[int, Solution]) -> str:
-    """The penalty that comes next; the largest come first."""
-    left = [h for k, h in enumerate(grid) if k not in found]
-    if left:
-        return f"; H = {max(left):.3g} in work"
-    return ""
-
-
-def _outcomes(
-    found: Mapping[int, Solution],
-    judge: Judge,
-    fallback: Policy | None,
-    tell: Callable[[str], None],
-) -> tuple[tuple[Outcome, ...], bool]:
-    """What becomes of the policies, and whether all were evaluated in full."""
-    outcomes: list[Outcome] = []
-    for k in sorted(found):
-        tell(
-            f"evaluating the policy of H = {found[k].penalty[1]:.3g}, {len(outcomes) + 1} of "
-            f"{len(found)}"
-        )
-        try:
-            outcomes.append(judged(found[k], judge, fallback))
-        except KeyboardInterrupt:
-            if not outcomes:
-                raise
-            return tuple(outcomes), False
-        if outcomes[-1].status is Status.INTERRUPTED:
-            return tuple(outcomes), False
-    return tuple(outcomes), True
+        return _certify(plan, problem, solution, fallback, DRAWS_IF_INTERRUPTED), NO_BOUND, False
+    return certificate, bound, True
 
 
 def _certify(
@@ -337,23 +254,8 @@ def _certify(
         fallback=fallback,
         span=plan.span,
         confidence=plan.confidence,
-        budget=draws,
+        samples=draws,
     )
-
-
-def _points(
-    plan: Plan, scheme: Scheme | None, places: Sequence[int], outcomes: Sequence[Outcome]
-) -> tuple[Point, ...]:
-    """F̂ at each H of a grid made by theory, with what became of its policy."""
-    if scheme is None:
-        return ()
-    both = list(
-        zip(places, outcomes, strict=False)
-    )  # of a run that was interrupted there are fewer outcomes
-    looks = (
-        scheme.look(k, o.solution, rule=BERNSTEIN, draws=DRAWS, seed=plan.seed) for k, o in both
-    )
-    return tuple(replace(point, outcome=o) for point, (_, o) in zip(looks, both, strict=True))
 
 
 def _theory(

@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from dualplan.core.streams import RolloutWord, VisitShift
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.simulation import REPLICAS
 from dualplan.evaluation.visits import occupancy, visited
@@ -75,7 +76,7 @@ def alternatives(
     state.
     """
     found: list[Alternatives] = []
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([seed, RolloutWord.EVENTS])
     for first in range(0, len(states), LISTED):
         part = np.ascontiguousarray(states[first : first + LISTED])
         found += _listed(model, policy, part, within, rng)
@@ -165,8 +166,10 @@ def visited_states(
     rest = list(others) or [exploring(policy, EXPLORING)]
     each = -(-count // (2 * len(rest)))
     parts = [_visits(model, policy, criterion, -(-count // 2), seed)]
-    parts += [_visits(model, p, criterion, each, seed + 1 + k) for k, p in enumerate(rest)]
-    rng = np.random.default_rng([seed, 2])
+    parts += [
+        _visits(model, p, criterion, each, seed + VisitShift.OTHERS + k) for k, p in enumerate(rest)
+    ]
+    rng = np.random.default_rng([seed, RolloutWord.STATES])
     states = rng.permutation(np.concatenate(parts))
     moved = int(NEIGHBOURS * len(states))
     states[:moved] = _neighbours(model, states[:moved], rng)
@@ -175,9 +178,9 @@ def visited_states(
 
 def _visits(model: Model, policy: Policy, criterion: Criterion, count: int, seed: int) -> Ints:
     if isinstance(criterion, Discounted):
-        return occupancy(model, policy, criterion, samples=10 * count, seed=seed, exact=False).draw(
-            count, seed
-        )
+        return occupancy(
+            model, policy, criterion, samples=10 * count, seed=seed, method="simulation"
+        ).draw(count, seed)
     each = WARM_UP - (-count // REPLICAS)
     paths = visited(model, policy, REPLICAS * each, seed, SPACING).reshape(
         REPLICAS, each, model.box.dim

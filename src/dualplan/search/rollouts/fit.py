@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualplan.core.streams import RolloutWord
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion
@@ -154,7 +155,9 @@ def fit_values(sample: RolloutSample, basis: Basis) -> RolloutFit:
     The ridge is chosen on held-out states, the check is on others.
     """
     started = time.monotonic()
-    order = np.random.default_rng([sample.seed, 3]).permutation(len(sample.alternatives))
+    order = np.random.default_rng([sample.seed, RolloutWord.SPLIT]).permutation(
+        len(sample.alternatives)
+    )
     choosing, checking = (max(1, int(share * order.size)) for share in SHARES)
     check, choose, learn = np.split(order, [checking, checking + choosing])
     rows = _regression(sample, basis)

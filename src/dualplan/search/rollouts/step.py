@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualplan.core.checks import require_counts, require_seed
+from dualplan.core.streams import RolloutShift
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
@@ -29,7 +30,7 @@ def rollout_step(
     incumbent: Policy,
     criterion: Criterion | None = None,
     *,
-    budget_steps: int = 20_000_000,
+    steps: int = 20_000_000,
     horizon: int = HORIZON,
     bases: Sequence[Basis] | None = None,
     seed: int = 0,
@@ -38,14 +39,14 @@ def rollout_step(
     """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own
     cost.
 
-    About `budget_steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
+    About `steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
     goes to a first fit. It becomes the control variate of the rest if a pilot finds that it cuts
     the variance by more than `WORTH`, which is about what its steps cost more. If the incumbent is
     greedy for values itself, the half-way points between these and the fits are candidates too.
     """
     require_policy_of(model, incumbent)
     require_criterion(criterion)
-    require_counts(budget_steps=budget_steps)
+    require_counts(steps=steps)
     require_seed(seed)
     if bases is None:
         tried = default_bases(model)
@@ -57,10 +58,11 @@ def rollout_step(
     )
     each = pilot.copies.steps / (2 * len(pilot.alternatives))
     sizes = [
-        min(max(FEWEST, int(share * budget_steps / max(each, 1.0))), MOST)
-        for share in (PILOT, 1 - PILOT)
+        min(max(FEWEST, int(share * steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)
     ]
-    first = rollout_sample(model, incumbent, criterion, states=sizes[0], seed=seed + 1, **common)
+    first = rollout_sample(
+        model, incumbent, criterion, states=sizes[0], seed=seed + RolloutShift.CONTROL, **common
+    )
     control = fit_values(first, tried[0]).values
     again = rollout_sample(
         model,
@@ -79,7 +81,7 @@ def rollout_step(
         criterion,
         states=sizes[1],
         control=control if useful else None,
-        seed=seed + 2,
+        seed=seed + RolloutShift.CANDIDATES,
         **common,
     )
     return _candidates(incumbent, [fit_values(sample, basis) for basis in tried])
