@@ -1,5 +1,6 @@
 """Problems with known answers, and random networks, used by all tests."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -30,6 +31,7 @@ def mm1k_law(arrival=0.8, service=1.0, room=5):
     return weights / weights.sum()
 
 
+@functools.cache  # compiled once in each process of the tests
 def admission_events(room=6, arrival=0.5, service=0.3):
     """A single queue with admission control as an EventModel, in well under 30 lines."""
 
@@ -63,6 +65,7 @@ def admission_events(room=6, arrival=0.5, service=0.3):
     )
 
 
+@functools.cache
 def four_queue_events(room=2, **more):
     """The four-queue network, one event a step, blocking, written as plain functions."""
     arrival, service = 0.08, (0.12, 0.12, 0.28, 0.28)

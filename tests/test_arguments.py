@@ -112,7 +112,7 @@ POLICY = {
     "sensitivity": lambda g, p: dp.evaluation.sensitivity(g.model, p),
     "tiles": lambda g, p: features.tiles(g.model, p, [[(0, 2)]] * 4),
     "user_ratios": lambda g, p: user_ratios(p, lambda x, a, i, v: 0, 1, widest=1),
-    "visited": lambda g, p: primal.visited(g.model, p, 10),
+    "visited": lambda g, p: primal.visited(g.model, p, samples=10),
 }
 
 SEED = {
@@ -159,7 +159,7 @@ SEED = {
     "solve_subgradient": lambda g, s: solvers.solve_subgradient(
         g.problem, 10.0, iterations=1, step_size=1.0, seed=s
     ),
-    "visited": lambda g, s: primal.visited(g.model, g.policy, 10, s),
+    "visited": lambda g, s: primal.visited(g.model, g.policy, samples=10, seed=s),
 }
 
 LIMITS = {

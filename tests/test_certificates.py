@@ -820,8 +820,8 @@ def test_several_recurrent_classes_have_no_interval_whatever_is_given():
         ({"span": "wide"}, "span must be a finite number of at least 0"),
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
         ({"confidence": "high"}, "confidence must lie strictly between 0 and 1"),
-        ({"budget": 1}, "budget must be a whole number, at least 2"),
-        ({"budget": 2.5}, "budget must be a whole number, at least 2"),
+        ({"samples": 1}, "samples must be a whole number, at least 2"),
+        ({"samples": 2.5}, "samples must be a whole number, at least 2"),
     ],
 )
 def test_mistakes(options, words):

@@ -45,7 +45,7 @@ def test_no_width_ends_a_run_before_its_least_steps():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["batch-means", "regenerative"])
-@pytest.mark.parametrize(("load", "steps"), [(0.5, 100_000), (0.8, 400_000)])
+@pytest.mark.parametrize(("load", "steps"), [(0.5, 40_000), (0.8, 160_000)])
 def test_average_cost_intervals_cover(method, load, steps):
     """M/M/1, mean ρ/(1−ρ), from empty."""
     net = mm1(load)
@@ -84,7 +84,7 @@ def test_intervals_with_a_control_that_is_wrong_cover_all_the_same():
     control = primal.LinearValues(wrong.basis, 2.0 * wrong.weights)
     policy = net.policy("longer")
     hits = covered(
-        lambda seed: dp.evaluate(net, policy, seed=seed, steps=100_000, control=control), 1.0
+        lambda seed: dp.evaluate(net, policy, seed=seed, steps=40_000, control=control), 1.0
     )
     assert hits >= LEAST
 
@@ -130,9 +130,9 @@ def test_stopping_at_a_half_width_still_covers():
     net = mm1(0.5)
     policy = net.policy("longer")
     results = [
-        dp.evaluate(net, policy, seed=s, steps=2_000_000, tol=0.03) for s in range(REPETITIONS)
+        dp.evaluate(net, policy, seed=s, steps=2_000_000, tol=0.05) for s in range(REPETITIONS)
     ]
-    assert all(r.status is dp.Status.REACHED and r.half_width <= 0.03 for r in results)
+    assert all(r.status is dp.Status.REACHED and r.half_width <= 0.05 for r in results)
     assert sum(r.lower <= 1.0 <= r.upper for r in results) >= LEAST
 
 
@@ -156,7 +156,7 @@ def test_discounted_cost_intervals_cover(method):
     criterion = dp.Discounted(0.9)
     hits = covered(
         lambda seed: dp.evaluate(
-            bounded, always, criterion, seed=seed, steps=60_000, method=method
+            bounded, always, criterion, seed=seed, steps=30_000, method=method
         ),
         truth,
     )
@@ -170,7 +170,7 @@ def test_intervals_of_differences_cover_and_are_narrower_than_independent_ones()
     a = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 3 else 0, name="three")
     b = policies.FunctionPolicy(gate, lambda x: 1 if x[0] < 5 else 0, name="five")
     truth = average_cost(gate, a) - average_cost(gate, b)
-    results = [dp.compare(gate, a, b, seed=s, steps=200_000) for s in range(REPETITIONS)]
+    results = [dp.compare(gate, a, b, seed=s, steps=80_000) for s in range(REPETITIONS)]
     assert sum(r.difference.lower <= truth <= r.difference.upper for r in results) >= LEAST
     paired = np.mean([r.difference.half_width for r in results])
     independent = np.mean([np.hypot(r.first.half_width, r.second.half_width) for r in results])

@@ -112,7 +112,7 @@ def test_the_meta_theorem_needs_the_offset():
     features = families.table(model, np.array([[0.5, 1.0], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]]))
     problem = dp.dual.DualALP(model, features, dp.Average(), radius=3.0)
     options = {"epsilon": 0.02, "beta": 1e-3}
-    listed = {"choice": "rule", "violations": "listed", "solver": "listed-lp"}
+    listed = {"choice": "rule", "violations": "listed", "method": "listed-lp"}
     loose = solve_meta(problem, **options, **listed)
     cost = dp.evaluate_exact(model, loose.solution.policy()).cost
     stated = guarantees(problem, loose.solution.penalty[1], span=1.0, **options)

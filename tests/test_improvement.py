@@ -15,7 +15,9 @@ from dualplan.core.budgets import Clock
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
 from dualplan.search import duels, loop, steps
-from dualplan.search.contract import Candidate, Search, excess
+from dualplan.search.contract import Candidate, Search
+
+ENOUGH = "1h"  # so that a search ends by its work and never by the clock, however busy the machine
 
 # -- budgets ---------------------------------------------------------------------------------------
 
@@ -155,9 +157,9 @@ def test_excess_counts_whole_intervals():
     run = dp.evaluate(model, model.policy(name), steps=50_000)
     measure = next(iter(run.measures))
     upper = run.measures[measure].upper
-    assert excess(run, [Limit(measure, upper + 0.1)]) == 0
-    assert excess(run, [Limit(measure, upper - 0.1)]) == pytest.approx(0.1)
-    assert excess(run, [Limit("no such measure", 1.0)]) == np.inf
+    assert run.excess([Limit(measure, upper + 0.1)]) == 0
+    assert run.excess([Limit(measure, upper - 0.1)]) == pytest.approx(0.1)
+    assert run.excess([Limit("no such measure", 1.0)]) == np.inf
 
 
 def test_what_keeps_the_limits_wins_whatever_it_costs():
@@ -195,7 +197,7 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     monkeypatch.setattr(loop, "LAST", 10_000_000)
     limit = Limit("lost fraction", 1.02 * exact)
     found = dp.solve(
-        model, policies=[model.policy("c-mu")], limits=[limit], time="100s", method=["values"]
+        model, policies=[model.policy("c-mu")], limits=[limit], time=ENOUGH, method=["values"]
     )
     assert (
         found.evaluation.measures["lost fraction"].lower
@@ -213,13 +215,15 @@ def _smaller():
     """The same work in smaller pieces, so that tests take seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duels, "SCREENING", 20_000)
-        patch.setattr(duels, "LOOKS", (200_000, 800_000))
+        patch.setattr(duels, "LOOKS", (50_000, 200_000))
+        patch.setattr(duels, "LAST_LOOK", 800_000)
         patch.setattr(duels, "BEGINNING", 2.0)
         patch.setattr(loop, "BEGINNING", 2.0)
         patch.setattr(loop, "LAST", 2_000_000)
         patch.setattr(loop, "LEAST", 50_000)
         patch.setattr(steps, "NODES", (300, 1_000, 2_500))
-        patch.setattr(steps, "SEARCHED", (2_000_000, 4_000_000, 8_000_000))
+        patch.setattr(steps, "PRICED", 100_000)
+        patch.setattr(steps, "SEARCHED", (1_000_000, 2_000_000, 4_000_000))
         patch.setattr(steps, "ROLLED", (200_000, 400_000))
         patch.setattr(steps, "DRAWN", 2_000)
         yield
@@ -231,7 +235,7 @@ def improved(_smaller):
     return dp.solve(
         model,
         policies=[model.policy("lbfs"), model.policy("longer")],
-        time="60s",
+        time=ENOUGH,
         method=["lattice", "values"],
     )
 
@@ -268,10 +272,18 @@ def test_the_result_is_plain_and_says_what_is_proved(improved):
     )  # bounded buffers reward losing customers
 
 
-@pytest.mark.slow
-def test_same_seed_same_attempts():
+@pytest.fixture(scope="module")
+def saved(_smaller, tmp_path_factory):
+    """A search on a lattice that ended by itself, and the folder that holds it."""
+    folder = str(tmp_path_factory.mktemp("search") / "run")
     model = dp.load("four-queue", buffers=2)
-    first, second = (dp.solve(model, time="100s", method=["lattice"], seed=3) for _ in range(2))
+    found = dp.solve(model, time=ENOUGH, method=["lattice"], seed=3, folder=folder)
+    return found, folder
+
+
+def test_same_seed_same_attempts(saved):
+    first, _ = saved
+    second = dp.solve(first.model, time=ENOUGH, method=["lattice"], seed=3)
     assert first.policy.digest == second.policy.digest
     assert [a.gain for a in first.attempts] == [a.gain for a in second.attempts]
 
@@ -280,14 +292,14 @@ def test_same_seed_same_attempts():
 def test_a_policy_in_python_enters_the_portfolio_and_is_improved():
     model = dp.load("four-queue", buffers=2)
     poor = policies.FunctionPolicy(model, lambda x: [0.25] * 4, name="any")
-    found = dp.solve(model, policies=[poor], time="60s", method=["lattice"])
+    found = dp.solve(model, policies=[poor], time=ENOUGH, method=["lattice"])
     assert found.start[0].policy is poor
     assert found.cost < dp.evaluate_exact(model, poor).cost
 
 
 def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
     model = dp.load("four-queue", buffers=2)
-    found = dp.solve(model, time="100s", gap="50%", folder=str(tmp_path / "run"))
+    found = dp.solve(model, time=ENOUGH, gap="50%", folder=str(tmp_path / "run"))
     assert found.status is dp.Status.GAP
     assert found.gap_reached
     assert not found.attempts
@@ -297,17 +309,16 @@ def test_a_gap_that_is_asked_for_ends_the_search(tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_from_its_best_policy(tmp_path):
-    model, folder = dp.load("four-queue", buffers=2), str(tmp_path / "run")
-    first = dp.solve(model, time="100s", method=["lattice"], folder=folder)
-    again = dp.solve(model, time="100s", method=["lattice"], folder=folder, resume=True)
+def test_a_run_goes_on_from_its_best_policy(saved):
+    first, folder = saved
+    model = first.model
+    again = dp.solve(model, time=ENOUGH, method=["lattice"], seed=3, folder=folder, resume=True)
     assert again.cost <= first.cost + 1e-9
     assert first.policy.digest in {m.policy.digest for m in again.start}
     with pytest.raises(dp.errors.RunError, match="already holds a run"):
-        dp.solve(model, time="100s", folder=folder)
+        dp.solve(model, time=ENOUGH, folder=folder)
     with pytest.raises(dp.errors.RunError, match="another 'seed'"):
-        dp.solve(model, time="100s", method=["lattice"], folder=folder, resume=True, seed=9)
+        dp.solve(model, time=ENOUGH, method=["lattice"], folder=folder, resume=True, seed=9)
 
 
 def test_rules_whose_indices_are_all_alike_are_searched_from_too():
@@ -375,7 +386,7 @@ def test_an_interruption_ends_the_search_with_what_there_is(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(steps.OnLattice, "propose", stopped)
-    found = dp.solve(model, time="100s", method=["lattice"])
+    found = dp.solve(model, time=ENOUGH, method=["lattice"])
     assert found.status is dp.Status.INTERRUPTED
     assert found.policy is found.start[0].policy
     assert found.cost == pytest.approx(dp.evaluate_exact(model, found.policy).cost)
@@ -431,7 +442,7 @@ def test_discounted_searches():
     model = dp.load("four-queue", buffers=2)
     criterion = dp.Discounted(0.95)
     found = dp.solve(
-        model, criterion, policies=[model.policy("random")], time="60s", method=["lattice"]
+        model, criterion, policies=[model.policy("random")], time=ENOUGH, method=["lattice"]
     )
     optimum = dp.solve_exact(model, criterion)
     assert found.bound.value <= optimum.upper
@@ -465,7 +476,7 @@ def test_every_step_proposes_policies_that_are_judged(name):
     """From a poor policy each of them finds a better one, and what was kept costs less exactly."""
     model = dp.load("four-queue", buffers=3)
     begin = [model.policy("fbfs"), model.policy("longer")]
-    found = dp.solve(model, policies=begin, time="100s", method=[name])
+    found = dp.solve(model, policies=begin, time=ENOUGH, method=[name])
     assert {a.step for a in found.attempts} == {name}
     assert found.attempts[0].made > 0
     best = min(dp.evaluate_exact(model, policy).cost for policy in begin)
@@ -478,7 +489,7 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
     model = dp.load("four-queue", buffers=3)
     limit = "lost fraction <= 0.17"
     exact = dp.solve_lp(model, limits=[Limit.parse(limit)])
-    found = dp.solve(model, limits=[limit], time="100s", method=["lattice"])
+    found = dp.solve(model, limits=[limit], time=ENOUGH, method=["lattice"])
     assert found.kept
     assert dp.evaluate_exact(model, found.policy).measures["lost fraction"] <= 0.17 + 1e-9
     assert exact.value - 1e-6 <= found.cost <= 1.1 * exact.value
@@ -486,7 +497,7 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program():
 
 
 @pytest.mark.slow
-def test_a_simulator_alone_is_searched_too():
+def test_a_simulator_alone_is_searched_too(monkeypatch):
     """Only the dual step is for simulators; nothing is proved of them."""
     inner = dp.load("four-queue", buffers=1)
 
@@ -499,7 +510,8 @@ def test_a_simulator_alone_is_searched_too():
         step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4
     )
     begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
-    found = dp.solve(model, policies=begin, time="15s", method=["dual", "lattice"])
+    monkeypatch.setattr(loop, "LAST", 100_000)
+    found = dp.solve(model, policies=begin, time=ENOUGH, method=["dual", "lattice"])
     assert {a.step for a in found.attempts} <= {"dual"}
     assert found.cost <= min(m.run.cost for m in found.start) + 0.1
     assert found.gap == np.inf

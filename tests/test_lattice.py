@@ -1,5 +1,6 @@
 """Problems on lattices of states: what is exact about them, and how good their policies are."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -39,12 +40,18 @@ MODELS = {
 }
 
 
+@functools.cache
+def made(name):
+    """One model for all tests of it, since what is written in Python is compiled for each."""
+    return MODELS[name]()
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "criterion", [dp.Average(), dp.Discounted(0.95)], ids=["average", "discounted"]
 )
 def test_with_every_state_a_node_the_solution_is_exact(name, criterion):
-    model = MODELS[name]()
+    model = made(name)
     found = dp.search.solve_lattice(model, whole(model), criterion, tol=1e-9)
     exact = dp.solve_exact(model, criterion, tol=1e-8)
     assert found.status is dp.Status.SOLVED

@@ -191,7 +191,7 @@ def test_cells_hold_what_policies_do(name, parameters):
     """
     model = dp.load(name, **parameters)
     policies = [model.policy(n) for n in [*model.policies][:2]] + [random_policy(model)]
-    visits = visited(model, policies[0], 500, 1)
+    visits = visited(model, policies[0], samples=500, seed=1)
     data = json.loads(json.dumps(tabulate(model, policies, visits, 0.2).to_json()))
     states = list(cells_of(data))
     may = unpack(data["may"]["cells"])
@@ -217,7 +217,10 @@ def test_states_that_cannot_occur():
     """Without preemption a server is at work exactly where it has customers."""
     model = dp.load("criss-cross", discipline="nonpreemptive", buffers=2)
     data = tabulate(
-        model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 500, 1), 0.2
+        model,
+        [model.policy("lbfs")],
+        visited(model, model.policy("lbfs"), samples=500, seed=1),
+        0.2,
     ).to_json()
     numbers, n = unpack(data["may"]["cells"]), len(model.classes)
     for state, number in zip(cells_of(data), numbers, strict=True):
@@ -232,7 +235,10 @@ def test_deciders_name_the_classes():
     """Of a joint action of four queues, what each server serves."""
     model = dp.load("four-queue", buffers=2, idling=True)
     data = tabulate(
-        model, [model.policy("lbfs")], visited(model, model.policy("lbfs"), 100, 1), 0.1
+        model,
+        [model.policy("lbfs")],
+        visited(model, model.policy("lbfs"), samples=100, seed=1),
+        0.1,
     ).to_json()
     for a, label in enumerate(model.actions):
         words = [d["labels"][d["of"][a]].replace("nobody", "-") for d in data["deciders"]]
@@ -245,7 +251,7 @@ def test_few_levels_where_cells_are_dear():
     Levels are among the values, the busiest coordinates are chosen.
     """
     model = dp.load("four-queue")
-    visits = visited(model, model.policy("longer"), 1_000, 1)
+    visits = visited(model, model.policy("longer"), samples=1_000, seed=1)
     for cells in (4_000, 40_000):
         found = make_slices(model, visits, cells)
         assert 0 < found.cells <= cells
@@ -254,7 +260,7 @@ def test_few_levels_where_cells_are_dear():
             assert set(axis.levels) <= set(range(axis.values.size))
     assert all(axis.levels.size >= 3 for axis in make_slices(model, visits, 100_000).axes)
     line = dp.load("tandem", queues=30, servers=30, arrival=0.9)
-    visits = visited(line, line.policy("lbfs"), 1_000, 1)
+    visits = visited(line, line.policy("lbfs"), samples=1_000, seed=1)
     busiest = set(np.argsort(-visits.mean(axis=0), kind="stable")[:6].tolist())
     assert {
         axis.coordinate for axis in make_slices(line, visits, 10**6).axes if axis.along
@@ -274,7 +280,7 @@ def test_many_mixtures_are_rounded_more_coarsely():
     model = dp.load("four-queue", buffers=9)
     rng = np.random.default_rng(0)
     policy = TablePolicy(model, rng.dirichlet(np.ones(4), model.box.count))
-    layer = tabulate(model, [policy], visited(model, policy, 500, 1), 0.5).layers[0]
+    layer = tabulate(model, [policy], visited(model, policy, samples=500, seed=1), 0.5).layers[0]
     assert layer.grain > 1
     assert len(layer.decisions) <= 4_096
     for k in rng.integers(len(layer.numbers), size=50):

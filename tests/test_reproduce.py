@@ -25,6 +25,7 @@ from dualplan.cli.experiments.rows import (
 )
 from dualplan.cli.tables import print_outcome
 from dualplan.dual import features as families
+from dualplan.primal.best_bound import best_bound
 from dualplan.search import solve
 
 EXACT, SIMULATED = Figure(4.73, 2, deterministic=True), Figure(21.78, 2, 0.16)
@@ -182,13 +183,17 @@ def test_a_figure_for_a_table_of_any_shape(tmp_path):
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Searches that only judge one policy that they begin with: the search itself has tests of its
-    own.
+    """Searches that only judge one policy that they begin with and take the first bound: the search
+    itself has tests of its own.
     """
+
+    def first_bound(*args, **more):
+        return best_bound(*args, **{**more, "time": 0.1})
 
     def judge(model, policies=(), **more):
         return solve(model, policies=[model.policy(next(iter(model.policies)))], method=(), **more)
 
+    monkeypatch.setattr("dualplan.search.loop.best_bound", first_bound)
     monkeypatch.setattr("dualplan.cli.experiments.measure.solve", judge)
 
 

@@ -242,7 +242,7 @@ def test_fitted_quadratics_solve_the_projected_equation(name: str) -> None:
     """The same weights as those of the general least squares, whose next states are listed."""
     network = NETWORKS[name]()
     policy, n = some_indices(network), len(network.classes)
-    states = visited(network, policy, 2_000, 1, 30)
+    states = visited(network, policy, samples=2_000, seed=1, every=30)
     basis = monomials(network, 2, scale=1.0)
     values, drifts, losses = _one_step(network, policy, basis, states)
     general = LinearValues(
@@ -264,7 +264,9 @@ def test_an_unstable_policy_has_no_control() -> None:
         families.indices(network.policy("lbfs")).start
     )
     assert dp.evaluate(network, policy, steps=500_000).status is dp.Status.UNSTABLE
-    assert least_squares(policy, visited(network, policy, 4_000, 1, 50)).size == 0
+    assert (
+        least_squares(policy, visited(network, policy, samples=4_000, seed=1, every=50)).size == 0
+    )
 
 
 def test_decisions_of_all_servers_cost_what_those_at_events_do() -> None:
@@ -303,14 +305,14 @@ def test_trials_cost_what_policies_cost_exactly() -> None:
     exact = np.array([dp.evaluate_exact(network, policy).cost for policy in policies])
     runs = []
     for seed in range(12):
-        trials = make_trials(policies[-1], dp.Average(), Budget(4_000_000, 4, seed, trials=1))
+        trials = make_trials(policies[-1], dp.Average(), Budget(1_000_000, 4, seed, trials=1))
         assert isinstance(trials, IndexTrials)
         runs.append(trials.costs(policies))
     found, error = np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1) / np.sqrt(12)
     assert (np.abs(found - exact) < 4 * error).all()
     assert (error < 0.01 * exact).all()
     plain = [
-        LongTrials(policies[-1], Budget(4_000_000, 4, seed, trials=1)).costs(policies)
+        LongTrials(policies[-1], Budget(1_000_000, 4, seed, trials=1)).costs(policies)
         for seed in range(12)
     ]
     assert error[-1] < 0.5 * np.std(plain, axis=0, ddof=1)[-1] / np.sqrt(12)
@@ -325,7 +327,7 @@ def test_short_trials_know_what_is_left_in_the_queues() -> None:
     policy = network.policy("lbfs")
     family = families.indices(policy)
     start = family.make(family.start)
-    trials = make_trials(start, dp.Average(), Budget(40_000_000, 1, 1, trials=1))
+    trials = make_trials(start, dp.Average(), Budget(10_000_000, 1, 1, trials=1))
     trials.costs([start])
     weights = trials.weights  # type: ignore[union-attr]
     sums, states = np.empty((400, 2)), np.zeros((400, 6), np.int64)
@@ -355,7 +357,7 @@ def test_kinds_of_trials_and_their_budgets() -> None:
         make_trials(network.policy("longer"), dp.Average(), Budget(2_000_000, 4)), LongTrials
     )
     assert isinstance(make_trials(indices, dp.Discounted(0.9), Budget(2_000_000, 4)), ManyTrials)
-    for steps in (100_000, 3_000_000, 20_000_000):
+    for steps in (100_000, 2_000_000, 8_000_000):
         trials = make_trials(indices, dp.Average(), Budget(steps, 5))
         for _ in range(trials.trials):
             trials.costs([indices] * 5)

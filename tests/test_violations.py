@@ -397,8 +397,8 @@ def test_large_models_are_drawn_from_by_default():
         ({"within": "short"}, "within must be a positive number"),
         ({"confidence": 0.0}, "confidence must lie strictly between 0 and 1"),
         ({"confidence": None}, "confidence must lie strictly between 0 and 1"),
-        ({"budget": 1}, "budget must be a whole number, at least 2"),
-        ({"budget": True}, "budget must be a whole number, at least 2"),
+        ({"samples": 1}, "samples must be a whole number, at least 2"),
+        ({"samples": True}, "samples must be a whole number, at least 2"),
     ],
 )
 def test_mistakes(table_problems, options, words):

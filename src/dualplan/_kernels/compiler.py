@@ -19,7 +19,10 @@ import numba
 import numpy as np
 from numba import types
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.extending import models, register_model, typeof_impl
+from numba.np.numpy_support import as_dtype
 
 INT = types.int64
 FLOAT = types.float64
@@ -89,8 +92,10 @@ class Kernel:
         return self._compiled
 
     def __call__(self, *args: Any) -> Any:
-        """Call the compiled function; kernels among the arguments are passed as function values."""
-        return self.compiled(*(arg.compiled if isinstance(arg, Kernel) else arg for arg in args))
+        """Call the compiled function; kernels among the arguments, or in groups among these, are
+        passed as function values.
+        """
+        return self.compiled(*map(_with_function_values, args))
 
     def __reduce__(self) -> Any:
         """By the call that made it, or else (a plain string says so to pickle) by its name in its
@@ -99,6 +104,15 @@ class Kernel:
         if self.origin is None:
             return self.__name__
         return self.origin
+
+
+def _with_function_values(argument: Any) -> Any:
+    """The argument as Numba takes it: compiled functions in the place of kernels."""
+    if isinstance(argument, Kernel):
+        return argument.compiled
+    if isinstance(argument, tuple):  # a group
+        return type(argument)(*map(_with_function_values, argument))
+    return argument
 
 
 def made_once(make: Callable[P, Kernel]) -> Callable[P, Kernel]:
@@ -160,6 +174,53 @@ def user_kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
 def function_type(signature: Any) -> Any:
     """The type of a kernel as an argument of another kernel."""
     return types.FunctionType(signature)
+
+
+class GroupType(types.NamedTuple):
+    """The type of a group: a NamedTuple whose fields have the types that a signature says.
+
+    Numba by itself gives each compiled function a type of its own, and so each model's functions in
+    a NamedTuple; a group of them has one type, and a kernel's machine code serves all models.
+    """
+
+
+register_model(GroupType)(models.TupleModel)
+
+
+def group(kind: type[Any], *fields: Any) -> GroupType:
+    """The type of a NamedTuple as an argument of kernels, by the types of its fields."""
+    declared = GroupType(fields, kind)
+
+    @typeof_impl.register(kind)
+    def type_of_group(value: Any, context: Any) -> Any:
+        if _fits(value, declared):
+            return declared
+        return typeof_impl.dispatch(tuple)(value, context)  # which Numba then refuses by name
+
+    return declared
+
+
+def _fits(value: Any, field: Any) -> bool:
+    """Whether a value may stand in a field of this type: an array of exactly this kind, a function
+    of exactly this signature, a number that converts to it.
+    """
+    if isinstance(field, types.Array):
+        return (
+            isinstance(value, np.ndarray)
+            and value.ndim == field.ndim
+            and value.flags.carray
+            and value.dtype == _DTYPES[field.dtype]
+        )
+    if isinstance(field, types.FunctionType):
+        return isinstance(value, Dispatcher) and value.nopython_signatures[0] == field.signature
+    if isinstance(field, GroupType):
+        return isinstance(value, field.instance_class) and all(map(_fits, value, field))
+    if isinstance(field, types.Float):
+        return isinstance(value, (int, float, np.integer, np.floating))
+    return isinstance(value, (int, np.integer))
+
+
+_DTYPES = {kind: as_dtype(kind) for kind in (types.int64, types.float64, types.uint64)}
 
 
 # Functions that kernels call, compiled for the types they are called with; `helper` must not

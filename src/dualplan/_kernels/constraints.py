@@ -23,44 +23,162 @@ stays unused.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
     ALLOWED,
-    ANCHOR,
     CHANGES,
-    COUNTS,
-    DRAW,
     FLOAT,
     FLOATS,
     FORWARD,
     INT,
     INTS,
     LOSS,
-    NEAR,
     PREDECESSORS,
     RNG,
     ROWS,
     STATES,
     STEP,
+    Kernel,
     copy,
     function_type,
+    group,
     helper,
+    inlined_helper,
     kernel,
 )
-from dualplan._kernels.features import feature_count, rescale
+from dualplan._kernels.features import FEATURE_SET, ROW, Row, Spot, feature_count, rescale
+from dualplan._kernels.layouts import BOUNDS, DYNAMICS, TALLIES
 from dualplan._kernels.philox import seek, uniform
 from dualplan._kernels.sweep import first_state, next_state, sums_of
+from dualplan.core.types import Floats, Ints
 
-_ALLOWED, _STEP, _PREDECESSORS, _CHANGES = (
-    function_type(t) for t in (ALLOWED, STEP, PREDECESSORS, CHANGES)
+
+class Backward(NamedTuple):
+    """What rows of the flow ask of a model.
+
+    Where predecessors are known as changes (`local` 1), `changes` is asked for them.
+    """
+
+    allowed: Kernel
+    step: Kernel
+    predecessors: Kernel
+    changes: Kernel
+    ints: Ints
+    floats: Floats
+    actions: int
+    local: int
+
+
+class Flow(NamedTuple):
+    """The factors of B and P in the flow, the weight of α in the sampling distribution, and α: the
+    states where it is positive, one a row, and its values.
+    """
+
+    on_b: float
+    on_p: float
+    from_start: float
+    starts: Ints
+    alpha: Floats
+
+
+class Span(NamedTuple):
+    """The features low, ..., high − 1, whose mean rows are drawn from."""
+
+    low: int
+    high: int
+
+
+class PredecessorRoom(NamedTuple):
+    """Where the predecessors of a state are listed: whole, or the coordinates that change, their
+    values and numbers; their actions and probabilities.
+    """
+
+    whole: Ints
+    coords: Ints
+    news: Ints
+    sizes: Ints
+    actions: Ints
+    chances: Floats
+
+
+class RowRoom(NamedTuple):
+    """Room to work: four states, predecessors, a row at a pair, sums over the features, features
+    touched, and what the features need.
+    """
+
+    states: Ints
+    listed: PredecessorRoom
+    row: Row
+    sums: Floats
+    touched: Ints
+    work: Floats
+
+
+class PairRows(NamedTuple):
+    """Samples of pairs: states, actions, rows (indices, values and their numbers) and densities."""
+
+    states: Ints
+    actions: Ints
+    indices: Ints
+    values: Floats
+    counts: Ints
+    densities: Floats
+
+
+class FlowRows(NamedTuple):
+    """Samples of states: rows (indices, values and their numbers), α and densities."""
+
+    states: Ints
+    indices: Ints
+    values: Floats
+    counts: Ints
+    masses: Floats
+    densities: Floats
+
+
+class AllRows(NamedTuple):
+    """Rows one after the other and where each ends, of all pairs and of all states; α."""
+
+    pairs: Row
+    pair_ends: Ints
+    flows: Row
+    flow_ends: Ints
+    masses: Floats
+
+
+class FlowSum(NamedTuple):
+    """A row of the flow: its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y)
+    over the features of a span, and the logarithm m of the unit that all are in.
+    """
+
+    length: int
+    here: float
+    there: float
+    m: float
+
+
+BACKWARD = group(
+    Backward,
+    function_type(ALLOWED),
+    function_type(STEP),
+    function_type(PREDECESSORS),
+    function_type(CHANGES),
+    INTS,
+    FLOATS,
+    INT,
+    INT,
 )
-_ANCHOR, _NEAR, _DRAW = (function_type(t) for t in (ANCHOR, NEAR, DRAW))
-# room to work: states (4 rows), whole predecessors, coordinates and values that change, their
-# numbers, actions and probabilities, a row's indices and values, sums over the features, features
-# touched, and what the features need
-_ROOM = (STATES, STATES, STATES, STATES, INTS, INTS, FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS)
+FLOW = group(Flow, FLOAT, FLOAT, FLOAT, STATES, FLOATS)
+SPAN = group(Span, INT, INT)
+PREDECESSOR_ROOM = group(PredecessorRoom, STATES, STATES, STATES, INTS, INTS, FLOATS)
+ROW_ROOM = group(RowRoom, STATES, PREDECESSOR_ROOM, ROW, FLOATS, INTS, FLOATS)
+PAIR_ROWS = group(PairRows, STATES, INTS, STATES, ROWS, INTS, FLOATS)
+FLOW_ROWS = group(FlowRows, STATES, STATES, ROWS, INTS, FLOATS, FLOATS)
+ALL_ROWS = group(AllRows, ROW, INTS, ROW, INTS, FLOATS)
 
 # of a row's largest entry, in its unit
 TINY = 1e-150
@@ -72,17 +190,18 @@ NOTED = 1e-300  # a sum that is 0 all the same, but whose feature is noted
 
 
 @helper
-def one_of(rng, low, high):
-    return min(low + np.int64(uniform(rng) * (high - low)), high - 1)
+def one_of(rng, span):
+    size = span.high - span.low
+    return min(span.low + np.int64(uniform(rng) * size), span.high - 1)
 
 
 @helper
-def total(indices, values, count, low, high):
-    """The sum of a row over the features low, ..., high − 1."""
+def total(row, count, span):
+    """The sum of a row over the features of a span."""
     result = 0.0
     for k in range(count):
-        if low <= indices[k] < high:
-            result += values[k]
+        if span.low <= row.indices[k] < span.high:
+            result += row.values[k]
     return result
 
 
@@ -94,30 +213,49 @@ def largest(values, count):
     return result
 
 
-@helper
-def fitting_near(near, fi, ff, y, x, coords, changed, m, seen, a, indices, values, work):
+@inlined_helper
+def near_in(features, spot, m, row, work):
+    """The features at a pair in units of e^m, written to the row; their number."""
+    return features.near(
+        features.ints,
+        features.floats,
+        spot.y,
+        spot.x,
+        spot.coords,
+        spot.changed,
+        m,
+        spot.a,
+        row.indices,
+        row.values,
+        work,
+    )
+
+
+@inlined_helper
+def fitting_near(features, spot, seen, row, work):
     """`near` with a unit in which its largest value fits, if none was `seen` before: its count, m,
     the largest.
     """
-    count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
-    top = largest(values, count)
+    m = spot.m
+    count = near_in(features, spot, m, row, work)
+    top = largest(row.values, count)
     while top > HUGE and m < 0.0:
         m = min(m + SHIFT, 0.0)
-        count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
-        top = largest(values, count)
+        count = near_in(features, spot, m, row, work)
+        top = largest(row.values, count)
     while count > 0 and seen == 0.0 and top < TINY and m > LEAST:
         m -= SHIFT
-        count = near(fi, ff, y, x, coords, changed, m, a, indices, values, work)
-        top = largest(values, count)
+        count = near_in(features, spot, m, row, work)
+        top = largest(row.values, count)
     return count, m, top
 
 
-@kernel(types.void(_DRAW, INTS, FLOATS, INT, RNG, INT, STATES, INTS, FLOATS))
-def draw_feature(draw, fi, ff, j, rng, first, states, actions, work):
+@kernel(types.void(FEATURE_SET, INT, RNG, INT, STATES, INTS, FLOATS))
+def draw_feature(features, j, rng, first, states, actions, work):
     """The draws first, first + 1, ... of a feature."""
     for k in range(actions.size):
         seek(rng, first + k)
-        actions[k] = draw(fi, ff, j, rng, states[k], work)
+        actions[k] = features.draw(features.ints, features.floats, j, rng, states[k], work)
 
 
 @kernel(types.void(function_type(LOSS), INTS, FLOATS, STATES, INTS, FLOATS))
@@ -126,7 +264,7 @@ def losses_at(loss, mi, mf, states, actions, out):
         out[k] = loss(mi, mf, states[k], actions[k])
 
 
-@kernel(types.void(_ALLOWED, INTS, FLOATS, STATES, STATES))
+@kernel(types.void(function_type(ALLOWED), INTS, FLOATS, STATES, STATES))
 def allowed_at(allowed, mi, mf, states, out):
     """Whether each action is allowed, 0 or 1, a row for each of the given states."""
     for k in range(out.shape[0]):
@@ -134,11 +272,11 @@ def allowed_at(allowed, mi, mf, states, out):
             out[k, a] = allowed(mi, mf, states[k], a)
 
 
-@kernel(types.void(function_type(LOSS), function_type(COUNTS), INTS, FLOATS, STATES, INTS, ROWS))
-def sums_at(loss, counts, mi, mf, states, actions, out):
+@kernel(types.void(TALLIES, STATES, INTS, ROWS))
+def sums_at(tallies, states, actions, out):
     """What a step from each of the given pairs adds to the model's columns, in expectation."""
     for k in range(actions.size):
-        sums_of(loss, counts, mi, mf, states[k], actions[k], out[k])
+        sums_of(tallies, states[k], actions[k], out[k])
 
 
 @kernel(types.void(function_type(FORWARD), INTS, FLOATS, STATES, INTS, STATES, ROWS, INTS))
@@ -162,100 +300,61 @@ def uniforms(rng, first, out):
         out[k] = uniform(rng)
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _ANCHOR,
-        _NEAR,
-        _DRAW,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-        RNG,
-        STATES,
-        INTS,
-        STATES,
-        ROWS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INT,
-        INT,
-    )
-)
-def draw_pairs(
-    allowed,
-    anchor,
-    near,
-    draw,
-    mi,
-    mf,
-    fi,
-    ff,
-    low,
-    high,
-    rng,
-    states,
-    actions,
-    indices,
-    values,
-    counts,
-    densities,
-    work,
-    first,
-    last,
-):
-    """Draw the samples first, ..., last − 1 from q1: pairs, their rows and q1; −1, or a sample at
+@kernel(INT(DYNAMICS, FEATURE_SET, SPAN, RNG, PAIR_ROWS, FLOATS, INT))
+def draw_pairs(model, features, span, rng, rows, work, first):
+    """Draw the samples first, first + 1, ... from q1: pairs, their rows and q1; −1, or a sample at
     fault.
 
     At fault is a sample at an action that is not allowed, or without a density.
     """
-    for k in range(first, last):
-        r = k - first
-        x = states[r]
-        seek(rng, k)
-        actions[r] = draw(fi, ff, one_of(rng, low, high), rng, x, work)
-        m = anchor(fi, ff, x, work)
-        counts[r], _, _ = fitting_near(
-            near, fi, ff, x, x, counts, 0, m, 0.0, actions[r], indices[r], values[r], work
-        )
-        densities[r] = total(indices[r], values[r], counts[r], low, high) / (high - low)
-        if not 0.0 < densities[r] < np.inf or not allowed(mi, mf, x, actions[r]):
-            return k
+    ints = features.ints
+    floats = features.floats
+    for r in range(rows.counts.size):
+        x = rows.states[r]
+        row = Row(rows.indices[r], rows.values[r])
+        seek(rng, first + r)
+        a = features.draw(ints, floats, one_of(rng, span), rng, x, work)
+        rows.actions[r] = a
+        m = features.anchor(ints, floats, x, work)
+        spot = Spot(x, x, rows.counts, 0, m, a)
+        rows.counts[r], _, _ = fitting_near(features, spot, 0.0, row, work)
+        density = total(row, rows.counts[r], span) / (span.high - span.low)
+        rows.densities[r] = density
+        if not 0.0 < density < np.inf or not model.allowed(model.ints, model.floats, x, a):
+            return first + r
     return np.int64(-1)
 
 
-@helper
-def add_row(indices, values, count, low, high, weight, sums, touched, number):
+@inlined_helper
+def add_row(room, count, span, weight, number):
     """sums += weight·Φ_(x,a); the features touched first are noted.
 
     The number noted, and the row's sum.
     """
+    sums = room.sums
+    row = room.row
     for k in range(count):
-        j = indices[k]
-        if values[k] == 0.0:  # beside what was seen
+        j = row.indices[k]
+        if row.values[k] == 0.0:  # beside what was seen
             continue
         if sums[j] == 0.0:
-            touched[number] = j
+            room.touched[number] = j
             number += 1
-        sums[j] += weight * values[k]
+        sums[j] += weight * row.values[k]
         if sums[j] == 0.0:  # a cancellation must not be noted twice
             sums[j] = NOTED
-    return number, total(indices, values, count, low, high)
+    return number, total(row, count, span)
 
 
 @helper
-def change_unit(sums, touched, number, exponent):
+def change_unit(room, number, exponent):
     """sums·e^exponent; the factor."""
     factor = np.exp(exponent)
     for k in range(number):
-        j = touched[k]
-        sums[j] *= factor
-        if sums[j] == 0.0:
-            sums[j] = NOTED
+        j = room.touched[k]
+        room.sums[j] *= factor
+        if room.sums[j] == 0.0:
+            room.sums[j] = NOTED
     return factor
 
 
@@ -283,458 +382,195 @@ def restore(x, y, coords, changed):
         x[coords[i]] = y[coords[i]]
 
 
-@helper
-def flow_row(
-    allowed,
-    predecessors,
-    changes,
-    anchor,
-    near,
-    mi,
-    mf,
-    fi,
-    ff,
-    low,
-    high,
-    actions,
-    local,
-    y,
-    on_b,
-    on_p,
-    room,
-    before,
-    coords,
-    news,
-    sizes,
-    acted,
-    chances,
-    indices,
-    values,
-    sums,
-    touched,
-    work,
-    out_indices,
-    out_values,
-):
-    """Write F_y; its length (−1: too many predecessors), Σ_j (Bᵀφ_j)(y) and Σ_j (Pᵀφ_j)(y) over low
-    <= j < high.
+@inlined_helper
+def list_predecessors(model, y, room):
+    """List the pairs that lead to y; their number, −1 if they are too many.
 
-    All in units of e^m, which is returned last.
+    A second state of the room is y afterwards where they are listed as changes.
     """
-    number = 0
+    listed = room.listed
+    if not model.local:
+        return model.predecessors(
+            model.ints, model.floats, y, listed.whole, listed.actions, listed.chances
+        )
+    x = room.states[1]
+    spare = room.states[2]
+    copy(x, y)
+    copy(spare, y)
+    return model.changes(
+        model.ints,
+        model.floats,
+        y,
+        listed.coords,
+        listed.news,
+        listed.sizes,
+        listed.actions,
+        listed.chances,
+        x,
+        spare,
+    )
+
+
+@inlined_helper
+def near_predecessor(model, features, y, k, m, seen, room):
+    """`fitting_near` at the k-th of the pairs that lead to y."""
+    listed = room.listed
+    a = listed.actions[k]
+    if not model.local:
+        coords = room.states[3]
+        x = listed.whole[k]
+        changed = differences(y, x, coords)
+        return fitting_near(features, Spot(y, x, coords, changed, m, a), seen, room.row, room.work)
+    x = room.states[1]
+    coords = listed.coords[k]
+    changed = listed.sizes[k]
+    patch(x, listed.news[k], coords, changed)
+    found = fitting_near(features, Spot(y, x, coords, changed, m, a), seen, room.row, room.work)
+    restore(x, y, coords, changed)
+    return found
+
+
+@helper
+def flow_row(model, features, flow, span, y, room, out):
+    """Write F_y to `out`; see `FlowSum`."""
+    listed = room.listed
+    number = np.int64(0)
     here = 0.0
     there = 0.0
-    changed = 0
+    changed = np.int64(0)
     seen = 0.0
-    m = anchor(fi, ff, y, work)
-    for a in range(actions):
-        if allowed(mi, mf, y, a):
-            count, unit, top = fitting_near(
-                near, fi, ff, y, y, sizes, changed, m, seen, a, indices, values, work
-            )
+    m = features.anchor(features.ints, features.floats, y, room.work)
+    for a in range(model.actions):
+        if model.allowed(model.ints, model.floats, y, a):
+            spot = Spot(y, y, listed.sizes, changed, m, a)
+            count, unit, top = fitting_near(features, spot, seen, room.row, room.work)
             if unit != m:
-                here *= change_unit(sums, touched, number, m - unit)
+                here *= change_unit(room, number, m - unit)
                 m = unit
             seen = max(seen, top)
-            changed = -1
-            number, mass = add_row(indices, values, count, low, high, on_b, sums, touched, number)
+            changed = np.int64(-1)
+            number, mass = add_row(room, count, span, flow.on_b, number)
             here += mass
-    x = room[1]
-    spare = room[2]
-    copy(x, y)
-    if local:
-        copy(spare, y)
-        listed = changes(mi, mf, y, coords, news, sizes, acted, chances, x, spare)
-    else:
-        listed = predecessors(mi, mf, y, before, acted, chances)
-    if listed < 0:
-        return np.int64(-1), here, there, m
-    for k in range(listed):
-        if local:
-            patch(x, news[k], coords[k], sizes[k])
-            count, unit, top = fitting_near(
-                near, fi, ff, y, x, coords[k], sizes[k], m, seen, acted[k], indices, values, work
-            )
-            restore(x, y, coords[k], sizes[k])
-        else:
-            changed = differences(y, before[k], room[3])
-            count, unit, top = fitting_near(
-                near,
-                fi,
-                ff,
-                y,
-                before[k],
-                room[3],
-                changed,
-                m,
-                seen,
-                acted[k],
-                indices,
-                values,
-                work,
-            )
+    before = list_predecessors(model, y, room)
+    if before < 0:
+        return FlowSum(np.int64(-1), here, there, m)
+    for k in range(before):
+        count, unit, top = near_predecessor(model, features, y, k, m, seen, room)
         if unit != m:
-            factor = change_unit(sums, touched, number, m - unit)
+            factor = change_unit(room, number, m - unit)
             here = here * factor
             there = there * factor
             m = unit
         seen = max(seen, top)
-        number, mass = add_row(
-            indices, values, count, low, high, on_p * chances[k], sums, touched, number
-        )
-        there += chances[k] * mass
+        number, mass = add_row(room, count, span, flow.on_p * listed.chances[k], number)
+        there += listed.chances[k] * mass
     for k in range(number):
-        j = touched[k]
-        out_indices[k] = j
-        out_values[k] = sums[j]
-        sums[j] = 0.0
-    return np.int64(number), here, there, m
+        j = room.touched[k]
+        out.indices[k] = j
+        out.values[k] = room.sums[j]
+        room.sums[j] = 0.0
+    return FlowSum(number, here, there, m)
 
 
 @helper
-def start_mass(starts, alpha, y):
+def start_mass(flow, y):
     """α(y)."""
     mass = 0.0
-    for s in range(alpha.size):
+    for s in range(flow.alpha.size):
         same = True
         for i in range(y.size):
-            if starts[s, i] != y[i]:
+            if flow.starts[s, i] != y[i]:
                 same = False
         if same:
-            mass += alpha[s]
+            mass += flow.alpha[s]
     return mass
 
 
 @helper
-def draw_state(
-    allowed,
-    step,
-    draw,
-    mi,
-    mf,
-    fi,
-    ff,
-    low,
-    high,
-    starts,
-    alpha,
-    from_start,
-    stay,
-    rng,
-    x,
-    counts,
-    y,
-    work,
-):
+def draw_state(model, features, flow, span, rng, y, room):
     """Write a state drawn from the mixture of α, Bᵀφ̄ and Pᵀφ̄ to y.
 
     Whether the action drawn for it is allowed.
     """
-    if uniform(rng) < from_start:
+    x = room.states[0]
+    if uniform(rng) < flow.from_start:
         u = uniform(rng)
         s = 0
-        while s < alpha.size - 1 and u >= alpha[s]:
-            u -= alpha[s]
+        while s < flow.alpha.size - 1 and u >= flow.alpha[s]:
+            u -= flow.alpha[s]
             s += 1
-        copy(y, starts[s])
+        copy(y, flow.starts[s])
         return True
-    a = draw(fi, ff, one_of(rng, low, high), rng, x, work)
-    if uniform(rng) < stay or not allowed(mi, mf, x, a):
+    a = features.draw(features.ints, features.floats, one_of(rng, span), rng, x, room.work)
+    stay = 1.0 / (1.0 + abs(flow.on_p))
+    if uniform(rng) < stay or not model.allowed(model.ints, model.floats, x, a):
         copy(y, x)
-        return allowed(mi, mf, x, a)
-    step(mi, mf, x, a, rng, y, counts)
+        return model.allowed(model.ints, model.floats, x, a)
+    model.step(model.ints, model.floats, x, a, rng, y, room.sums[:0])
     return True
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _STEP,
-        _PREDECESSORS,
-        _CHANGES,
-        _ANCHOR,
-        _NEAR,
-        _DRAW,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-        INT,
-        INT,
-        FLOAT,
-        FLOAT,
-        FLOAT,
-        STATES,
-        FLOATS,
-        RNG,
-        *_ROOM,
-        STATES,
-        STATES,
-        ROWS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INT,
-        INT,
-    )
-)
-def draw_flows(
-    allowed,
-    step,
-    predecessors,
-    changes,
-    anchor,
-    near,
-    draw,
-    mi,
-    mf,
-    fi,
-    ff,
-    low,
-    high,
-    actions,
-    local,
-    on_b,
-    on_p,
-    from_start,
-    starts,
-    alpha,
-    rng,
-    room,
-    before,
-    coords,
-    news,
-    sizes,
-    acted,
-    chances,
-    row_indices,
-    row_values,
-    sums,
-    touched,
-    work,
-    states,
-    indices,
-    values,
-    counts,
-    masses,
-    densities,
-    first,
-    last,
-):
-    """Draw the samples first, ..., last − 1 from q2 or q4: states, rows, α and density.
+@kernel(INT(BACKWARD, FEATURE_SET, FLOW, SPAN, RNG, ROW_ROOM, FLOW_ROWS, INT))
+def draw_flows(model, features, flow, span, rng, room, rows, first):
+    """Draw the samples first, first + 1, ... from q2 or q4: states, rows, α and density.
 
     −1, or a sample at fault.
     """
-    stay = 1.0 / (1.0 + abs(on_p))
-    for k in range(first, last):
-        r = k - first
-        y = states[r]
-        seek(rng, k)
-        good = draw_state(
-            allowed,
-            step,
-            draw,
-            mi,
-            mf,
-            fi,
-            ff,
-            low,
-            high,
-            starts,
-            alpha,
-            from_start,
-            stay,
-            rng,
-            room[0],
-            sums[:0],
-            y,
-            work,
+    size = span.high - span.low
+    on_p = abs(flow.on_p)
+    stay = 1.0 / (1.0 + on_p)
+    for r in range(rows.counts.size):
+        y = rows.states[r]
+        seek(rng, first + r)
+        good = draw_state(model, features, flow, span, rng, y, room)
+        out = Row(rows.indices[r], rows.values[r])
+        found = flow_row(model, features, flow, span, y, room, out)
+        rows.counts[r] = found.length
+        here = found.here
+        there = found.there
+        mass = start_mass(flow, y)
+        rows.masses[r] = mass
+        if mass > 0.0 and found.m != 0.0:  # beside a mass, densities that small count as they are
+            rescale(out.values, 0, found.length, found.m)
+            here = here * np.exp(found.m)
+            there = there * np.exp(found.m)
+        density = (
+            flow.from_start * mass + (1 - flow.from_start) * stay * (here + on_p * there) / size
         )
-        counts[r], here, there, m = flow_row(
-            allowed,
-            predecessors,
-            changes,
-            anchor,
-            near,
-            mi,
-            mf,
-            fi,
-            ff,
-            low,
-            high,
-            actions,
-            local,
-            y,
-            on_b,
-            on_p,
-            room,
-            before,
-            coords,
-            news,
-            sizes,
-            acted,
-            chances,
-            row_indices,
-            row_values,
-            sums,
-            touched,
-            work,
-            indices[r],
-            values[r],
-        )
-        masses[r] = start_mass(starts, alpha, y)
-        if masses[r] > 0.0 and m != 0.0:  # beside a mass, densities that small count as they are
-            rescale(values[r], 0, counts[r], m)
-            here = here * np.exp(m)
-            there = there * np.exp(m)
-        densities[r] = from_start * masses[r] + (1 - from_start) * stay * (
-            here + abs(on_p) * there
-        ) / (high - low)
-        if not good or counts[r] < 0 or not 0.0 < densities[r] < np.inf:
-            return k
+        rows.densities[r] = density
+        if not good or found.length < 0 or not 0.0 < density < np.inf:
+            return first + r
     return np.int64(-1)
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _PREDECESSORS,
-        _CHANGES,
-        _ANCHOR,
-        _NEAR,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        FLOAT,
-        FLOAT,
-        STATES,
-        FLOATS,
-        *_ROOM,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-    )
-)
-def all_rows(
-    allowed,
-    predecessors,
-    changes,
-    anchor,
-    near,
-    mi,
-    mf,
-    fi,
-    ff,
-    lower,
-    upper,
-    actions,
-    local,
-    on_b,
-    on_p,
-    starts,
-    alpha,
-    room,
-    before,
-    coords,
-    news,
-    sizes,
-    acted,
-    chances,
-    row_indices,
-    row_values,
-    sums,
-    touched,
-    work,
-    pair_indices,
-    pair_values,
-    pair_ends,
-    flow_indices,
-    flow_values,
-    flow_ends,
-    masses,
-    first,
-    last,
-):
-    """Write the rows of all pairs and of the flow of the states first, ..., last − 1.
+@kernel(INT(BACKWARD, FEATURE_SET, FLOW, BOUNDS, ROW_ROOM, ALL_ROWS, INT))
+def all_rows(model, features, flow, box, room, rows, first):
+    """Write the rows of all pairs and of the flow of the states first, first + 1, ...
 
     −1, or a state at fault.
     """
-    d = feature_count(fi)
-    y = room[0]
+    every = Span(np.int64(0), feature_count(features.ints))
+    y = room.states[0]
     pair_end = np.int64(0)
     flow_end = np.int64(0)
-    first_state(lower, upper, first, y)
-    for index in range(first, last):
-        r = index - first
-        m = anchor(fi, ff, y, work)
-        for a in range(actions):
-            if allowed(mi, mf, y, a):
-                count = near(
-                    fi,
-                    ff,
-                    y,
-                    y,
-                    sizes,
-                    0,
-                    m,
-                    a,
-                    pair_indices[pair_end:],
-                    pair_values[pair_end:],
-                    work,
-                )
-                rescale(pair_values, pair_end, pair_end + count, m)
+    first_state(box, first, y)
+    for r in range(rows.masses.size):
+        m = features.anchor(features.ints, features.floats, y, room.work)
+        for a in range(model.actions):
+            if model.allowed(model.ints, model.floats, y, a):
+                out = Row(rows.pairs.indices[pair_end:], rows.pairs.values[pair_end:])
+                spot = Spot(y, y, room.listed.sizes, 0, m, a)
+                count = near_in(features, spot, m, out, room.work)
+                rescale(out.values, 0, count, m)
                 pair_end += count
-            pair_ends[r * actions + a] = pair_end
-        count, _, _, m = flow_row(
-            allowed,
-            predecessors,
-            changes,
-            anchor,
-            near,
-            mi,
-            mf,
-            fi,
-            ff,
-            np.int64(0),
-            d,
-            actions,
-            local,
-            y,
-            on_b,
-            on_p,
-            room,
-            before,
-            coords,
-            news,
-            sizes,
-            acted,
-            chances,
-            row_indices,
-            row_values,
-            sums,
-            touched,
-            work,
-            flow_indices[flow_end:],
-            flow_values[flow_end:],
-        )
-        if count < 0:
-            return index
-        rescale(flow_values, flow_end, flow_end + count, m)
-        flow_end += count
-        flow_ends[r] = flow_end
-        masses[r] = start_mass(starts, alpha, y)
-        next_state(lower, upper, y)
+            rows.pair_ends[r * model.actions + a] = pair_end
+        out = Row(rows.flows.indices[flow_end:], rows.flows.values[flow_end:])
+        found = flow_row(model, features, flow, every, y, room, out)
+        if found.length < 0:
+            return first + r
+        rescale(out.values, 0, found.length, found.m)
+        flow_end += found.length
+        rows.flow_ends[r] = flow_end
+        rows.masses[r] = start_mass(flow, y)
+        next_state(box, y)
     return np.int64(-1)

@@ -52,6 +52,8 @@ USER    functions of the user, which `features/user.py` puts in
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
@@ -72,17 +74,75 @@ from dualplan._kernels.compiler import (
     INT,
     INTS,
     NEAR,
+    Kernel,
     function_type,
+    group,
     helper,
     inlined_helper,
     kernel,
 )
+from dualplan._kernels.layouts import Arrays
 from dualplan._kernels.philox import uniform
 from dualplan._kernels.trees import draw_states, log_density, log_ratio
+from dualplan.core.types import Floats, Ints
 
 TABLE, BOXES, BANDS, TREES, MIXTURES, USER = range(6)
-RECORD = 6  # numbers a block has in the header
+# What a block has in the header: its kind, its first feature, where its fields start in the two
+# arrays, its first function of the user, and where its room to work starts.
+KIND, FIRST, INTS_AT, FLOATS_AT, SLOT, ROOM_AT, RECORD = range(7)
 PLAIN = -300.0  # logarithm of the largest density at a state from which on values are plain
+
+
+class FeatureSet(NamedTuple):
+    """The functions of a feature set and the arrays that they read."""
+
+    anchor: Kernel
+    near: Kernel
+    draw: Kernel
+    ints: Ints
+    floats: Floats
+
+
+class Row(NamedTuple):
+    """Where a row is written to: features, and their values."""
+
+    indices: Ints
+    values: Floats
+
+
+class Spot(NamedTuple):
+    """A pair (x, a) near the state y where the features are anchored, and the unit e^m of values.
+
+    x differs from y at the first `changed` of `coords`; −1 says that x = y, and that the call
+    before was for the same state.
+    """
+
+    y: Ints
+    x: Ints
+    coords: Ints
+    changed: int
+    m: float
+    a: int
+
+
+class Block(NamedTuple):
+    """One block of a set: the set's arrays, its kind, its first feature, where its fields start in
+    the two arrays (o, f), and where its room to work starts (w).
+    """
+
+    ints: Ints
+    floats: Floats
+    kind: int
+    first: int
+    o: int
+    f: int
+    w: int
+
+
+FEATURE_SET = group(
+    FeatureSet, function_type(ANCHOR), function_type(NEAR), function_type(DRAW), INTS, FLOATS
+)
+ROW = group(Row, INTS, FLOATS)
 
 
 @helper
@@ -120,7 +180,9 @@ def first_above(sums, low, high, u):
 
 
 @helper
-def table_row(ints, floats, o, f, first, x, a, indices, values, count):
+def table_row(block, x, a, row, count):
+    ints = block.ints
+    o = block.o
     dim = ints[o]
     actions = ints[o + 1]
     pairs = ints[o + 2]
@@ -131,14 +193,17 @@ def table_row(ints, floats, o, f, first, x, a, indices, values, count):
     starts = o + 4 + 2 * dim
     features = starts + pairs + 1
     for k in range(ints[starts + pair], ints[starts + pair + 1]):
-        indices[count] = first + ints[features + k]
-        values[count] = floats[f + k]
+        row.indices[count] = block.first + ints[features + k]
+        row.values[count] = block.floats[block.f + k]
         count += 1
     return count
 
 
 @helper
-def table_draw(ints, floats, o, f, j, rng, x):
+def table_draw(block, j, rng, x):
+    ints = block.ints
+    floats = block.floats
+    o = block.o
     dim = ints[o]
     actions = ints[o + 1]
     pairs = ints[o + 2]
@@ -148,7 +213,7 @@ def table_draw(ints, floats, o, f, j, rng, x):
     columns = starts + pairs + 1 + entries
     low = ints[columns + j]
     high = ints[columns + j + 1] - 1
-    sums = f + entries
+    sums = block.f + entries
     place = first_above(floats, sums + low, sums + high, uniform(rng) * floats[sums + high]) - sums
     pair = ints[columns + size + 1 + place]
     state = pair // actions
@@ -168,8 +233,11 @@ def interval_of(ints, lows, number, total, value):
 
 
 @helper
-def boxes_anchor(ints, floats, o, f, y, work, w):
+def boxes_anchor(block, y, work):
     """The largest density at y as a logarithm."""
+    ints = block.ints
+    o = block.o
+    w = block.w
     dim = ints[o]
     total = ints[o + 2]
     lows = o + 3 + 3 * dim
@@ -183,7 +251,7 @@ def boxes_anchor(ints, floats, o, f, y, work, w):
             outside += 1
         else:
             box += ints[o + 3 + 2 * dim + i] * place
-            density -= floats[f + at + place]
+            density -= block.floats[block.f + at + place]
     work[w] = outside
     work[w + 1] = box
     work[w + 2] = density
@@ -193,22 +261,25 @@ def boxes_anchor(ints, floats, o, f, y, work, w):
 
 
 @helper
-def boxes_near(
-    ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
-):
+def boxes_near(block, spot, row, count, work):
+    ints = block.ints
+    floats = block.floats
+    o = block.o
+    f = block.f
+    w = block.w
     dim = ints[o]
     total = ints[o + 2]
     lows = o + 3 + 3 * dim
     outside = np.int64(work[w])
     box = np.int64(work[w + 1])
     density = work[w + 2]
-    for k in range(changed):
-        i = coords[k]
+    for k in range(spot.changed):
+        i = spot.coords[k]
         number = ints[o + 3 + i]
         at = ints[o + 3 + dim + i]
         stride = ints[o + 3 + 2 * dim + i]
-        old = interval_of(ints, lows + at, number, total, y[i])
-        new = interval_of(ints, lows + at, number, total, x[i])
+        old = interval_of(ints, lows + at, number, total, spot.y[i])
+        new = interval_of(ints, lows + at, number, total, spot.x[i])
         outside += np.int64(new < 0) - np.int64(old < 0)
         if old >= 0:
             box -= stride * old
@@ -218,8 +289,8 @@ def boxes_near(
             density -= floats[f + at + new]
     if outside > 0:
         return count
-    indices[count] = first + box * ints[o + 1] + a
-    values[count] = np.exp(density - m)
+    row.indices[count] = block.first + box * ints[o + 1] + spot.a
+    row.values[count] = np.exp(density - spot.m)
     return count + 1
 
 
@@ -243,8 +314,11 @@ def boxes_draw(ints, o, j, rng, x):
 
 
 @helper
-def bands_anchor(ints, floats, o, f, y, work, w):
+def bands_anchor(block, y, work):
     """The largest density at y as a logarithm."""
+    ints = block.ints
+    o = block.o
+    w = block.w
     dim = ints[o]
     most = ints[o + 3]
     total = np.int64(0)
@@ -258,48 +332,58 @@ def bands_anchor(ints, floats, o, f, y, work, w):
         return -np.inf
     band = ints[o + 5 + 2 * dim + total]
     if band >= 0:
-        return -np.log(floats[f + (dim + 1) * (most + 1) + band])
+        return -np.log(block.floats[block.f + (dim + 1) * (most + 1) + band])
     return -np.inf
 
 
 @helper
-def bands_place(ints, o, y, x, coords, changed, work, w):
+def bands_place(block, spot, work):
     """The band of x, or −1."""
+    ints = block.ints
+    o = block.o
     dim = ints[o]
     most = ints[o + 3]
-    above = np.int64(work[w])
-    total = np.int64(work[w + 1])
-    for k in range(changed):
-        i = coords[k]
+    above = np.int64(work[block.w])
+    total = np.int64(work[block.w + 1])
+    for k in range(spot.changed):
+        i = spot.coords[k]
+        x = spot.x[i]
+        y = spot.y[i]
         top = ints[o + 5 + dim + i]
-        above += np.int64(x[i] > top) - np.int64(y[i] > top)
-        total += ints[o + 5 + i] * (min(x[i], top) - min(y[i], top))
+        above += np.int64(x > top) - np.int64(y > top)
+        total += ints[o + 5 + i] * (min(x, top) - min(y, top))
     if above == 0 and total <= most:
         return ints[o + 5 + 2 * dim + total]
     return np.int64(-1)
 
 
 @helper
-def bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances):
+def bands_row(block, band, spot, row, count, chances):
     """The features of a band, given the chances of the actions under each choice."""
+    ints = block.ints
+    o = block.o
     dim = ints[o]
     most = ints[o + 3]
     c = o + ints[o + 4]
-    density = 1.0 / floats[f + (dim + 1) * (most + 1) + band]
-    if m != 0.0:
-        density = np.exp(np.log(density) - m)
+    density = 1.0 / block.floats[block.f + (dim + 1) * (most + 1) + band]
+    if spot.m != 0.0:
+        density = np.exp(np.log(density) - spot.m)
     number = choice_count(ints, c)
     for k in range(number):
-        chance = chance_of(ints, c, k, a, chances)
+        chance = chance_of(ints, c, k, spot.a, chances)
         if chance > 0.0:
-            indices[count] = first + band * number + k
-            values[count] = density * chance
+            row.indices[count] = block.first + band * number + k
+            row.values[count] = density * chance
             count += 1
     return count
 
 
 @helper
-def bands_draw(ints, floats, o, f, band, rng, x):
+def bands_draw(block, band, rng, x):
+    ints = block.ints
+    floats = block.floats
+    o = block.o
+    f = block.f
     dim = ints[o]
     bands = ints[o + 2]
     most = ints[o + 3]
@@ -329,13 +413,16 @@ def bands_draw(ints, floats, o, f, band, rng, x):
 
 
 @helper
-def trees_anchor(ints, floats, o, f, y, work, w):
+def trees_anchor(block, y, work):
     """The largest density at y as a logarithm, over the laws that are positive there."""
+    ints = block.ints
+    o = block.o
+    w = block.w
     dim = ints[o]
     laws = ints[o + 2]
     largest = -np.inf
     for law in range(laws):
-        total, zeros = log_density(ints, floats, o + ints[o + 5 + law], f, y, dim)
+        total, zeros = log_density(ints, block.floats, o + ints[o + 5 + law], block.f, y, dim)
         work[w + 2 * law] = total
         work[w + 2 * law + 1] = zeros
         if zeros == 0:
@@ -344,9 +431,10 @@ def trees_anchor(ints, floats, o, f, y, work, w):
 
 
 @helper
-def trees_row(
-    ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w, chances
-):
+def trees_row(block, spot, row, count, work, chances):
+    ints = block.ints
+    o = block.o
+    w = block.w
     laws = ints[o + 2]
     c = o + ints[o + 4]
     starts = o + 5 + laws
@@ -354,25 +442,30 @@ def trees_row(
     for law in range(laws):
         log = work[w + 2 * law]
         zeros = np.int64(work[w + 2 * law + 1])
-        if changed > 0:
-            change, more = log_ratio(ints, floats, o + ints[o + 5 + law], f, y, x, coords, changed)
+        if spot.changed > 0:
+            at = o + ints[o + 5 + law]
+            change, more = log_ratio(
+                ints, block.floats, at, block.f, spot.y, spot.x, spot.coords, spot.changed
+            )
             log = log + change
             zeros = zeros + more
         if zeros > 0:
             continue
-        density = np.exp(log - m)
+        density = np.exp(log - spot.m)
         for j in range(ints[starts + law], ints[starts + law + 1]):
-            chance = chance_of(ints, c, ints[choice + j], a, chances)
+            chance = chance_of(ints, c, ints[choice + j], spot.a, chances)
             if chance > 0.0:
-                indices[count] = first + j
-                values[count] = density * chance
+                row.indices[count] = block.first + j
+                row.values[count] = density * chance
                 count += 1
     return count
 
 
 @helper
-def law_of_feature(ints, o, j):
+def law_of_feature(block, j):
     """Where the law of a feature starts."""
+    ints = block.ints
+    o = block.o
     laws = ints[o + 2]
     law = np.int64(0)
     while ints[o + 5 + laws + law + 1] <= j:
@@ -380,26 +473,40 @@ def law_of_feature(ints, o, j):
     return o + ints[o + 5 + law]
 
 
+@inlined_helper
+def choices_at(block):
+    """Where the choices of a block that has such start."""
+    return block.o + block.ints[block.o + 4]
+
+
 @helper
-def choice_of_feature(ints, kind, o, j):
+def choice_of_feature(block, j):
     """Which of the block's choices feature j has."""
-    if kind == TREES:
-        return ints[o + 5 + 2 * ints[o + 2] + 1 + j]
-    return j % choice_count(ints, o + ints[o + 4])
+    if block.kind == TREES:
+        return block.ints[block.o + 5 + 2 * block.ints[block.o + 2] + 1 + j]
+    return j % choice_count(block.ints, choices_at(block))
 
 
 @inlined_helper
-def chances_of(ints, kind, o, w):
+def chances_of(block):
     """From where to where a block with choices has a place for each action under each choice."""
-    at = w + (2 * ints[o + 2] if kind == TREES else 2)
-    return at, at + ints[o + 1] * choice_count(ints, o + ints[o + 4])
+    at = block.w + (2 * block.ints[block.o + 2] if block.kind == TREES else 2)
+    return at, at + block.ints[block.o + 1] * choice_count(block.ints, choices_at(block))
 
 
 @helper
-def add_column(ints, floats, rows, f, low, high, first, factor, indices, values, begin, end):
-    """Merge the entries low..high − 1 of a column, times a factor, into sorted places begin..end −
-    1; the new end.
+def add_column(block, column, factor, row, begin, end):
+    """Merge a column of W, times a factor, into the sorted places begin..end − 1 of a row; the new
+    end.
     """
+    ints = block.ints
+    first = block.first
+    indices = row.indices
+    values = row.values
+    starts = block.o + 4
+    rows = starts + ints[block.o + 1] + 1
+    low = ints[starts + column]
+    high = ints[starts + column + 1]
     fresh = 0
     i = begin
     for p in range(low, high):
@@ -411,7 +518,7 @@ def add_column(ints, floats, rows, f, low, high, first, factor, indices, values,
     place = end + fresh - 1
     for p in range(high - 1, low - 1, -1):
         k = first + ints[rows + p]
-        value = factor * floats[f + p]
+        value = factor * block.floats[block.f + p]
         while i >= begin and indices[i] > k:
             indices[place] = indices[i]
             values[place] = values[i]
@@ -427,50 +534,57 @@ def add_column(ints, floats, rows, f, low, high, first, factor, indices, values,
 
 
 @helper
-def mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number):
+def mixtures_row(block, row, count, spare, number):
     """Mix the row of the other set that lies in the places from `spare` on."""
-    starts = o + 4
-    rows = starts + ints[o + 1] + 1
     end = count
     for k in range(spare, spare + number):
-        low = ints[starts + indices[k]]
-        high = ints[starts + indices[k] + 1]
-        end = add_column(
-            ints, floats, rows, f, low, high, first, values[k], indices, values, count, end
-        )
+        end = add_column(block, row.indices[k], row.values[k], row, count, end)
     return end
 
 
 @helper
-def mixtures_part(ints, floats, o, f, j, rng):
+def mixtures_part(block, j, rng):
     """The feature of the other set that a draw of mixture j is from."""
+    ints = block.ints
+    floats = block.floats
+    o = block.o
     entries = ints[o + 2]
     starts = o + 4 + ints[o + 1] + 1 + entries
     low = ints[starts + j]
     high = ints[starts + j + 1] - 1
-    sums = f + entries
+    sums = block.f + entries
     place = first_above(floats, sums + low, sums + high, uniform(rng) * floats[sums + high]) - sums
     return ints[starts + ints[o] + 1 + place]
 
 
 @helper
-def mixed_set(ints, o, f):
-    """Where the arrays of the other set start."""
-    return o + 4 + ints[o + 1] + 1 + ints[o] + 1 + 2 * ints[o + 2], f + 2 * ints[o + 2]
+def mixed_set(block):
+    """The arrays of the other set."""
+    ints = block.ints
+    o = block.o
+    first = o + 4 + ints[o + 1] + 1 + ints[o] + 1 + 2 * ints[o + 2]
+    return Arrays(ints[first:], block.floats[block.f + 2 * ints[o + 2] :])
+
+
+@inlined_helper
+def spare_row(block, row, count):
+    """The places of a row behind those that a block of mixtures may need; where they start."""
+    spare = count + block.ints[block.o + 3]
+    return Row(row.indices[spare:], row.values[spare:]), spare
 
 
 @helper
-def block_anchor(kind, ints, floats, o, f, y, work, w):
+def block_anchor(block, y, work):
     """What the block needs to know of y.
 
     The largest density there as a logarithm, 0 for kinds of plain values.
     """
-    if kind == BOXES:
-        return boxes_anchor(ints, floats, o, f, y, work, w)
-    if kind == BANDS:
-        return bands_anchor(ints, floats, o, f, y, work, w)
-    if kind == TREES:
-        return trees_anchor(ints, floats, o, f, y, work, w)
+    if block.kind == BOXES:
+        return boxes_anchor(block, y, work)
+    if block.kind == BANDS:
+        return bands_anchor(block, y, work)
+    if block.kind == TREES:
+        return trees_anchor(block, y, work)
     return 0.0
 
 
@@ -480,243 +594,148 @@ def has_choices(kind):
 
 
 @inlined_helper
-def block_near(
-    kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
-):
+def block_near(block, spot, row, count, work):
     """Write behind `count` places; their new number. Blocks with choices have their chances in
     place.
-
-    `changed` below 0 says that x = y.
     """
-    if kind == TABLE:
-        end = table_row(ints, floats, o, f, first, x, a, indices, values, count)
-        if m != 0.0:
-            rescale(values, count, end, -m)
+    if block.kind == TABLE:
+        end = table_row(block, spot.x, spot.a, row, count)
+        if spot.m != 0.0:
+            rescale(row.values, count, end, -spot.m)
         return end
-    if kind == BOXES:
-        return boxes_near(
-            ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
-        )
-    i, j = chances_of(ints, kind, o, w)
+    if block.kind == BOXES:
+        return boxes_near(block, spot, row, count, work)
+    i, j = chances_of(block)
     chances = work[i:j]
-    if kind == BANDS:
-        band = bands_place(ints, o, y, x, coords, changed, work, w)
+    if block.kind == BANDS:
+        band = bands_place(block, spot, work)
         if band >= 0:
-            return bands_row(ints, floats, o, f, first, band, m, a, indices, values, count, chances)
+            return bands_row(block, band, spot, row, count, chances)
         return count
-    return trees_row(
-        ints,
-        floats,
-        o,
-        f,
-        first,
-        y,
-        x,
-        coords,
-        changed,
-        m,
-        a,
-        indices,
-        values,
-        count,
-        work,
-        w,
-        chances,
-    )
+    return trees_row(block, spot, row, count, work, chances)
 
 
 @helper
-def block_state(kind, ints, floats, o, f, j, rng, x):
+def block_state(block, j, rng, x):
     """Write a state of feature j to x; its action, or −1 for a block with choices."""
-    if kind == TABLE:
-        return table_draw(ints, floats, o, f, j, rng, x)
-    if kind == BOXES:
-        return boxes_draw(ints, o, j, rng, x)
-    if kind == BANDS:
-        bands_draw(ints, floats, o, f, j // choice_count(ints, o + ints[o + 4]), rng, x)
+    if block.kind == TABLE:
+        return table_draw(block, j, rng, x)
+    if block.kind == BOXES:
+        return boxes_draw(block.ints, block.o, j, rng, x)
+    if block.kind == BANDS:
+        bands_draw(block, j // choice_count(block.ints, choices_at(block)), rng, x)
     else:
-        draw_states(ints, floats, law_of_feature(ints, o, j), f, ints[o], rng, x)
+        law = law_of_feature(block, j)
+        draw_states(block.ints, block.floats, law, block.f, block.ints[block.o], rng, x)
     return np.int64(-1)
 
 
 @helper
-def block_draw(kind, ints, floats, o, f, j, rng, x, work, w):
-    a = block_state(kind, ints, floats, o, f, j, rng, x)
+def block_draw(block, j, rng, x, work):
+    a = block_state(block, j, rng, x)
     if a >= 0:
         return a
-    c = o + ints[o + 4]
-    k = choice_of_feature(ints, kind, o, j)
-    if choice_kind(ints, c, k) == FIXED:
-        return choice_value(ints, c, k)
-    i, _ = chances_of(ints, kind, o, w)
-    out = work[i : i + ints[o + 1]]
-    write_choice(ints, floats, o, f, c, k, x, out)
+    c = choices_at(block)
+    k = choice_of_feature(block, j)
+    if choice_kind(block.ints, c, k) == FIXED:
+        return choice_value(block.ints, c, k)
+    i, _ = chances_of(block)
+    out = work[i : i + block.ints[block.o + 1]]
+    write_choice(block.ints, block.floats, block.o, block.f, c, k, x, out)
     return draw_choice(out, rng)
 
 
 @inlined_helper
-def record(ints, b):
-    """Kind, first feature and places of a block."""
+def block_at(features, b, w):
+    """Block b of a set whose room starts at w."""
+    ints = features.ints
     h = 1 + RECORD * b
-    return ints[h], ints[h + 1], ints[h + 2], ints[h + 3]
+    return Block(
+        ints,
+        features.floats,
+        ints[h + KIND],
+        ints[h + FIRST],
+        ints[h + INTS_AT],
+        ints[h + FLOATS_AT],
+        w + ints[h + ROOM_AT],
+    )
 
 
 @helper
 def user_slot(ints, b):
-    return ints[1 + RECORD * b + 4]
-
-
-@inlined_helper
-def block_room(ints, b):
-    return ints[1 + RECORD * b + 5]
+    return ints[1 + RECORD * b + SLOT]
 
 
 @helper
 def block_of(ints, j):
     """The block that has feature j."""
     b = ints[0] - 1
-    while ints[1 + RECORD * b + 1] > j:
+    while ints[1 + RECORD * b + FIRST] > j:
         b -= 1
     return b
 
 
 @helper
-def unmixed_anchor(ints, floats, y, work, w):
+def unmixed_anchor(features, y, work, w):
     """The largest density at y as a logarithm, for a set that has no mixtures."""
     largest = -np.inf
-    for b in range(ints[0]):
-        kind, _, o, f = record(ints, b)
-        largest = max(
-            largest, block_anchor(kind, ints, floats, o, f, y, work, w + block_room(ints, b))
-        )
+    for b in range(features.ints[0]):
+        largest = max(largest, block_anchor(block_at(features, b, w), y, work))
     return largest
 
 
 @kernel(ANCHOR)
 def anchor_of(ints, floats, y, work):
     """Prepare for rows near y; the logarithm of the unit for those at y."""
+    features = Arrays(ints, floats)
     largest = -np.inf
     for b in range(ints[0]):
-        kind, _, o, f = record(ints, b)
-        w = block_room(ints, b)
-        if kind == MIXTURES:
-            i, k = mixed_set(ints, o, f)
-            largest = max(largest, unmixed_anchor(ints[i:], floats[k:], y, work, w))
+        block = block_at(features, b, 0)
+        if block.kind == MIXTURES:
+            largest = max(largest, unmixed_anchor(mixed_set(block), y, work, block.w))
         else:
-            largest = max(largest, block_anchor(kind, ints, floats, o, f, y, work, w))
+            largest = max(largest, block_anchor(block, y, work))
     if -np.inf < largest < PLAIN:
         return largest
     return 0.0
 
 
 @inlined_helper
-def choose_and_near(
-    kind, ints, floats, o, f, first, y, x, coords, changed, m, a, indices, values, count, work, w
-):
-    if has_choices(kind) and changed >= 0:
-        i, j = chances_of(ints, kind, o, w)
-        write_chances(ints, floats, o, f, o + ints[o + 4], x, work[i:j])
-    return block_near(
-        kind,
-        ints,
-        floats,
-        o,
-        f,
-        first,
-        y,
-        x,
-        coords,
-        changed,
-        m,
-        a,
-        indices,
-        values,
-        count,
-        work,
-        w,
-    )
+def choose_and_near(block, spot, row, count, work):
+    if has_choices(block.kind) and spot.changed >= 0:
+        i, j = chances_of(block)
+        c = choices_at(block)
+        write_chances(block.ints, block.floats, block.o, block.f, c, spot.x, work[i:j])
+    return block_near(block, spot, row, count, work)
 
 
 @helper
-def unmixed_near(ints, floats, y, x, coords, changed, m, a, indices, values, work, w):
+def unmixed_near(features, spot, row, work, w):
     """`near_of` for a set that has no mixtures."""
     count = np.int64(0)
-    for b in range(ints[0]):
-        kind, first, o, f = record(ints, b)
-        count = choose_and_near(
-            kind,
-            ints,
-            floats,
-            o,
-            f,
-            first,
-            y,
-            x,
-            coords,
-            changed,
-            m,
-            a,
-            indices,
-            values,
-            count,
-            work,
-            w + block_room(ints, b),
-        )
+    for b in range(features.ints[0]):
+        count = choose_and_near(block_at(features, b, w), spot, row, count, work)
     return count
 
 
 @helper
-def unmixed_draw(ints, floats, j, rng, x, work, w):
+def unmixed_draw(features, j, rng, x, work, w):
     """`draw_of` for a set that has no mixtures."""
-    b = block_of(ints, j)
-    kind, first, o, f = record(ints, b)
-    return block_draw(kind, ints, floats, o, f, j - first, rng, x, work, w + block_room(ints, b))
+    block = block_at(features, block_of(features.ints, j), w)
+    return block_draw(block, j - block.first, rng, x, work)
 
 
 @inlined_helper
-def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):
+def near_spot(features, spot, row, work):
     count = np.int64(0)
-    for b in range(ints[0]):
-        kind, first, o, f = record(ints, b)
-        w = block_room(ints, b)
-        if kind == MIXTURES:
-            spare = count + ints[o + 3]
-            i, k = mixed_set(ints, o, f)
-            number = unmixed_near(
-                ints[i:],
-                floats[k:],
-                y,
-                x,
-                coords,
-                changed,
-                m,
-                a,
-                indices[spare:],
-                values[spare:],
-                work,
-                w,
-            )
-            count = mixtures_row(ints, floats, o, f, first, indices, values, count, spare, number)
+    for b in range(features.ints[0]):
+        block = block_at(features, b, 0)
+        if block.kind == MIXTURES:
+            behind, spare = spare_row(block, row, count)
+            number = unmixed_near(mixed_set(block), spot, behind, work, block.w)
+            count = mixtures_row(block, row, count, spare, number)
         else:
-            count = choose_and_near(
-                kind,
-                ints,
-                floats,
-                o,
-                f,
-                first,
-                y,
-                x,
-                coords,
-                changed,
-                m,
-                a,
-                indices,
-                values,
-                count,
-                work,
-                w,
-            )
+            count = choose_and_near(block, spot, row, count, work)
     return count
 
 
@@ -725,42 +744,28 @@ def near_of(ints, floats, y, x, coords, changed, m, a, indices, values, work):
     """Write the features that are positive at (x, a) and their values in units of e^m; their
     number.
 
-    x differs from y, where the features are anchored, at the first `changed` of the coordinates
-    `coords`. −1 says that x = y, and that the call before was for the same state.
+    See `Spot` for the arguments between.
     """
-    return near(ints, floats, y, x, coords, changed, m, a, indices, values, work)
+    spot = Spot(y, x, coords, changed, m, a)
+    return near_spot(Arrays(ints, floats), spot, Row(indices, values), work)
 
 
 @kernel(DRAW)
 def draw_of(ints, floats, j, rng, x, work):
     """Write a state drawn from feature j to x; its action."""
-    b = block_of(ints, j)
-    kind, first, o, f = record(ints, b)
-    w = block_room(ints, b)
-    if kind == MIXTURES:
-        part = mixtures_part(ints, floats, o, f, j - first, rng)
-        i, k = mixed_set(ints, o, f)
-        return unmixed_draw(ints[i:], floats[k:], part, rng, x, work, w)
-    return block_draw(kind, ints, floats, o, f, j - first, rng, x, work, w)
+    block = block_at(Arrays(ints, floats), block_of(ints, j), 0)
+    if block.kind == MIXTURES:
+        part = mixtures_part(block, j - block.first, rng)
+        return unmixed_draw(mixed_set(block), part, rng, x, work, block.w)
+    return block_draw(block, j - block.first, rng, x, work)
 
 
-@kernel(
-    types.void(
-        function_type(ANCHOR),
-        function_type(NEAR),
-        INTS,
-        FLOATS,
-        INTS,
-        INT,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INTS,
-    )
-)
-def row_of(anchor, near, ints, floats, x, a, indices, values, work, count):
+@kernel(types.void(FEATURE_SET, INTS, INT, ROW, FLOATS, INTS))
+def row_of(features, x, a, row, work, count):
     """Write the features that are positive at (x, a), their values and their number."""
-    m = anchor(ints, floats, x, work)
-    count[0] = near(ints, floats, x, x, count, 0, m, a, indices, values, work)
+    ints = features.ints
+    floats = features.floats
+    m = features.anchor(ints, floats, x, work)
+    count[0] = features.near(ints, floats, x, x, count, 0, m, a, row.indices, row.values, work)
     if m != 0.0:
-        rescale(values, 0, count[0], m)
+        rescale(row.values, 0, count[0], m)

@@ -16,26 +16,57 @@ derivative along each coordinate, and is, with c the weights of the corners,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    ALLOWED,
-    COUNTS,
     FLOATS,
-    FORWARD,
     INT,
     INTS,
-    LOSS,
     STATES,
     VALUE,
-    function_type,
+    allocating_helper,
+    group,
     helper,
     kernel,
 )
-from dualplan._kernels.sweep import sums_of
+from dualplan._kernels.layouts import BOUNDS, LAW, TALLIES
+from dualplan._kernels.sweep import PAIR_LIST, law_room, list_law, sums_of
+from dualplan.core.types import Floats, Ints
 
-_ALLOWED, _LOSS, _FORWARD, _COUNTS = (function_type(t) for t in (ALLOWED, LOSS, FORWARD, COUNTS))
+
+class NodeRows(NamedTuple):
+    """Rows of the chain on the nodes one after the other, where each ends, the node and the action
+    of each, its loss, and the mean distance by which the next state lies beyond the last knots.
+    """
+
+    columns: Ints
+    entries: Floats
+    ends: Ints
+    nodes: Ints
+    actions: Ints
+    losses: Floats
+    beyond: Floats
+
+
+class Corners(NamedTuple):
+    """The corners of a cell that have weight, their weights, and the bends along the
+    coordinates.
+    """
+
+    nodes: Ints
+    weights: Floats
+    bends: Floats
+
+
+NODE_ROWS = group(NodeRows, INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS)
+
+
+@allocating_helper
+def corner_room(dim):
+    return Corners(np.empty(1 << dim, np.int64), np.empty(1 << dim), np.empty(dim))
 
 
 @helper
@@ -54,11 +85,14 @@ def cell(li, i, v):
 
 
 @helper
-def corners(li, x, clip, nodes, weights, bends):
+def corners(li, x, clip, room):
     """Write the corners of the cell around x that have weight, and their weights; how many.
 
     `bends` gets ½ (x_i − left_i)(right_i − x_i) of each coordinate.
     """
+    nodes = room.nodes
+    weights = room.weights
+    bends = room.bends
     dim = li[0]
     base = 0
     count = 1
@@ -90,12 +124,15 @@ def corners(li, x, clip, nodes, weights, bends):
 
 
 @helper
-def valued(li, lf, x, nodes, weights, bends):
+def valued(li, lf, x, room):
     """V at x, and the sum of its absolute terms."""
+    nodes = room.nodes
+    weights = room.weights
+    bends = room.bends
     dim = li[0]
     total = 0.0
     size = 0.0
-    for c in range(corners(li, x, False, nodes, weights, bends)):
+    for c in range(corners(li, x, False, room)):
         first = (1 + dim) * nodes[c]
         value = lf[first]
         for i in range(dim):
@@ -109,11 +146,9 @@ def valued(li, lf, x, nodes, weights, bends):
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS), allocates=True)
 def values_at(li, lf, states, out):
     """The function at the given states."""
-    nodes = np.empty(1 << li[0], np.int64)
-    weights = np.empty(1 << li[0])
-    bends = np.empty(li[0])
+    room = corner_room(li[0])
     for n in range(out.size):
-        out[n] = valued(li, lf, states[n], nodes, weights, bends)[0]
+        out[n] = valued(li, lf, states[n], room)[0]
 
 
 @kernel(VALUE, allocates=True)
@@ -124,7 +159,7 @@ def lattice_value(li, lf, x, room):
     """
     dim = li[0]
     nodes = np.empty(1 << dim, np.int64)
-    total, room[0] = valued(li, lf, x, nodes, room[1 + dim :], room[1 : 1 + dim])
+    total, room[0] = valued(li, lf, x, Corners(nodes, room[1 + dim :], room[1 : 1 + dim]))
     return total
 
 
@@ -136,11 +171,11 @@ def node_state(li, node, x):
 
 
 @helper
-def priced(loss, counts, mi, mf, x, a, prices, sums):
+def priced(tallies, x, a, prices, sums):
     """ℓ(x,a), and prices on what the step adds to the columns."""
     if prices.size == 0:
-        return loss(mi, mf, x, a)
-    sums_of(loss, counts, mi, mf, x, a, sums)
+        return tallies.loss(tallies.ints, tallies.floats, x, a)
+    sums_of(tallies, x, a, sums)
     total = sums[1]
     for j in range(prices.size):
         total += prices[j] * sums[j]
@@ -157,139 +192,86 @@ def distance_beyond(li, x):
 
 
 @helper
-def outside(x, lower, upper):
+def outside(x, box):
     faults = 0
-    for i in range(lower.size):
-        faults += x[i] < lower[i] or x[i] > upper[i]
+    for i in range(box.lower.size):
+        faults += x[i] < box.lower[i] or x[i] > box.upper[i]
     return faults > 0
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        _COUNTS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-        INT,
-        INT,
-        INTS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        FLOATS,
-        FLOATS,
-    ),
-    allocates=True,
-)
-def node_rows(
-    allowed,
-    loss,
-    forward,
-    counts,
-    mi,
-    mf,
-    li,
-    lower,
-    upper,
-    prices,
-    actions,
-    outcomes,
-    first,
-    last,
-    place,
-    columns,
-    entries,
-    ends,
-    nodes_of,
-    actions_of,
-    losses,
-    beyond,
-):
+@kernel(INT(LAW, TALLIES, BOUNDS, INTS, FLOATS, INTS, INT, NODE_ROWS), allocates=True)
+def node_rows(law, tallies, box, li, prices, place, first, rows):
     """Write the pairs of the nodes first, first + 1, ... as far as there is room: rows of the
     chain, and their losses.
 
     `place` holds for each node where it stands in the row at hand, or −1. The next node is
     returned, or −1 − the node at which no action is allowed, a law leaves the box or does not sum
-    to 1, or a loss is not finite. `beyond` gets the mean distance by which the next state lies
-    beyond the last knots. The number of pairs is written to nodes_of[-1].
+    to 1, or a loss is not finite. The number of pairs is written to rows.nodes[-1].
     """
     dim = li[0]
-    x = np.empty(dim, np.int64)
-    states = np.empty((outcomes, dim), np.int64)
-    probabilities = np.empty(outcomes)
-    near = np.empty(1 << dim, np.int64)
-    weights = np.empty(1 << dim)
-    bends = np.empty(dim)
+    room = law_room(law, dim)
+    x = room.x
+    near = corner_room(dim)
+    columns = rows.columns
+    entries = rows.entries
     sums = np.zeros(prices.size)
-    row_size = min(place.size, outcomes << dim)
+    row_size = min(place.size, law.outcomes << dim)
     pairs = 0
     filled = 0
-    for node in range(first, last):
-        nodes_of[nodes_of.size - 1] = pairs
-        if pairs + actions >= nodes_of.size or filled + actions * row_size > entries.size:
+    for node in range(first, place.size):
+        rows.nodes[rows.nodes.size - 1] = pairs
+        if pairs + law.actions >= rows.nodes.size or filled + law.actions * row_size > entries.size:
             return node
         node_state(li, node, x)
-        for a in range(actions):
-            if not allowed(mi, mf, x, a):
+        for a in range(law.actions):
+            if not law.allowed(law.ints, law.floats, x, a):
                 continue
-            count = forward(mi, mf, x, a, states, probabilities)
+            count = list_law(law, room, a)
             start = filled
             mass = 0.0
             excess = 0.0
             for n in range(count):
-                if outside(states[n], lower, upper):
+                if outside(room.states[n], box):
                     return -1 - node
-                mass += probabilities[n]
-                excess += probabilities[n] * distance_beyond(li, states[n])
-                for c in range(corners(li, states[n], True, near, weights, bends)):
-                    if place[near[c]] < 0:
-                        place[near[c]] = filled
-                        columns[filled] = near[c]
+                chance = room.probabilities[n]
+                mass += chance
+                excess += chance * distance_beyond(li, room.states[n])
+                for c in range(corners(li, room.states[n], True, near)):
+                    corner = near.nodes[c]
+                    if place[corner] < 0:
+                        place[corner] = filled
+                        columns[filled] = corner
                         entries[filled] = 0.0
                         filled += 1
-                    entries[place[near[c]]] += probabilities[n] * weights[c]
-            losses[pairs] = priced(loss, counts, mi, mf, x, a, prices, sums)
-            if not (np.isfinite(losses[pairs]) and abs(mass - 1.0) <= 1e-9):
+                    entries[place[corner]] += chance * near.weights[c]
+            rows.losses[pairs] = priced(tallies, x, a, prices, sums)
+            if not (np.isfinite(rows.losses[pairs]) and abs(mass - 1.0) <= 1e-9):
                 return -1 - node
             for k in range(start, filled):
                 place[columns[k]] = -1
                 entries[k] /= mass
-            nodes_of[pairs] = node
-            actions_of[pairs] = a
-            ends[pairs] = filled
-            beyond[pairs] = excess
+            rows.nodes[pairs] = node
+            rows.actions[pairs] = a
+            rows.ends[pairs] = filled
+            rows.beyond[pairs] = excess
             pairs += 1
-        if pairs == 0 or nodes_of[pairs - 1] != node:
+        if pairs == 0 or rows.nodes[pairs - 1] != node:
             return -1 - node
-    nodes_of[nodes_of.size - 1] = pairs
-    return last
+    rows.nodes[rows.nodes.size - 1] = pairs
+    return place.size
 
 
-@kernel(types.void(_FORWARD, INTS, FLOATS, INTS, FLOATS, INT, INTS, INTS, FLOATS), allocates=True)
-def expected_values(forward, mi, mf, li, lf, outcomes, nodes_of, actions_of, out):
+@kernel(types.void(LAW, INTS, FLOATS, PAIR_LIST, FLOATS), allocates=True)
+def expected_values(law, li, lf, pairs, out):
     """Σ_y P(y|x,a) V(y) of pairs of a node and an action."""
     dim = li[0]
-    x = np.empty(dim, np.int64)
-    states = np.empty((outcomes, dim), np.int64)
-    probabilities = np.empty(outcomes)
-    near = np.empty(1 << dim, np.int64)
-    weights = np.empty(1 << dim)
-    bends = np.empty(dim)
+    room = law_room(law, dim)
+    near = corner_room(dim)
     for p in range(out.size):
-        node_state(li, nodes_of[p], x)
+        node_state(li, pairs.states[p], room.x)
         total = 0.0
         mass = 0.0
-        for n in range(forward(mi, mf, x, actions_of[p], states, probabilities)):
-            total += probabilities[n] * valued(li, lf, states[n], near, weights, bends)[0]
-            mass += probabilities[n]
+        for n in range(list_law(law, room, pairs.actions[p])):
+            total += room.probabilities[n] * valued(li, lf, room.states[n], near)[0]
+            mass += room.probabilities[n]
         out[p] = total / mass

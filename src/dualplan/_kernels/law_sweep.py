@@ -11,12 +11,34 @@ last class is a range of states, worked shift by shift in loops that run several
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, helper, kernel
-from dualplan._kernels.network_sweep import holding_row, relax
+from dualplan._kernels.compiler import FLOATS, INT, INTS, group, helper, kernel
+from dualplan._kernels.layouts import ARRAYS, GRID
+from dualplan._kernels.network_sweep import SWEEP_ROOM, holding_row, relax
+from dualplan._kernels.sweep import UPDATE
+from dualplan.core.types import Floats, Ints
 
 WORK = 4  # rows of numbers that a sweep needs for itself
+
+
+class CaseLaws(NamedTuple):
+    """For each case and action, a stretch of `shifts` and `probabilities`, and an expected
+    penalty.
+    """
+
+    cases: Ints  # of each class
+    weights: Ints  # of the classes in the number of a state's case
+    ptr: Ints
+    shifts: Ints
+    probabilities: Floats
+    penalties: Floats
+    actions: int
+
+
+CASE_LAWS = group(CaseLaws, INTS, INTS, INTS, INTS, FLOATS, FLOATS, INT)
 
 
 @helper
@@ -28,14 +50,16 @@ def case_of(value, top, cases):
 
 
 @helper
-def pair_row(values, i, a, b, first, last, shifts, probabilities, gamma, penalty, q):
+def pair_row(update, i, a, b, laws, law, q):
     """q[k] = penalty + γ·E V(next state) for the places a, ..., b − 1 of a row, under one law."""
     out = q[a:b]
+    penalty = laws.penalties[law]
     for k in range(b - a):
         out[k] = penalty
-    for e in range(first, last):
-        weight = gamma * probabilities[e]
-        there = values[i + a + shifts[e] : i + b + shifts[e]]
+    for e in range(laws.ptr[law], laws.ptr[law + 1]):
+        weight = update.gamma * laws.probabilities[e]
+        shift = laws.shifts[e]
+        there = update.values[i + a + shift : i + b + shift]
         for k in range(b - a):
             out[k] += weight * there[k]
 
@@ -59,53 +83,14 @@ def keep_least(q, a, b, action, i, least, best):
                 ends[k] = row[k]
 
 
-@kernel(
-    INT(
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INTS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INT,
-        FLOAT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        INTS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INT,
-        INT,
-    )
-)
-def optimal(
-    ints,
-    floats,
-    upper,
-    cases,
-    weights,
-    ptr,
-    shifts,
-    probabilities,
-    penalties,
-    actions,
-    gamma,
-    damping,
-    values,
-    out,
-    best,
-    x,
-    work,
-    ends,
-    first,
-    last,
-):
-    """Sweep the rows first, ..., last − 1 as `sweep.optimal` does; x and work are scratch."""
+@kernel(INT(ARRAYS, GRID, CASE_LAWS, UPDATE, SWEEP_ROOM, FLOATS, INT, INT))
+def optimal(network, grid, laws, update, room, ends, first, last):
+    """Sweep the rows first, ..., last − 1 as `sweep.optimal` does."""
+    upper = grid.upper
+    cases = laws.cases
+    weights = laws.weights
+    x = room.x
+    work = room.work
     n = upper.size
     width = upper[n - 1] + 1
     least = work[:width]
@@ -134,28 +119,14 @@ def optimal(
                 b = width - cases[n - 1] + 2
             else:
                 b = a + 1
-            law = (base + j * weights[n - 1]) * actions
-            for action in range(actions):
-                start = ptr[law + action]
-                end = ptr[law + action + 1]
-                pair_row(
-                    values,
-                    i,
-                    a,
-                    b,
-                    start,
-                    end,
-                    shifts,
-                    probabilities,
-                    gamma,
-                    penalties[law + action],
-                    q,
-                )
-                keep_least(q, a, b, action, i, least, best)
-        holding_row(ints, floats, x, q)
+            law = (base + j * weights[n - 1]) * laws.actions
+            for action in range(laws.actions):
+                pair_row(update, i, a, b, laws, law + action, q)
+                keep_least(q, a, b, action, i, least, update.best)
+        holding_row(network, x, q)
         for k in range(width):
             least[k] += q[k]
-        relax(values, damping, i, least, out, low, high)
+        relax(update, i, least, low, high)
     for k in range(width):
         ends[0], ends[1] = min(ends[0], low[k]), max(ends[1], high[k])
     return np.int64(-1)

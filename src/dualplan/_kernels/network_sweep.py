@@ -15,9 +15,12 @@ at a time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, helper, kernel
+from dualplan._kernels.compiler import FLOATS, INT, INTS, group, helper, kernel
+from dualplan._kernels.layouts import ARRAYS, GRID
 from dualplan._kernels.network import (
     ARRIVAL,
     BUFFER,
@@ -41,6 +44,36 @@ from dualplan._kernels.network import (
     S,
     holding,
 )
+from dualplan._kernels.sweep import UPDATE
+from dualplan.core.types import Floats, Ints
+
+
+class SweepRoom(NamedTuple):
+    """A state and numbers to work with."""
+
+    x: Ints
+    work: Floats
+
+
+class Slab(NamedTuple):
+    """The states from number i on that differ only in the last two classes, as rows of the last
+    one.
+
+    `x` is a state among them, moved along where effects are looked up.
+    """
+
+    ints: Ints
+    floats: Floats
+    strides: Ints
+    gamma: float
+    values: Floats
+    x: Ints
+    i: int
+    height: int
+    width: int
+
+
+SWEEP_ROOM = group(SweepRoom, INTS, FLOATS)
 
 
 @helper
@@ -110,20 +143,16 @@ LEAST = 2
 
 
 @helper
-def along(values, i, a, b, shift, weight, constant, mode, slab):
-    """Bring weight·(V[i + k + shift] − V[i + k]) + constant into slab[k], k = a, ..., b − 1."""
-    # views, so that the index is known not to be negative and several states go at a time
-    here = values[i + a : i + b]
-    there = values[i + a + shift : i + b + shift]
-    out = slab[a:b]
+def along(here, there, weight, constant, mode, out):
+    """Bring weight·(there − here) + constant into a stretch of a slab."""
     if mode == ADD:
-        for k in range(b - a):
+        for k in range(out.size):
             out[k] += weight * (there[k] - here[k]) + constant
     elif mode == SET:
-        for k in range(b - a):
+        for k in range(out.size):
             out[k] = weight * (there[k] - here[k]) + constant
     else:
-        for k in range(b - a):
+        for k in range(out.size):
             q = weight * (there[k] - here[k]) + constant
             if q < out[k]:
                 out[k] = q
@@ -142,10 +171,16 @@ def edge(piece, pieces, size):
 
 
 @helper
-def event(ints, floats, x, strides, gamma, values, i, height, width, c, r, mode, slab):
-    """Bring one event into a slab: an arrival to class c (r < 0), or its completion along the route
-    r.
+def event(slab, c, r, mode, out):
+    """Bring one event into numbers for a slab: an arrival to class c (r < 0), or its completion
+    along the route r.
     """
+    ints = slab.ints
+    floats = slab.floats
+    x = slab.x
+    height = slab.height
+    width = slab.width
+    values = slab.values
     last = ints[N] - 1
     if r >= 0:
         d = ints[ints[ROUTE_DEST] + r]
@@ -182,40 +217,43 @@ def event(ints, floats, x, strides, gamma, values, i, height, width, c, r, mode,
             place = edge(left, lefts, width)
             x[last] = place
             if r < 0:
-                shift, penalty = arrival_effect(ints, floats, x, strides, c)
+                shift, penalty = arrival_effect(ints, floats, x, slab.strides, c)
             else:
-                shift, penalty = route_effect(ints, floats, x, strides, c, d)
+                shift, penalty = route_effect(ints, floats, x, slab.strides, c, d)
             a = row * width + place
             b = end * width + edge(left + 1, lefts, width)
-            along(values, i, a, b, shift, rate * gamma, rate * penalty, mode, slab)
+            # views, so that no index can be negative and several states go at a time
+            here = values[slab.i + a : slab.i + b]
+            there = values[slab.i + a + shift : slab.i + b + shift]
+            along(here, there, rate * slab.gamma, rate * penalty, mode, out[a:b])
 
 
 @helper
-def choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q):
+def choice(slab, c, mode, least, q):
     """Bring the choice to serve class c into the minimum of its server."""
+    routes_of = slab.ints[ROUTE_PTR]
+    first = np.int64(0)
+    routes = np.int64(0)
     if c >= 0:
-        first = ints[ints[ROUTE_PTR] + c]
-    else:
-        first = np.int64(0)
-    if c >= 0:
-        routes = ints[ints[ROUTE_PTR] + c + 1] - first
-    else:
-        routes = np.int64(0)
+        first = slab.ints[routes_of + c]
+        routes = slab.ints[routes_of + c + 1] - first
     if routes == 1:
-        event(ints, floats, x, strides, gamma, values, i, height, width, c, first, mode, least)
+        event(slab, c, first, mode, least)
         return
-    for k in range(height * width):
+    for k in range(slab.height * slab.width):
         q[k] = 0.0
     for r in range(first, first + routes):
-        event(ints, floats, x, strides, gamma, values, i, height, width, c, r, ADD, q)
-    for k in range(height * width):
+        event(slab, c, r, ADD, q)
+    for k in range(slab.height * slab.width):
         if mode == SET or q[k] < least[k]:
             least[k] = q[k]
 
 
 @helper
-def holding_row(ints, floats, x, row):
+def holding_row(network, x, row):
     """h(x) along a row of the last class."""
+    ints = network.ints
+    floats = network.floats
     last = ints[N] - 1
     linear = floats[ints[LINEAR] + last]
     quadratic = floats[ints[QUADRATIC] + last]
@@ -228,24 +266,27 @@ def holding_row(ints, floats, x, row):
 
 
 @helper
-def stay(ints, floats, x, gamma, values, i, height, width, total):
+def stay(slab, total):
     """h(x) + γ·V(x) in a slab."""
-    for row in range(height):
-        if ints[N] > 1:
-            x[ints[N] - 2] = row
-        here = values[i + row * width : i + (row + 1) * width]
+    n = slab.ints[N]
+    width = slab.width
+    for row in range(slab.height):
+        if n > 1:
+            slab.x[n - 2] = row
+        here = slab.values[slab.i + row * width : slab.i + (row + 1) * width]
         out = total[row * width : (row + 1) * width]
-        holding_row(ints, floats, x, out)
+        holding_row(slab, slab.x, out)
         for k in range(width):
-            out[k] += gamma * here[k]
+            out[k] += slab.gamma * here[k]
 
 
 @helper
-def operator(ints, floats, x, strides, gamma, values, i, height, width, total, least, q):
+def operator(slab, total, least, q):
     """L V in a slab."""
-    stay(ints, floats, x, gamma, values, i, height, width, total)
+    ints = slab.ints
+    stay(slab, total)
     for e in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-        event(ints, floats, x, strides, gamma, values, i, height, width, ints[e], -1, ADD, total)
+        event(slab, ints[e], -1, ADD, total)
     for s in range(ints[S]):
         first = ints[ints[CHOICE_PTR] + s]
         for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
@@ -254,18 +295,19 @@ def operator(ints, floats, x, strides, gamma, values, i, height, width, total, l
                 mode = SET
             else:
                 mode = LEAST
-            choice(ints, floats, x, strides, gamma, values, i, height, width, c, mode, least, q)
-        for k in range(height * width):
+            choice(slab, c, mode, least, q)
+        for k in range(slab.height * slab.width):
             total[k] += least[k]
 
 
 @helper
-def relax(values, damping, i, total, out, low, high):
+def relax(update, i, total, low, high):
     """out = V + τ·(L V − V) in a slab, and the ends of L V − V, one pair for each place (a minimum
     of many is slow).
     """
-    here = values[i : i + total.size]
-    there = out[i : i + total.size]
+    damping = update.damping
+    here = update.values[i : i + total.size]
+    there = update.out[i : i + total.size]
     for k in range(total.size):
         difference = total[k] - here[k]
         there[k] = here[k] + damping * difference
@@ -278,15 +320,14 @@ def relax(values, damping, i, total, out, low, high):
 WORK = 5  # slabs of numbers that a sweep needs for itself
 
 
-@kernel(
-    INT(
-        INTS, FLOATS, INTS, INTS, FLOAT, FLOAT, FLOATS, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT
-    )
-)
-def optimal(
-    ints, floats, upper, strides, gamma, damping, values, out, best, x, work, ends, first, last
-):
-    """Sweep the slabs first, ..., last − 1 as `sweep.optimal` does; x and work are scratch."""
+@kernel(INT(ARRAYS, GRID, UPDATE, SWEEP_ROOM, FLOATS, INT, INT))
+def optimal(network, grid, update, room, ends, first, last):
+    """Sweep the slabs first, ..., last − 1 as `sweep.optimal` does."""
+    ints = network.ints
+    floats = network.floats
+    upper = grid.upper
+    values = update.values
+    x = room.x
     n = ints[N]
     width = upper[n - 1] + 1
     if n > 1:
@@ -294,29 +335,32 @@ def optimal(
     else:
         height = np.int64(1)
     size = width * height
-    total = work[:size]
-    least = work[size : 2 * size]
-    q = work[2 * size : 3 * size]
-    low = work[3 * size : 4 * size]
-    high = work[4 * size : 5 * size]
+    total = room.work[:size]
+    least = room.work[size : 2 * size]
+    q = room.work[2 * size : 3 * size]
+    low = room.work[3 * size : 4 * size]
+    high = room.work[4 * size : 5 * size]
     for k in range(size):
         low[k] = np.inf
         high[k] = -np.inf
-    for slab in range(first, last):
-        rest = slab
+    for number in range(first, last):
+        rest = number
         for c in range(n - 3, -1, -1):
             x[c] = rest % (upper[c] + 1)
             rest //= upper[c] + 1
-        i = slab * size
-        if best.size > 0:
+        i = number * size
+        if update.best.size > 0:
             for k in range(size):
                 if n > 1:
                     x[n - 2] = k // width
                 x[n - 1] = k % width
-                total[k], best[i + k] = one_state(ints, floats, x, strides, gamma, values, i + k)
+                total[k], update.best[i + k] = one_state(
+                    ints, floats, x, grid.strides, update.gamma, values, i + k
+                )
         else:
-            operator(ints, floats, x, strides, gamma, values, i, height, width, total, least, q)
-        relax(values, damping, i, total, out, low, high)
+            slab = Slab(ints, floats, grid.strides, update.gamma, values, x, i, height, width)
+            operator(slab, total, least, q)
+        relax(update, i, total, low, high)
     for k in range(size):
         ends[0], ends[1] = min(ends[0], low[k]), max(ends[1], high[k])
     return np.int64(-1)

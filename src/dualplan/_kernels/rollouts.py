@@ -4,6 +4,8 @@ same random numbers.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dualplan._kernels.compiler import (
@@ -12,16 +14,43 @@ from dualplan._kernels.compiler import (
     FORWARD,
     INT,
     INTS,
-    RNG,
     ROWS,
     STATES,
     VALUE,
     copy,
-    function_type,
+    group,
     helper,
+    inlined_helper,
     kernel,
 )
-from dualplan._kernels.simulate import FINE, FUNCTIONS, one_step, shaping
+from dualplan._kernels.layouts import CONTROL, PROCESS, TRAJECTORY, Control
+from dualplan._kernels.simulate import FINE, law_room, one_step, shaping, step_room
+from dualplan.core.types import Floats, Ints
+
+
+class Groups(NamedTuple):
+    """Copies: group g is the rows places[g], ..., places[g + 1] − 1 of `states`.
+
+    Repetition k of it is the replica (first + g)·repetitions + k.
+    """
+
+    places: Ints
+    states: Ints
+    first: int
+
+
+class Differences(NamedTuple):
+    """What is found of each copy, one a row: the differences of losses, a column for each
+    repetition; in how many repetitions it met the first of its group; and the steps of all.
+    """
+
+    totals: Floats
+    met: Floats
+    steps: Ints
+
+
+GROUPS = group(Groups, INTS, STATES, INT)
+DIFFERENCES = group(Differences, ROWS, FLOATS, INTS)
 
 
 @kernel(FORWARD)
@@ -34,6 +63,9 @@ def no_forward(ints, floats, x, a, states, probabilities):
 def no_value(ints, floats, x, room):
     """Stands for the control variate where there is none."""
     return 0.0
+
+
+NO_CONTROL = Control(no_forward, 0, no_value, np.empty(0, np.int64), np.empty(0), 0)
 
 
 @helper
@@ -56,173 +88,64 @@ def _begin(states, x, live):
     return count
 
 
-@kernel(
-    INT(
-        *FUNCTIONS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        function_type(FORWARD),
-        function_type(VALUE),
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-        INTS,
-        STATES,
-        INT,
-        RNG,
-        FLOAT,
-        INT,
-        ROWS,
-        FLOATS,
-        INTS,
-        INTS,
-    ),
-    allocates=True,
-)
-def coupled(
-    step,
-    allowed,
-    act,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    actions,
-    forward,
-    value,
-    vi,
-    vf,
-    room,
-    outcomes,
-    places,
-    states,
-    first,
-    rng,
-    gamma,
-    horizon,
-    totals,
-    met,
-    steps,
-    where,
-):
+@inlined_helper
+def _shaped_step(process, control, x, t, gamma, nothing, room, listed):
+    """r(x, a) of a step from x and a fault code."""
+    loss, fault = one_step(process, x, t, nothing, room)
+    if fault == FINE and control.room > 0:
+        loss += shaping(process.model, control, x, room.where[x.size], gamma, listed)
+    return loss, fault
+
+
+@kernel(INT(PROCESS, TRAJECTORY, CONTROL, GROUPS, FLOAT, INT, DIFFERENCES), allocates=True)
+def coupled(process, trajectory, control, groups, gamma, horizon, differences):
     """Σ_t γ^t (r of a copy − r of the first of its group), until the two meet; a column for each
     repetition.
 
-    r(x, a) = ℓ(x, a) + γ E[h(x')] − h(x) for a function h of states; room 0 stands for h = 0. Group
-    g is the rows places[g], ..., places[g + 1] − 1 of `states`; repetition k of it is the replica
-    (first + g)·repetitions + k. `met` counts for each copy the repetitions in which it met the
-    first one.
+    r(x, a) = ℓ(x, a) + γ E[h(x')] − h(x) for a function h of states; room 0 stands for h = 0. Of
+    the trajectory only its random numbers are used, and where faults are described.
     """
-    dim = lower.size
+    dim = process.box.lower.size
+    rng = trajectory.rng
+    places = groups.places
+    totals = differences.totals
+    met = differences.met
     repetitions = totals.shape[1]
     widest = 0
     for g in range(places.size - 1):
         widest = max(widest, places[g + 1] - places[g])
     x = np.empty((widest, dim), np.int64)
     live = np.empty(widest, np.int64)
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(dim, np.int64)
     nothing = np.empty(0, np.float64)
-    after = np.empty((outcomes, dim), np.int64)
-    chances = np.empty(outcomes, np.float64)
-    scratch = np.empty(room, np.float64)
+    room = step_room(process, rng, trajectory.where)
+    listed = law_room(control, dim)
     for g in range(places.size - 1):
         low = places[g]
         high = places[g + 1]
         for k in range(repetitions):
-            rng[4] = np.uint64((first + g) * repetitions + k)
+            rng[4] = np.uint64((groups.first + g) * repetitions + k)
             for j in range(low, high):
                 totals[j, k] = 0.0
                 met[j] += 1.0
-            count = _begin(states[low:high], x, live)
+            count = _begin(groups.states[low:high], x, live)
             t = 0
             factor = 1.0
             while count > 0 and t < horizon:
-                base, fault = one_step(
-                    step,
-                    allowed,
-                    act,
-                    mi,
-                    mf,
-                    pi,
-                    pf,
-                    lower,
-                    upper,
-                    x[0],
-                    rng,
-                    t,
-                    probabilities,
-                    out,
-                    nothing,
-                    where,
-                )
+                base, fault = _shaped_step(process, control, x[0], t, gamma, nothing, room, listed)
                 if fault != FINE:
                     return fault
-                if room > 0:
-                    base += shaping(
-                        forward,
-                        value,
-                        mi,
-                        mf,
-                        vi,
-                        vf,
-                        x[0],
-                        where[dim],
-                        gamma,
-                        after,
-                        chances,
-                        scratch,
-                    )
-                copy(x[0], out)
-                steps[0] += 1 + count
+                copy(x[0], room.out)
+                differences.steps[0] += 1 + count
                 i = 0
                 while i < count:
                     j = live[i]
-                    loss, fault = one_step(
-                        step,
-                        allowed,
-                        act,
-                        mi,
-                        mf,
-                        pi,
-                        pf,
-                        lower,
-                        upper,
-                        x[j],
-                        rng,
-                        t,
-                        probabilities,
-                        out,
-                        nothing,
-                        where,
+                    loss, fault = _shaped_step(
+                        process, control, x[j], t, gamma, nothing, room, listed
                     )
                     if fault != FINE:
                         return fault
-                    if room > 0:
-                        loss += shaping(
-                            forward,
-                            value,
-                            mi,
-                            mf,
-                            vi,
-                            vf,
-                            x[j],
-                            where[dim],
-                            gamma,
-                            after,
-                            chances,
-                            scratch,
-                        )
                     totals[low + j, k] += factor * (loss - base)
-                    copy(x[j], out)
+                    copy(x[j], room.out)
                     if _same(x[j], x[0]):  # from here on they stay together
                         count -= 1
                         live[i] = live[count]

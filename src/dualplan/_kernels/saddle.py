@@ -14,17 +14,88 @@ hindsight, so the averages of θ and ζ tend to a saddle point.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, helper, kernel
+from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, group, helper, kernel
+from dualplan._kernels.layouts import SPARSE, Sparse
+from dualplan.core.types import Floats, Ints
+
+
+class Sampled(NamedTuple):
+    """Transitions, one a row: the ratios r, the changes D of the test functions, and the shaped
+    losses.
+    """
+
+    ratios: Sparse
+    tests: Sparse
+    shaped: Floats
+
+
+class Families(NamedTuple):
+    """The families of test functions: where each starts and the last one ends, whether it is one
+    of cells, and αᵀy of each function.
+    """
+
+    ends: Ints
+    adds: Ints
+    starts: Floats
+
+
+class Settings(NamedTuple):
+    """m of the plane mᵀθ = 1, M, H_neg, H_flow, transitions in a batch, and S."""
+
+    mass: Floats
+    total: float
+    on_negative: float
+    on_flow: float
+    batch: int
+    radius: float
+
+
+class Weights(NamedTuple):
+    """θ, where it began, the reach and the sum of squared slopes of each weight; its slope."""
+
+    theta: Floats
+    origin: Floats
+    reach: Floats
+    squares: Floats
+    slope: Floats
+
+
+class Mixture(NamedTuple):
+    """η, and the shares λ of the families.
+
+    Of each function: the sum of squared slopes, the sum of slopes, ζ and its slope. Of each family:
+    the sum of its largest squared slopes, and its payoffs. Last the sum of the families' largest
+    squared gains.
+    """
+
+    eta: Floats
+    share: Floats
+    squares: Floats
+    sums: Floats
+    zeta: Floats
+    pull: Floats
+    largest: Floats
+    payoffs: Floats
+    most: Floats
+
+
+SAMPLED = group(Sampled, SPARSE, SPARSE, FLOATS)
+FAMILIES = group(Families, INTS, INTS, FLOATS)
+SETTINGS = group(Settings, FLOATS, FLOAT, FLOAT, FLOAT, INT, FLOAT)
+WEIGHTS = group(Weights, *[FLOATS] * 5)
+MIXTURE = group(Mixture, *[FLOATS] * 9)
 
 
 @helper
-def _mix(families, adds, eta, share, zeta):
-    for m in range(adds.size):
-        for k in range(families[m], families[m + 1]):
-            zeta[k] = share[m] * eta[k]
+def _mix(families, mixture):
+    for m in range(families.adds.size):
+        for k in range(families.ends[m], families.ends[m + 1]):
+            mixture.zeta[k] = mixture.share[m] * mixture.eta[k]
 
 
 @helper
@@ -65,42 +136,36 @@ def _shares(payoffs, largest, share):
 
 
 @helper
-def _slopes(
-    rp,
-    ri,
-    rv,
-    dp,
-    di,
-    dv,
-    shaped,
-    total,
-    on_negative,
-    on_flow,
-    first,
-    last,
-    theta,
-    zeta,
-    slope,
-    pull,
-):
-    """Add the slopes of a batch in θ to `slope` and in ζ to `pull`."""
-    scale = total / (last - first)
-    for n in range(first, last):
+def _slopes(sampled, settings, first, weights, mixture):
+    """Add the slopes of the batch that starts at row `first` in θ and in ζ."""
+    ratios = sampled.ratios
+    tests = sampled.tests
+    pull = mixture.pull
+    scale = settings.total / settings.batch
+    for n in range(first, first + settings.batch):
         g = 0.0
         flow = 0.0
-        for k in range(rp[n], rp[n + 1]):
-            g += rv[k] * theta[ri[k]]
-        for k in range(dp[n], dp[n + 1]):
-            flow += dv[k] * zeta[di[k]]
-            pull[di[k]] += scale * g * dv[k]
-        weight = scale * (shaped[n] + on_flow * flow - (on_negative if g < 0.0 else 0.0))
-        for k in range(rp[n], rp[n + 1]):
-            slope[ri[k]] += weight * rv[k]
+        for k in range(ratios.ptr[n], ratios.ptr[n + 1]):
+            g += ratios.values[k] * weights.theta[ratios.columns[k]]
+        for k in range(tests.ptr[n], tests.ptr[n + 1]):
+            j = tests.columns[k]
+            flow += tests.values[k] * mixture.zeta[j]
+            pull[j] += scale * g * tests.values[k]
+        price = settings.on_negative if g < 0.0 else 0.0
+        weight = scale * (sampled.shaped[n] + settings.on_flow * flow - price)
+        for k in range(ratios.ptr[n], ratios.ptr[n + 1]):
+            weights.slope[ratios.columns[k]] += weight * ratios.values[k]
 
 
 @helper
-def _move(theta, slope, squares, reach, origin, mass, radius):
+def _move(weights, settings):
     """One step of θ, back to the plane in its own metric, and into the box."""
+    theta = weights.theta
+    slope = weights.slope
+    squares = weights.squares
+    reach = weights.reach
+    mass = settings.mass
+    radius = settings.radius
     excess = -1.0
     give = 0.0
     for j in range(theta.size):
@@ -120,24 +185,28 @@ def _move(theta, slope, squares, reach, origin, mass, radius):
         if give > 0.0:
             theta[j] -= excess * rate * mass[j] / give
         theta[j] = min(max(theta[j], -radius), radius)
-        reach[j] = max(reach[j], abs(theta[j] - origin[j]))
+        reach[j] = max(reach[j], abs(theta[j] - weights.origin[j]))
 
 
 @helper
-def _answer(families, adds, pull, squares, sums, largest, payoffs, most, eta, share):
+def _answer(families, mixture):
     """One step of every family's η, and of the shares."""
+    eta = mixture.eta
+    pull = mixture.pull
+    squares = mixture.squares
+    largest = mixture.largest
     worst = 0.0
-    for m in range(adds.size):
-        low = families[m]
-        high = families[m + 1]
+    for m in range(families.adds.size):
+        low = families.ends[m]
+        high = families.ends[m + 1]
         gain = 0.0
         top = 0.0
         for k in range(low, high):
             gain += eta[k] * pull[k]
             top = max(top, abs(pull[k]))
-        payoffs[m] += gain
+        mixture.payoffs[m] += gain
         worst = max(worst, abs(gain))
-        if adds[m]:
+        if families.adds[m]:
             for k in range(low, high):
                 squares[k] += pull[k] * pull[k]
                 if squares[k] > 0.0:
@@ -145,112 +214,31 @@ def _answer(families, adds, pull, squares, sums, largest, payoffs, most, eta, sh
         else:
             largest[m] += top * top
             for k in range(low, high):
-                sums[k] += pull[k]
-            _exponential(sums, largest[m], low, high, eta)
-    most[0] += worst * worst
-    _shares(payoffs, most[0], share)
+                mixture.sums[k] += pull[k]
+            _exponential(mixture.sums, largest[m], low, high, eta)
+    mixture.most[0] += worst * worst
+    _shares(mixture.payoffs, mixture.most[0], mixture.share)
 
 
-@kernel(
-    types.void(
-        INTS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        INTS,
-        INTS,
-        FLOATS,
-        FLOATS,
-        FLOAT,
-        FLOAT,
-        FLOAT,
-        INT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-    )
-)
-def saddle(
-    rp,
-    ri,
-    rv,
-    dp,
-    di,
-    dv,
-    shaped,
-    families,
-    adds,
-    starts,
-    mass,
-    total,
-    on_negative,
-    on_flow,
-    batch,
-    radius,
-    theta,
-    origin,
-    reach,
-    squares,
-    eta,
-    share,
-    dual_squares,
-    sums,
-    largest,
-    payoffs,
-    most,
-    zeta,
-    slope,
-    pull,
-    average,
-):
+@kernel(types.void(SAMPLED, FAMILIES, SETTINGS, WEIGHTS, MIXTURE, FLOATS))
+def saddle(sampled, families, settings, weights, mixture, average):
     """One pass over the transitions.
 
     Iterates of θ are added to `average`, weighted by their reach.
     """
-    for first in range(0, shaped.size - batch + 1, batch):
-        _mix(families, adds, eta, share, zeta)
-        slope[:] = 0.0
-        for k in range(pull.size):
-            pull[k] = starts[k]
-        _slopes(
-            rp,
-            ri,
-            rv,
-            dp,
-            di,
-            dv,
-            shaped,
-            total,
-            on_negative,
-            on_flow,
-            first,
-            first + batch,
-            theta,
-            zeta,
-            slope,
-            pull,
-        )
+    theta = weights.theta
+    batch = settings.batch
+    for first in range(0, sampled.shaped.size - batch + 1, batch):
+        _mix(families, mixture)
+        weights.slope[:] = 0.0
+        for k in range(mixture.pull.size):
+            mixture.pull[k] = families.starts[k]
+        _slopes(sampled, settings, first, weights, mixture)
         weight = 0.0
         for j in range(theta.size):
-            weight += reach[j]
+            weight += weights.reach[j]
         for j in range(theta.size):
             average[j] += weight * theta[j]
         average[theta.size] += weight
-        _move(theta, slope, squares, reach, origin, mass, radius)
-        _answer(families, adds, pull, dual_squares, sums, largest, payoffs, most, eta, share)
+        _move(weights, settings)
+        _answer(families, mixture)

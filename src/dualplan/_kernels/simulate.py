@@ -8,31 +8,112 @@ described in `where` = (x, a, next x).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dualplan._kernels.compiler import (
-    ACT,
-    ALLOWED,
     FLOAT,
     FLOATS,
-    FORWARD,
     INT,
     INTS,
     RNG,
     ROWS,
     STATES,
-    STEP,
-    VALUE,
+    allocating_helper,
     copy,
-    function_type,
+    group,
     helper,
     kernel,
 )
+from dualplan._kernels.layouts import CONTROL, PROCESS, TRAJECTORY
 from dualplan._kernels.philox import seek, uniform
+from dualplan.core.types import Floats, Ints, Words
 
 FINE, LEFT_BOX, BAD_POLICY, FORBIDDEN, BAD_LAW = range(5)
 _LARGEST = 2**62
-FUNCTIONS = (function_type(STEP), function_type(ALLOWED), function_type(ACT))
+# What a row of sums holds: steps, losses, coordinates, then the model's counters.
+STEPS, LOSSES, COORDINATES = range(3)
+
+
+class Cycles(NamedTuple):
+    """Cycles from one visit of a state to the next: where they end (empty: not watched), loss and
+    length of the one under way, and the sums over those that ended.
+    """
+
+    anchor: Ints
+    current: Floats
+    sums: Floats
+
+
+class Starts(NamedTuple):
+    """States, one a row, and the probabilities with which trajectories begin there."""
+
+    states: Ints
+    weights: Floats
+
+
+class Beginnings(NamedTuple):
+    """A recorded trajectory begins anew after each step with probability 1 − γ: the random numbers
+    that decide it, γ, and the starts.
+    """
+
+    rng: Words
+    gamma: float
+    starts: Starts
+
+
+class Transitions(NamedTuple):
+    """Where transitions (x, a, ℓ, x') are written to, one a row."""
+
+    states: Ints
+    actions: Ints
+    losses: Floats
+    following: Ints
+
+
+class StepRoom(NamedTuple):
+    """What a step works with: random numbers, where faults are described, π(·|x), the next
+    state.
+    """
+
+    rng: Words
+    where: Ints
+    probabilities: Floats
+    out: Ints
+
+
+class LawRoom(NamedTuple):
+    """Where a law is listed, and room for the function whose mean is taken over it."""
+
+    states: Ints
+    chances: Floats
+    scratch: Floats
+
+
+CYCLES = group(Cycles, INTS, FLOATS, FLOATS)
+STARTS = group(Starts, STATES, FLOATS)
+BEGINNINGS = group(Beginnings, RNG, FLOAT, STARTS)
+TRANSITIONS = group(Transitions, STATES, INTS, FLOATS, STATES)
+
+
+@allocating_helper
+def step_room(process, rng, where):
+    return StepRoom(
+        rng,
+        where,
+        np.empty(process.actions, np.float64),
+        np.empty(process.box.lower.size, np.int64),
+    )
+
+
+@allocating_helper
+def law_room(control, dim):
+    return LawRoom(
+        np.empty((control.outcomes, dim), np.int64),
+        np.empty(control.outcomes, np.float64),
+        np.empty(control.room, np.float64),
+    )
 
 
 @helper
@@ -57,486 +138,217 @@ def _draw_action(probabilities, u):
 
 
 @helper
-def one_step(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, x, rng, t, probabilities, out, counts, where
-):
-    """Draw an action and a next state; the loss and a fault code."""
+def one_step(process, x, t, counts, room):
+    """Draw an action and a next state, to `room.out`; the loss and a fault code."""
+    model = process.model
+    rule = process.rule
+    box = process.box
+    rng = room.rng
+    out = room.out
+    where = room.where
     seek(rng, t)
     copy(where, x)  # before anything of the user's runs, which may raise
     where[x.size] = -1
-    act(pi, pf, x, probabilities)
-    a = _draw_action(probabilities, uniform(rng))
+    rule.act(rule.ints, rule.floats, x, room.probabilities)
+    a = _draw_action(room.probabilities, uniform(rng))
     where[x.size] = a
     if a < 0:
         return 0.0, BAD_POLICY
-    if not allowed(mi, mf, x, a):
+    if not model.allowed(model.ints, model.floats, x, a):
         return 0.0, FORBIDDEN
-    loss = step(mi, mf, x, a, rng, out, counts)
+    loss = model.step(model.ints, model.floats, x, a, rng, out, counts)
     if not np.isfinite(loss):
         return 0.0, BAD_LAW
     for i in range(x.size):
-        if out[i] < lower[i] or out[i] > upper[i] or out[i] > _LARGEST:
+        if out[i] < box.lower[i] or out[i] > box.upper[i] or out[i] > _LARGEST:
             copy(where[x.size + 1 :], out)
             return 0.0, LEFT_BOX
     return loss, FINE
 
 
 @helper
-def _note_cycle(x, anchor, loss, cycle, cycles):
+def _note_cycle(x, loss, cycles):
     """Add a step to the cycle under way.
 
-    If it ended at `anchor`, add (1, y, l, yy, yl, ll) to `cycles`.
+    If it ended at the anchor, add (1, y, l, yy, yl, ll) to the sums.
     """
-    cycle[0] += loss
-    cycle[1] += 1.0
+    current = cycles.current
+    sums = cycles.sums
+    current[0] += loss
+    current[1] += 1.0
     for i in range(x.size):
-        if x[i] != anchor[i]:
+        if x[i] != cycles.anchor[i]:
             return
-    y = cycle[0]
-    length = cycle[1]
-    cycles[0] += 1.0
-    cycles[1] += y
-    cycles[2] += length
-    cycles[3] += y * y
-    cycles[4] += y * length
-    cycles[5] += length * length
-    cycle[:] = 0.0
+    y = current[0]
+    length = current[1]
+    sums[0] += 1.0
+    sums[1] += y
+    sums[2] += length
+    sums[3] += y * y
+    sums[4] += y * length
+    sums[5] += length * length
+    current[:] = 0.0
 
 
-@kernel(
-    INT(
-        *FUNCTIONS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        INTS,
-        RNG,
-        INT,
-        INT,
-        INTS,
-        FLOATS,
-        ROWS,
-        FLOATS,
-        INTS,
-    ),
-    allocates=True,
-)
-def simulate(
-    step,
-    allowed,
-    act,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    actions,
-    x,
-    rng,
-    t0,
-    length,
-    anchor,
-    cycle,
-    rows,
-    cycles,
-    where,
-):
-    """Go on from x, which is updated, by one chunk of `length` steps for each row.
+@kernel(INT(PROCESS, TRAJECTORY, INT, INT, CYCLES, ROWS), allocates=True)
+def simulate(process, trajectory, t0, length, cycles, rows):
+    """Go on along the trajectory, which is updated, by one chunk of `length` steps for each row.
 
-    A row gains steps, losses, coordinates and counters. If `anchor` is a state, the loss and length
-    of the cycle under way are kept in `cycle`, and the sums over cycles that ended in `cycles`.
+    A row gains steps, losses, coordinates and counters.
     """
+    x = trajectory.x
     dim = x.size
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(dim, np.int64)
+    room = step_room(process, trajectory.rng, trajectory.where)
     t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
-        counts = sums[2 + dim :]
-        sums[0] += length
+        counts = sums[COORDINATES + dim :]
+        sums[STEPS] += length
         for _ in range(length):
-            loss, fault = one_step(
-                step,
-                allowed,
-                act,
-                mi,
-                mf,
-                pi,
-                pf,
-                lower,
-                upper,
-                x,
-                rng,
-                t,
-                probabilities,
-                out,
-                counts,
-                where,
-            )
+            loss, fault = one_step(process, x, t, counts, room)
             if fault != FINE:
                 return fault
             t += 1
-            sums[1] += loss
+            sums[LOSSES] += loss
             for i in range(dim):
-                sums[2 + i] += x[i]
-            copy(x, out)
-            if anchor.size > 0:
-                _note_cycle(x, anchor, loss, cycle, cycles)
+                sums[COORDINATES + i] += x[i]
+            copy(x, room.out)
+            if cycles.anchor.size > 0:
+                _note_cycle(x, loss, cycles)
     return FINE
 
 
 @helper
-def shaping(forward, value, mi, mf, vi, vf, x, a, gamma, states, chances, room):
+def shaping(model, control, x, a, gamma, room):
     """γ Σ_y P(y|x,a) h(y) − h(x); not a number where the law does not sum to 1."""
-    count = forward(mi, mf, x, a, states, chances)
+    states = room.states
+    chances = room.chances
+    count = control.forward(model.ints, model.floats, x, a, states, chances)
     total = 0.0
     mass = 0.0
     for k in range(count):
-        total += chances[k] * value(vi, vf, states[k], room)
+        total += chances[k] * control.value(control.ints, control.floats, states[k], room.scratch)
         mass += chances[k]
     if not abs(mass - 1.0) <= 1e-9:
         return np.nan
-    return gamma * total / mass - value(vi, vf, x, room)
+    return gamma * total / mass - control.value(control.ints, control.floats, x, room.scratch)
 
 
-@kernel(
-    INT(
-        *FUNCTIONS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        function_type(FORWARD),
-        function_type(VALUE),
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-        INTS,
-        RNG,
-        INT,
-        INT,
-        ROWS,
-        INTS,
-    ),
-    allocates=True,
-)
-def simulate_shaped(
-    step,
-    allowed,
-    act,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    actions,
-    forward,
-    value,
-    vi,
-    vf,
-    room,
-    outcomes,
-    x,
-    rng,
-    t0,
-    length,
-    rows,
-    where,
-):
+@kernel(INT(PROCESS, TRAJECTORY, CONTROL, INT, INT, ROWS), allocates=True)
+def simulate_shaped(process, trajectory, control, t0, length, rows):
     """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses, and these in a
     last column.
     """
+    x = trajectory.x
     dim = x.size
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(dim, np.int64)
-    states = np.empty((outcomes, dim), np.int64)
-    chances = np.empty(outcomes, np.float64)
-    scratch = np.empty(room, np.float64)
+    room = step_room(process, trajectory.rng, trajectory.where)
+    listed = law_room(control, dim)
     t = t0
     for row in range(rows.shape[0]):
         sums = rows[row]
-        counts = sums[2 + dim : sums.size - 1]
         last = sums.size - 1
-        sums[0] += length
+        counts = sums[COORDINATES + dim : last]
+        sums[STEPS] += length
         for _ in range(length):
-            loss, fault = one_step(
-                step,
-                allowed,
-                act,
-                mi,
-                mf,
-                pi,
-                pf,
-                lower,
-                upper,
-                x,
-                rng,
-                t,
-                probabilities,
-                out,
-                counts,
-                where,
-            )
+            loss, fault = one_step(process, x, t, counts, room)
             if fault != FINE:
                 return fault
-            shaped = shaping(
-                forward, value, mi, mf, vi, vf, x, where[dim], 1.0, states, chances, scratch
-            )
+            shaped = shaping(process.model, control, x, room.where[dim], 1.0, listed)
             if not np.isfinite(shaped):
                 return BAD_LAW
             t += 1
-            sums[1] += loss + shaped
+            sums[LOSSES] += loss + shaped
             sums[last] += loss
             for i in range(dim):
-                sums[2 + i] += x[i]
-            copy(x, out)
+                sums[COORDINATES + i] += x[i]
+            copy(x, room.out)
     return FINE
 
 
-@kernel(
-    INT(*FUNCTIONS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, RNG, INT, INT, STATES, INTS),
-    allocates=True,
-)
-def visits(
-    step, allowed, act, mi, mf, pi, pf, lower, upper, actions, x, rng, t0, every, states, where
-):
-    """Go on from x, which is updated, and write down where it is after every so many steps."""
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(x.size, np.int64)
+@kernel(INT(PROCESS, TRAJECTORY, INT, INT, STATES), allocates=True)
+def visits(process, trajectory, t0, every, states):
+    """Go on along the trajectory, and write down where it is after every so many steps."""
+    x = trajectory.x
+    room = step_room(process, trajectory.rng, trajectory.where)
     nothing = np.empty(0, np.float64)
     t = t0
     for k in range(states.shape[0]):
         for _ in range(every):
-            _, fault = one_step(
-                step,
-                allowed,
-                act,
-                mi,
-                mf,
-                pi,
-                pf,
-                lower,
-                upper,
-                x,
-                rng,
-                t,
-                probabilities,
-                out,
-                nothing,
-                where,
-            )
+            _, fault = one_step(process, x, t, nothing, room)
             if fault != FINE:
                 return fault
             t += 1
-            copy(x, out)
+            copy(x, room.out)
         copy(states[k], x)
     return FINE
 
 
 @helper
-def _start(weights, u):
-    """The number of a start drawn by u."""
+def _begin(starts, rng, x):
+    """Draw a start."""
+    u = uniform(rng)
     k = 0
-    while k < weights.size - 1 and u >= weights[k]:
-        u -= weights[k]
+    while k < starts.weights.size - 1 and u >= starts.weights[k]:
+        u -= starts.weights[k]
         k += 1
-    return k
+    copy(x, starts.states[k])
 
 
-@kernel(
-    INT(
-        *FUNCTIONS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        INTS,
-        RNG,
-        INT,
-        INT,
-        RNG,
-        FLOAT,
-        STATES,
-        FLOATS,
-        STATES,
-        INTS,
-        FLOATS,
-        STATES,
-        INTS,
-    ),
-    allocates=True,
-)
-def record(
-    step,
-    allowed,
-    act,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    actions,
-    x,
-    rng,
-    t0,
-    every,
-    chance,
-    gamma,
-    starts,
-    weights,
-    states,
-    chosen,
-    losses,
-    following,
-    where,
-):
-    """Go on from x, which is updated, and write down every so many-th transition (x, a, ℓ, x').
-
-    After each step, with probability 1 − γ, the trajectory begins anew at a start; `chance` decides
-    that.
-    """
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(x.size, np.int64)
+@kernel(INT(PROCESS, TRAJECTORY, INT, INT, BEGINNINGS, TRANSITIONS), allocates=True)
+def record(process, trajectory, t0, every, beginnings, transitions):
+    """Go on along the trajectory, and write down every so many-th transition."""
+    x = trajectory.x
+    room = step_room(process, trajectory.rng, trajectory.where)
     nothing = np.empty(0, np.float64)
     t = t0
-    for k in range(losses.size):
+    for k in range(transitions.losses.size):
         for j in range(every):
-            loss, fault = one_step(
-                step,
-                allowed,
-                act,
-                mi,
-                mf,
-                pi,
-                pf,
-                lower,
-                upper,
-                x,
-                rng,
-                t,
-                probabilities,
-                out,
-                nothing,
-                where,
-            )
+            loss, fault = one_step(process, x, t, nothing, room)
             if fault != FINE:
                 return fault
             if j == every - 1:
-                copy(states[k], x)
-                chosen[k] = where[x.size]
-                losses[k] = loss
-                copy(following[k], out)
-            copy(x, out)
-            if gamma < 1.0:
-                seek(chance, t)
-                if uniform(chance) >= gamma:
-                    copy(x, starts[_start(weights, uniform(chance))])
+                copy(transitions.states[k], x)
+                transitions.actions[k] = room.where[x.size]
+                transitions.losses[k] = loss
+                copy(transitions.following[k], room.out)
+            copy(x, room.out)
+            if beginnings.gamma < 1.0:
+                seek(beginnings.rng, t)
+                if uniform(beginnings.rng) >= beginnings.gamma:
+                    _begin(beginnings.starts, beginnings.rng, x)
             t += 1
     return FINE
 
 
-@kernel(
-    INT(
-        *FUNCTIONS,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INT,
-        STATES,
-        FLOATS,
-        RNG,
-        FLOAT,
-        INT,
-        INT,
-        FLOATS,
-        INTS,
-        INTS,
-    ),
-    allocates=True,
-)
-def simulate_discounted(
-    step,
-    allowed,
-    act,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    actions,
-    starts,
-    weights,
-    rng,
-    gamma,
-    horizon,
-    first,
-    totals,
-    lengths,
-    where,
-):
+@kernel(INT(PROCESS, TRAJECTORY, STARTS, FLOAT, INT, INT, FLOATS, INTS), allocates=True)
+def simulate_discounted(process, trajectory, starts, gamma, horizon, first, totals, lengths):
     """Independent runs number first, first + 1, ...: their totals and lengths.
 
     With a horizon, losses are discounted and the run is cut there. With horizon 0 they are added
     undiscounted until a geometric time T, P(T >= t) = γ^t, whose expectation is the discounted cost
     exactly.
     """
-    dim = lower.size
-    probabilities = np.empty(actions, np.float64)
-    out = np.empty(dim, np.int64)
-    x = np.empty(dim, np.int64)
+    x = trajectory.x
+    rng = trajectory.rng
+    room = step_room(process, rng, trajectory.where)
     nothing = np.empty(0, np.float64)
     for run in range(totals.size):
         rng[4] = np.uint64(first + run)
         seek(rng, np.int64(-1))
-        copy(x, starts[_start(weights, uniform(rng))])
+        _begin(starts, rng, x)
         steps = horizon
         if horizon == 0:
             steps = 1 + np.int64(np.log1p(-uniform(rng)) / np.log(gamma))
         total = 0.0
         factor = 1.0
         for t in range(steps):
-            loss, fault = one_step(
-                step,
-                allowed,
-                act,
-                mi,
-                mf,
-                pi,
-                pf,
-                lower,
-                upper,
-                x,
-                rng,
-                t,
-                probabilities,
-                out,
-                nothing,
-                where,
-            )
+            loss, fault = one_step(process, x, t, nothing, room)
             if fault != FINE:
                 return fault
             total += factor * loss
             if horizon > 0:
                 factor *= gamma
-            copy(x, out)
+            copy(x, room.out)
         totals[run] = total
         lengths[run] = steps
     return FINE

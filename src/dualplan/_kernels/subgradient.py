@@ -15,43 +15,97 @@ start. It projects onto the plane in its own metric.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, INTS, ROWS, copy, helper, kernel
+from dualplan._kernels.compiler import FLOAT, FLOATS, INT, ROWS, copy, group, helper, kernel
+from dualplan._kernels.layouts import SPARSE, Sparse
+from dualplan.core.types import Floats
+
+
+class Surrogate(NamedTuple):
+    """ℓᵀΦ; the rows of pairs and of states that were drawn, their weights w, and what is added to
+    the first (μ) and taken off the second (α); the limits G, g and their prices ρ.
+    """
+
+    losses: Floats
+    pairs: Sparse
+    pair_weights: Floats
+    base: Floats
+    flows: Sparse
+    flow_weights: Floats
+    alpha: Floats
+    limits: Floats
+    offsets: Floats
+    prices: Floats
+
+
+class Settings(NamedTuple):
+    """H_neg, H_flow, rows of each kind in a batch, and the mass and the radius of Θ."""
+
+    on_negative: float
+    on_flow: float
+    batch: int
+    mass: float
+    radius: float
+
+
+class AdaptiveWalk(NamedTuple):
+    """θ, where it began, the reach and the sum of squared subgradients of each weight; the weighted
+    sum of iterates, and the sum of their weights.
+    """
+
+    theta: Floats
+    origin: Floats
+    reach: Floats
+    squares: Floats
+    total: Floats
+    weights: Floats
+
+
+SURROGATE = group(
+    Surrogate, FLOATS, SPARSE, FLOATS, FLOATS, SPARSE, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
+)
+SETTINGS = group(Settings, FLOAT, FLOAT, INT, FLOAT, FLOAT)
+ADAPTIVE_WALK = group(AdaptiveWalk, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS)
 
 
 @helper
-def product(ptr, indices, values, row, theta):
+def product(matrix, row, theta):
     total = 0.0
-    for k in range(ptr[row], ptr[row + 1]):
-        total += values[k] * theta[indices[k]]
+    for k in range(matrix.ptr[row], matrix.ptr[row + 1]):
+        total += matrix.values[k] * theta[matrix.columns[k]]
     return total
 
 
 @helper
-def add_rows(
-    pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
-):
-    """Add the subgradients of both violations over the rows first, ..., last − 1 to g."""
-    batch = last - first
-    for row in range(first, last):
-        if product(pp, pi, pv, row, theta) + base[row] < 0.0:
-            weight = on_negative * pw[row] / batch
-            for k in range(pp[row], pp[row + 1]):
-                g[pi[k]] -= weight * pv[k]
-        f = product(fp, fi, fv, row, theta) - alpha[row]
+def add_rows(surrogate, settings, first, theta, g):
+    """Add the subgradients of both violations over the batch that starts at row `first` to g."""
+    pairs = surrogate.pairs
+    flows = surrogate.flows
+    batch = settings.batch
+    for row in range(first, first + batch):
+        if product(pairs, row, theta) + surrogate.base[row] < 0.0:
+            weight = settings.on_negative * surrogate.pair_weights[row] / batch
+            for k in range(pairs.ptr[row], pairs.ptr[row + 1]):
+                g[pairs.columns[k]] -= weight * pairs.values[k]
+        f = product(flows, row, theta) - surrogate.alpha[row]
         if f != 0.0:
-            weight = (on_flow if f > 0.0 else -on_flow) * fw[row] / batch
-            for k in range(fp[row], fp[row + 1]):
-                g[fi[k]] += weight * fv[k]
+            price = settings.on_flow if f > 0.0 else -settings.on_flow
+            weight = price * surrogate.flow_weights[row] / batch
+            for k in range(flows.ptr[row], flows.ptr[row + 1]):
+                g[flows.columns[k]] += weight * flows.values[k]
 
 
 @helper
-def add_limits(rows, offsets, prices, theta, g):
+def add_limits(surrogate, theta, g):
     """Add the subgradients of the limits' penalties to g."""
+    rows = surrogate.limits
+    prices = surrogate.prices
     for k in range(prices.size):
-        value = offsets[k]
+        value = surrogate.offsets[k]
         for j in range(theta.size):
             value += rows[k, j] * theta[j]
         if value > 0.0:
@@ -73,132 +127,42 @@ def into_ball(theta, mass, radius):
             theta[j] = centre + factor * (theta[j] - centre)
 
 
-_ROWS = (
-    FLOATS,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    ROWS,
-    FLOATS,
-    FLOATS,
-)
-
-
-@kernel(types.void(*_ROWS, FLOAT, FLOAT, INT, FLOAT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS))
-def plain(
-    losses,
-    pp,
-    pi,
-    pv,
-    pw,
-    base,
-    fp,
-    fi,
-    fv,
-    fw,
-    alpha,
-    limits,
-    offsets,
-    prices,
-    on_negative,
-    on_flow,
-    batch,
-    mass,
-    radius,
-    steps,
-    theta,
-    total,
-    g,
-):
+@kernel(types.void(SURROGATE, SETTINGS, FLOATS, FLOATS, FLOATS, FLOATS))
+def plain(surrogate, settings, steps, theta, total, g):
     """One step of each size in `steps`, each on its own batch.
 
-    θ is moved, and the iterates added to `total`.
+    θ is moved, and the iterates added to `total`; g is room to work.
     """
+    mass = settings.mass
     d = theta.size
     for t in range(steps.size):
-        copy(g, losses)
-        first = t * batch
-        last = (t + 1) * batch
-        add_rows(
-            pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
-        )
-        add_limits(limits, offsets, prices, theta, g)
+        copy(g, surrogate.losses)
+        add_rows(surrogate, settings, t * settings.batch, theta, g)
+        add_limits(surrogate, theta, g)
         for j in range(d):
             total[j] += theta[j]
             theta[j] -= steps[t] * g[j]
         shift = (theta.sum() - mass) / d
         for j in range(d):
             theta[j] -= shift
-        into_ball(theta, mass, radius)
+        into_ball(theta, mass, settings.radius)
 
 
-@kernel(
-    types.void(
-        *_ROWS,
-        FLOAT,
-        FLOAT,
-        INT,
-        INT,
-        FLOAT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-    )
-)
-def adaptive(
-    losses,
-    pp,
-    pi,
-    pv,
-    pw,
-    base,
-    fp,
-    fi,
-    fv,
-    fw,
-    alpha,
-    limits,
-    offsets,
-    prices,
-    on_negative,
-    on_flow,
-    batch,
-    batches,
-    mass,
-    radius,
-    theta,
-    origin,
-    reach,
-    squares,
-    total,
-    weights,
-    g,
-):
-    """`batches` steps with a step size for each weight.
-
-    `total` is a weighted sum of iterates, `weights` of weights.
-    """
+@kernel(types.void(SURROGATE, SETTINGS, INT, ADAPTIVE_WALK, FLOATS))
+def adaptive(surrogate, settings, batches, walk, g):
+    """`batches` steps with a step size for each weight; g is room to work."""
+    theta = walk.theta
+    origin = walk.origin
+    reach = walk.reach
+    squares = walk.squares
+    total = walk.total
+    weights = walk.weights
+    mass = settings.mass
     d = theta.size
     for t in range(batches):
-        copy(g, losses)
-        first = t * batch
-        last = (t + 1) * batch
-        add_rows(
-            pp, pi, pv, pw, base, fp, fi, fv, fw, alpha, on_negative, on_flow, first, last, theta, g
-        )
-        add_limits(limits, offsets, prices, theta, g)
+        copy(g, surrogate.losses)
+        add_rows(surrogate, settings, t * settings.batch, theta, g)
+        add_limits(surrogate, theta, g)
         mean = g.sum() / d  # along the plane
         importance = 0.0
         for j in range(d):
@@ -224,6 +188,6 @@ def adaptive(
                 else:
                     rate = 0.0
                 theta[j] -= excess * rate / give
-        into_ball(theta, mass, radius)
+        into_ball(theta, mass, settings.radius)
         for j in range(d):
             reach[j] = max(reach[j], abs(theta[j] - origin[j]))

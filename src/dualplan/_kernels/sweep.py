@@ -12,55 +12,102 @@ the rows of P_π, for methods that need the chain as a sparse matrix, `pair_rows
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    ACT,
-    ALLOWED,
     COUNTS,
     FLOAT,
     FLOATS,
-    FORWARD,
     INT,
     INTS,
-    LOSS,
     ROWS,
-    function_type,
+    allocating_helper,
+    group,
     helper,
     kernel,
 )
+from dualplan._kernels.layouts import BOUNDS, GRID, LAW, RULE, TALLIES
+from dualplan.core.types import Floats, Ints
 
-_LOSS, _ALLOWED, _FORWARD, _ACT, _COUNTS = (
-    function_type(t) for t in (LOSS, ALLOWED, FORWARD, ACT, COUNTS)
-)
+
+class Update(NamedTuple):
+    """γ, τ, the values V that a sweep reads, those that it writes, and the minimising actions
+    (empty: not wanted).
+    """
+
+    gamma: float
+    damping: float
+    values: Floats
+    out: Floats
+    best: Ints
+
+
+class ChainRows(NamedTuple):
+    """Rows of a sparse matrix one after the other, where each ends, and its loss."""
+
+    columns: Ints
+    entries: Floats
+    ends: Ints
+    losses: Floats
+
+
+class PairList(NamedTuple):
+    """The number of the state and the action of each pair."""
+
+    states: Ints
+    actions: Ints
+
+
+class LawRoom(NamedTuple):
+    """A state, and where the law at it is listed."""
+
+    x: Ints
+    states: Ints
+    probabilities: Floats
+
+
+UPDATE = group(Update, FLOAT, FLOAT, FLOATS, FLOATS, INTS)
+CHAIN_ROWS = group(ChainRows, INTS, FLOATS, INTS, FLOATS)
+PAIR_LIST = group(PairList, INTS, INTS)
+
+
+@allocating_helper
+def law_room(law, dim):
+    return LawRoom(
+        np.empty(dim, np.int64),
+        np.empty((law.outcomes, dim), np.int64),
+        np.empty(law.outcomes, np.float64),
+    )
 
 
 @helper
-def first_state(lower, upper, index, x):
+def first_state(box, index, x):
     for i in range(x.size - 1, -1, -1):
-        width = upper[i] - lower[i] + 1
-        x[i] = lower[i] + index % width
+        width = box.upper[i] - box.lower[i] + 1
+        x[i] = box.lower[i] + index % width
         index //= width
 
 
 @helper
-def next_state(lower, upper, x):
+def next_state(box, x):
     for i in range(x.size - 1, -1, -1):
-        if x[i] < upper[i]:
+        if x[i] < box.upper[i]:
             x[i] += 1
             return
-        x[i] = lower[i]
+        x[i] = box.lower[i]
 
 
 @helper
-def number_of(x, lower, upper, strides):
+def number_of(x, grid):
     """The number of a state, or −1 if it lies outside the box."""
     index = np.int64(0)
-    for i in range(lower.size):
-        if x[i] < lower[i] or x[i] > upper[i]:
+    for i in range(grid.lower.size):
+        if x[i] < grid.lower[i] or x[i] > grid.upper[i]:
             return np.int64(-1)
-        index += (x[i] - lower[i]) * strides[i]
+        index += (x[i] - grid.lower[i]) * grid.strides[i]
     return index
 
 
@@ -69,18 +116,24 @@ def number_of(x, lower, upper, strides):
 
 
 @helper
-def expected(states, probabilities, count, lower, upper, strides, values):
+def expected(room, count, grid, values):
     total = 0.0
     mass = 0.0
     for k in range(count):
-        index = number_of(states[k], lower, upper, strides)
+        index = number_of(room.states[k], grid)
         if index < 0:
             return np.nan
-        total += probabilities[k] * values[index]
-        mass += probabilities[k]
+        total += room.probabilities[k] * values[index]
+        mass += room.probabilities[k]
     if abs(mass - 1.0) <= 1e-9:
         return total / mass
     return np.nan
+
+
+@helper
+def list_law(law, room, a):
+    """List the next states under action a; their number."""
+    return law.forward(law.ints, law.floats, room.x, a, room.states, room.probabilities)
 
 
 @helper
@@ -89,65 +142,24 @@ def note(ends, difference):
     ends[1] = max(ends[1], difference)
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        FLOAT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-    ),
-    allocates=True,
-)
-def optimal(
-    allowed,
-    loss,
-    forward,
-    mi,
-    mf,
-    lower,
-    upper,
-    strides,
-    actions,
-    outcomes,
-    gamma,
-    damping,
-    values,
-    out,
-    best,
-    ends,
-    first,
-    last,
-):
-    """Sweep with L; minimising actions go to `best` unless it is empty.
+@kernel(INT(LAW, GRID, UPDATE, FLOATS, INT, INT), allocates=True)
+def optimal(law, grid, update, ends, first, last):
+    """Sweep with L.
 
     -1, or the number of a state with no action.
     """
-    x = np.empty(lower.size, np.int64)
-    states = np.empty((outcomes, lower.size), np.int64)
-    probabilities = np.empty(outcomes, np.float64)
-    first_state(lower, upper, first, x)
+    room = law_room(law, grid.lower.size)
+    x = room.x
+    values = update.values
+    first_state(grid, first, x)
     for index in range(first, last):
         least = np.inf
         action = np.int64(-1)
-        for a in range(actions):
-            if allowed(mi, mf, x, a):
-                count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(
-                    states, probabilities, count, lower, upper, strides, values
+        for a in range(law.actions):
+            if law.allowed(law.ints, law.floats, x, a):
+                count = list_law(law, room, a)
+                q = law.loss(law.ints, law.floats, x, a) + update.gamma * expected(
+                    room, count, grid, values
                 )
                 if not np.isfinite(q):
                     return index
@@ -157,246 +169,129 @@ def optimal(
         if action < 0:
             return index
         difference = least - values[index]
-        out[index] = values[index] + damping * difference
+        update.out[index] = values[index] + update.damping * difference
         note(ends, difference)
-        if best.size > 0:
-            best[index] = action
-        next_state(lower, upper, x)
+        if update.best.size > 0:
+            update.best[index] = action
+        next_state(grid, x)
     return np.int64(-1)
 
 
 @helper
-def expected_new(states, probabilities, count, lower, upper, strides, values, out, first, index):
+def expected_new(room, count, grid, update, first, index):
     """As `expected`, with the new values of the states first, ..., index − 1."""
     total = 0.0
     mass = 0.0
     for k in range(count):
-        target = number_of(states[k], lower, upper, strides)
+        target = number_of(room.states[k], grid)
         if target < 0:
             return np.nan
-        total += probabilities[k] * (out[target] if first <= target < index else values[target])
-        mass += probabilities[k]
+        if first <= target < index:
+            value = update.out[target]
+        else:
+            value = update.values[target]
+        total += room.probabilities[k] * value
+        mass += room.probabilities[k]
     if abs(mass - 1.0) <= 1e-9:
         return total / mass
     return np.nan
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        INT,
-        INT,
-    ),
-    allocates=True,
-)
-def gauss_seidel(
-    allowed,
-    loss,
-    forward,
-    mi,
-    mf,
-    lower,
-    upper,
-    strides,
-    actions,
-    outcomes,
-    gamma,
-    values,
-    out,
-    ends,
-    first,
-    last,
-):
+@kernel(INT(LAW, GRID, UPDATE, FLOATS, INT, INT), allocates=True)
+def gauss_seidel(law, grid, update, ends, first, last):
     """Sweep with L where each state sees the new values of those before it, from `first` on.
 
-    Otherwise as `optimal`.
+    Otherwise as `optimal`, undamped and without the actions.
     """
-    x = np.empty(lower.size, np.int64)
-    states = np.empty((outcomes, lower.size), np.int64)
-    probabilities = np.empty(outcomes, np.float64)
-    first_state(lower, upper, first, x)
+    room = law_room(law, grid.lower.size)
+    x = room.x
+    first_state(grid, first, x)
     for index in range(first, last):
         least = np.inf
-        for a in range(actions):
-            if allowed(mi, mf, x, a):
-                count = forward(mi, mf, x, a, states, probabilities)
-                value = expected_new(
-                    states, probabilities, count, lower, upper, strides, values, out, first, index
-                )
-                q = loss(mi, mf, x, a) + gamma * value
+        for a in range(law.actions):
+            if law.allowed(law.ints, law.floats, x, a):
+                count = list_law(law, room, a)
+                value = expected_new(room, count, grid, update, first, index)
+                q = law.loss(law.ints, law.floats, x, a) + update.gamma * value
                 if not np.isfinite(q):
                     return index
                 least = min(least, q)
         if least == np.inf:
             return index
-        out[index] = least
-        note(ends, least - values[index])
-        next_state(lower, upper, x)
+        update.out[index] = least
+        note(ends, least - update.values[index])
+        next_state(grid, x)
     return np.int64(-1)
 
 
-@kernel(
-    INT(
-        _ACT,
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        FLOAT,
-        FLOAT,
-        FLOATS,
-        FLOATS,
-        FLOATS,
-        INT,
-        INT,
-    ),
-    allocates=True,
-)
-def fixed(
-    act,
-    allowed,
-    loss,
-    forward,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    strides,
-    actions,
-    outcomes,
-    gamma,
-    damping,
-    values,
-    out,
-    ends,
-    first,
-    last,
-):
+@kernel(INT(LAW, RULE, GRID, UPDATE, FLOATS, INT, INT), allocates=True)
+def fixed(law, rule, grid, update, ends, first, last):
     """Sweep with L_π; -1, or the number of a state where π is no distribution."""
-    x = np.empty(lower.size, np.int64)
-    states = np.empty((outcomes, lower.size), np.int64)
-    probabilities = np.empty(outcomes, np.float64)
-    row = np.empty(actions, np.float64)
-    first_state(lower, upper, first, x)
+    room = law_room(law, grid.lower.size)
+    x = room.x
+    values = update.values
+    row = np.empty(law.actions, np.float64)
+    first_state(grid, first, x)
     for index in range(first, last):
-        act(pi, pf, x, row)
+        rule.act(rule.ints, rule.floats, x, row)
         total = 0.0
         mass = 0.0
-        for a in range(actions):
-            if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
+        for a in range(law.actions):
+            if not may_act(law, x, a, row[a]):
                 return index
             mass += row[a]
             if row[a] > 0.0:
-                count = forward(mi, mf, x, a, states, probabilities)
-                q = loss(mi, mf, x, a) + gamma * expected(
-                    states, probabilities, count, lower, upper, strides, values
+                count = list_law(law, room, a)
+                q = law.loss(law.ints, law.floats, x, a) + update.gamma * expected(
+                    room, count, grid, values
                 )
                 total += row[a] * q
         if abs(mass - 1.0) > 1e-9 or not np.isfinite(total):
             return index
         difference = total / mass - values[index]
-        out[index] = values[index] + damping * difference
+        update.out[index] = values[index] + update.damping * difference
         note(ends, difference)
-        next_state(lower, upper, x)
+        next_state(grid, x)
     return np.int64(-1)
 
 
-@kernel(
-    INT(
-        _ACT,
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        INTS,
-        FLOATS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-    ),
-    allocates=True,
-)
-def chain_rows(
-    act,
-    allowed,
-    loss,
-    forward,
-    mi,
-    mf,
-    pi,
-    pf,
-    lower,
-    upper,
-    strides,
-    actions,
-    outcomes,
-    columns,
-    entries,
-    ends,
-    losses,
-    first,
-    last,
-):
+@helper
+def may_act(law, x, a, chance):
+    """Whether an action may have this probability."""
+    return chance >= 0.0 and (chance == 0.0 or law.allowed(law.ints, law.floats, x, a))
+
+
+@kernel(INT(LAW, RULE, GRID, CHAIN_ROWS, INT, INT), allocates=True)
+def chain_rows(law, rule, grid, rows, first, last):
     """Write the rows first, ..., last − 1 of P_π, one after the other, and their losses.
 
     -1, or a state at fault.
     """
-    x = np.empty(lower.size, np.int64)
-    states = np.empty((outcomes, lower.size), np.int64)
-    probabilities = np.empty(outcomes, np.float64)
-    row = np.empty(actions, np.float64)
-    first_state(lower, upper, first, x)
+    columns = rows.columns
+    entries = rows.entries
+    room = law_room(law, grid.lower.size)
+    x = room.x
+    row = np.empty(law.actions, np.float64)
+    first_state(grid, first, x)
     filled = 0
     for index in range(first, last):
-        act(pi, pf, x, row)
+        rule.act(rule.ints, rule.floats, x, row)
         total = 0.0
         mass = 0.0
         start = filled
-        for a in range(actions):
-            if not row[a] >= 0.0 or (row[a] > 0.0 and not allowed(mi, mf, x, a)):
+        for a in range(law.actions):
+            if not may_act(law, x, a, row[a]):
                 return index
             if row[a] > 0.0:
-                total += row[a] * loss(mi, mf, x, a)
-                count = forward(mi, mf, x, a, states, probabilities)
+                total += row[a] * law.loss(law.ints, law.floats, x, a)
+                count = list_law(law, room, a)
                 sum_of_law = 0.0
                 for k in range(count):
-                    columns[filled] = number_of(states[k], lower, upper, strides)
+                    columns[filled] = number_of(room.states[k], grid)
                     if columns[filled] < 0:
                         return index
-                    entries[filled] = row[a] * probabilities[k]
-                    sum_of_law += probabilities[k]
+                    entries[filled] = row[a] * room.probabilities[k]
+                    sum_of_law += room.probabilities[k]
                     filled += 1
                 if abs(sum_of_law - 1.0) > 1e-9:
                     return index
@@ -408,157 +303,112 @@ def chain_rows(
             whole += entries[k]
         for k in range(start, filled):
             entries[k] /= whole
-        losses[index - first] = total / mass
-        ends[index - first] = filled
-        next_state(lower, upper, x)
+        rows.losses[index - first] = total / mass
+        rows.ends[index - first] = filled
+        next_state(grid, x)
     return np.int64(-1)
 
 
-@kernel(
-    INT(
-        _ALLOWED,
-        _LOSS,
-        _FORWARD,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        INT,
-        INT,
-        INTS,
-        FLOATS,
-        INTS,
-        INTS,
-        INTS,
-        FLOATS,
-        INT,
-        INT,
-    ),
-    allocates=True,
-)
-def pair_rows(
-    allowed,
-    loss,
-    forward,
-    mi,
-    mf,
-    lower,
-    upper,
-    strides,
-    actions,
-    outcomes,
-    columns,
-    entries,
-    ends,
-    states_of,
-    actions_of,
-    losses,
-    first,
-    last,
-):
+@kernel(INT(LAW, GRID, CHAIN_ROWS, PAIR_LIST, INT, INT), allocates=True)
+def pair_rows(law, grid, rows, pairs, first, last):
     """Write the rows of P of the pairs of the states first, ..., last − 1.
 
     Their number, or −1 − a state at fault.
     """
-    x = np.empty(lower.size, np.int64)
-    states = np.empty((outcomes, lower.size), np.int64)
-    probabilities = np.empty(outcomes, np.float64)
-    first_state(lower, upper, first, x)
-    pairs = 0
+    columns = rows.columns
+    losses = rows.losses
+    room = law_room(law, grid.lower.size)
+    x = room.x
+    first_state(grid, first, x)
+    written = 0
     filled = 0
     for index in range(first, last):
-        for a in range(actions):
-            if not allowed(mi, mf, x, a):
+        for a in range(law.actions):
+            if not law.allowed(law.ints, law.floats, x, a):
                 continue
-            count = forward(mi, mf, x, a, states, probabilities)
+            count = list_law(law, room, a)
             mass = 0.0
             for k in range(count):
-                columns[filled + k] = number_of(states[k], lower, upper, strides)
-                mass += probabilities[k]
+                columns[filled + k] = number_of(room.states[k], grid)
+                mass += room.probabilities[k]
                 if columns[filled + k] < 0:
                     return -1 - index
-            losses[pairs] = loss(mi, mf, x, a)
-            if abs(mass - 1.0) > 1e-9 or not np.isfinite(losses[pairs]):
+            losses[written] = law.loss(law.ints, law.floats, x, a)
+            if abs(mass - 1.0) > 1e-9 or not np.isfinite(losses[written]):
                 return -1 - index
             for k in range(count):
-                entries[filled + k] = probabilities[k] / mass
+                rows.entries[filled + k] = room.probabilities[k] / mass
             filled += count
-            states_of[pairs] = index
-            actions_of[pairs] = a
-            ends[pairs] = filled
-            pairs += 1
-        if pairs == 0 or states_of[pairs - 1] != index:
+            pairs.states[written] = index
+            pairs.actions[written] = a
+            rows.ends[written] = filled
+            written += 1
+        if written == 0 or pairs.states[written - 1] != index:
             return -1 - index
-        next_state(lower, upper, x)
-    return pairs
+        next_state(grid, x)
+    return written
 
 
 @helper
-def sums_of(loss, counts, mi, mf, x, a, out):
+def sums_of(tallies, x, a, out):
     """What a simulation would add up in one step from (x, a), in expectation: step, loss,
     coordinates, counters.
     """
     n = x.size
     out[0] = 1.0
-    out[1] = loss(mi, mf, x, a)
+    out[1] = tallies.loss(tallies.ints, tallies.floats, x, a)
     for i in range(n):
         out[2 + i] = x[i]
     if out.size > 2 + n:
-        counts(mi, mf, x, a, out[2 + n :])
+        tallies.counts(tallies.ints, tallies.floats, x, a, out[2 + n :])
 
 
-@kernel(types.void(_LOSS, _COUNTS, INTS, FLOATS, INTS, INTS, INTS, INTS, ROWS), allocates=True)
-def pair_sums(loss, counts, mi, mf, lower, upper, states_of, actions_of, out):
+@kernel(types.void(TALLIES, BOUNDS, PAIR_LIST, ROWS), allocates=True)
+def pair_sums(tallies, box, pairs, out):
     """`sums_of` each pair, in a row of its own."""
-    x = np.empty(lower.size, np.int64)
-    for p in range(states_of.size):
-        first_state(lower, upper, states_of[p], x)
-        sums_of(loss, counts, mi, mf, x, actions_of[p], out[p])
+    x = np.empty(box.lower.size, np.int64)
+    for p in range(pairs.states.size):
+        first_state(box, pairs.states[p], x)
+        sums_of(tallies, x, pairs.actions[p], out[p])
 
 
-@kernel(
-    types.void(
-        _ACT, _LOSS, _COUNTS, INTS, FLOATS, INTS, FLOATS, INTS, INTS, INT, INTS, FLOATS, FLOATS
-    ),
-    allocates=True,
-)
-def policy_sums(act, loss, counts, mi, mf, pi, pf, lower, upper, actions, states_of, weights, out):
+@kernel(types.void(TALLIES, RULE, BOUNDS, INT, INTS, FLOATS, FLOATS), allocates=True)
+def policy_sums(tallies, rule, box, actions, states_of, weights, out):
     """Σ weight(x)·π(a|x)·`sums_of` (x, a)."""
-    x = np.empty(lower.size, np.int64)
+    x = np.empty(box.lower.size, np.int64)
     row = np.empty(actions, np.float64)
     sums = np.zeros(out.size, np.float64)
     for k in range(states_of.size):
-        first_state(lower, upper, states_of[k], x)
-        act(pi, pf, x, row)
+        first_state(box, states_of[k], x)
+        rule.act(rule.ints, rule.floats, x, row)
         for a in range(actions):
             if row[a] > 0.0:
-                sums_of(loss, counts, mi, mf, x, a, sums)
+                sums_of(tallies, x, a, sums)
                 for i in range(out.size):
                     out[i] += weights[k] * row[a] * sums[i]
 
 
-@kernel(types.void(_ACT, INTS, FLOATS, INTS, INTS, INTS, ROWS), allocates=True)
-def policy_rows(act, pi, pf, lower, upper, states_of, out):
+@kernel(types.void(RULE, BOUNDS, INTS, ROWS), allocates=True)
+def policy_rows(rule, box, states_of, out):
     """π(·|x) of each state, in a row of its own."""
-    x = np.empty(lower.size, np.int64)
+    x = np.empty(box.lower.size, np.int64)
     for k in range(states_of.size):
-        first_state(lower, upper, states_of[k], x)
-        act(pi, pf, x, out[k])
+        first_state(box, states_of[k], x)
+        rule.act(rule.ints, rule.floats, x, out[k])
 
 
-@kernel(types.void(_ALLOWED, _LOSS, INTS, FLOATS, INTS, INTS, ROWS), allocates=True)
-def all_losses(allowed, loss, mi, mf, lower, upper, out):
+@kernel(types.void(LAW, BOUNDS, ROWS), allocates=True)
+def all_losses(law, box, out):
     """ℓ(x, a) of all states, one a row; not a number where the action is not allowed."""
-    x = np.empty(lower.size, np.int64)
-    first_state(lower, upper, np.int64(0), x)
+    x = np.empty(box.lower.size, np.int64)
+    first_state(box, np.int64(0), x)
     for k in range(out.shape[0]):
         for a in range(out.shape[1]):
-            if allowed(mi, mf, x, a):
-                out[k, a] = loss(mi, mf, x, a)
+            if law.allowed(law.ints, law.floats, x, a):
+                out[k, a] = law.loss(law.ints, law.floats, x, a)
             else:
                 out[k, a] = np.nan
-        next_state(lower, upper, x)
+        next_state(box, x)
 
 
 @kernel(COUNTS)

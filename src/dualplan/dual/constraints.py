@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
-from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.features import Row
 from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
 from dualplan.core.budgets import LISTABLE
@@ -43,7 +43,7 @@ from dualplan.dual.features.contract import DRAWS, Features
 from dualplan.models.contract import Model, vector
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.limits import Limit
-from dualplan.models.transitions import expected_counts
+from dualplan.models.transitions import tallies_of
 
 CHUNK = 4_096  # rows drawn or listed at once
 LISTED = 200_000  # states up to which expectations are sums over all pairs
@@ -81,10 +81,12 @@ class Rows:
     """Rows of a model's constraints for a set of features."""
 
     def __init__(self, model: Model, features: Features, criterion: Criterion) -> None:
-        if not model.has_predecessors:
+        predecessors = model.code.predecessors
+        if predecessors is None:
             raise MissingError(
                 f"model {model.name!r} has no predecessors: {model.why_no_predecessors}."
             )
+        self.predecessors = predecessors
         self.model = model
         self.features = features
         self.gamma = criterion.gamma
@@ -121,143 +123,128 @@ class Rows:
         """`count` rows of each kind, numbered from `first`; a number always gives the same row."""
         edges = [*range(first, first + count, CHUNK), first + count]
         ranges = list(itertools.pairwise(edges))
+        span = kernels.Span(low, high)
         pairs = in_parallel(
-            [partial(self._draw_pairs, low, high, seed, prices, a, b) for a, b in ranges], threads
+            [partial(self._draw_pairs, span, seed, prices, a, b) for a, b in ranges], threads
         )
         flows = in_parallel(
-            [partial(self._draw_flows, low, high, seed, prices, a, b) for a, b in ranges], threads
+            [partial(self._draw_flows, span, seed, prices, a, b) for a, b in ranges], threads
         )
         return Drawn(*self._joined_rows(pairs), *self._joined_rows(flows))
 
     def _draw_pairs(
-        self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
+        self, span: kernels.Span, seed: int, prices: Prices | None, first: int, last: int
     ) -> tuple[Any, ...]:
         size = last - first
         width = self.features.widest
-        f = self.features.code
-        code = self.model.code
-        indices = np.empty((size, width), np.int64)
-        values = np.empty((size, width))
-        states = np.empty((size, self.model.box.dim), np.int64)
-        actions = np.empty(size, np.int64)
-        counts = np.zeros(size, np.int64)
-        densities = np.zeros(size)
-        rng = generator(seed, Stream.NEGATIVE_CONSTRAINTS, 0)
-        fault = kernels.draw_pairs(
-            code.allowed,
-            f.anchor,
-            f.near,
-            f.draw,
-            code.ints,
-            code.floats,
-            f.ints,
-            f.floats,
-            low,
-            high,
-            rng,
-            states,
-            actions,
-            indices,
-            values,
-            counts,
-            densities,
-            self.features.work(),
-            first,
-            last,
+        rows = kernels.PairRows(
+            np.empty((size, self.model.box.dim), np.int64),
+            np.empty(size, np.int64),
+            np.empty((size, width), np.int64),
+            np.empty((size, width)),
+            np.zeros(size, np.int64),
+            np.zeros(size),
         )
+        rng = generator(seed, Stream.NEGATIVE_CONSTRAINTS, 0)
+        model = self.model.code.dynamics
+        features = self.features.code.packed
+        fault = kernels.draw_pairs(model, features, span, rng, rows, self.features.work(), first)
         if fault >= 0:
-            raise self._blamed(states[fault - first])
-        return *_compact(indices, values, counts), counts, _priced(prices, states), densities
+            raise self._blamed(rows.states[fault - first])
+        return (
+            *_compact(rows.indices, rows.values, rows.counts),
+            rows.counts,
+            _priced(prices, rows.states),
+            rows.densities,
+        )
 
     def _draw_flows(
-        self, low: int, high: int, seed: int, prices: Prices | None, first: int, last: int
+        self, span: kernels.Span, seed: int, prices: Prices | None, first: int, last: int
     ) -> tuple[Any, ...]:
         size = last - first
         width = self._width
-        f = self.features.code
-        code = self.model.code
-        indices = np.empty((size, width), np.int64)
-        values = np.empty((size, width))
-        states = np.empty((size, self.model.box.dim), np.int64)
-        counts = np.zeros(size, np.int64)
-        masses = np.zeros(size)
-        densities = np.zeros(size)
-        on_b, on_p = self.signs
+        rows = kernels.FlowRows(
+            np.empty((size, self.model.box.dim), np.int64),
+            np.empty((size, width), np.int64),
+            np.empty((size, width)),
+            np.zeros(size, np.int64),
+            np.zeros(size),
+            np.zeros(size),
+        )
         fault = kernels.draw_flows(
-            code.allowed,
-            code.step,
-            code.predecessors,
-            self._changes,
-            f.anchor,
-            f.near,
-            f.draw,
-            code.ints,
-            code.floats,
-            f.ints,
-            f.floats,
-            low,
-            high,
-            len(self.model.actions),
-            self._local,
-            on_b,
-            on_p,
-            0.5 if self.alpha.size else 0.0,
-            self.starts,
-            self.alpha,
+            self._backward,
+            self.features.code.packed,
+            self._flow(self.signs),
+            span,
             generator(seed, Stream.FLOW_CONSTRAINTS, 0),
-            *self._room(),
-            states,
-            indices,
-            values,
-            counts,
-            masses,
-            densities,
+            self._room(),
+            rows,
             first,
-            last,
         )
         if fault >= 0:
-            self.model.predecessors(states[fault - first])  # raises, if there are too many
-            raise self._blamed(states[fault - first])
+            state = rows.states[fault - first]
+            self.model.predecessors(state)  # raises, if there are too many
+            raise self._blamed(state)
         return (
-            *_compact(indices, values, counts),
-            counts,
-            _priced(prices, states),
-            densities,
-            masses,
-            states,
+            *_compact(rows.indices, rows.values, rows.counts),
+            rows.counts,
+            _priced(prices, rows.states),
+            rows.densities,
+            rows.masses,
+            rows.states,
         )
 
     @property
-    def _local(self) -> int:
-        """Whether predecessors are known as changes."""
-        return int(self.model.code.changes is not None)
+    def _backward(self) -> kernels.Backward:
+        """What rows of the flow ask of the model, as kernels take it."""
+        code = self.model.code
+        changes = code.changes
+        if changes is None:
+            changes = network_changes  # stands in its place, and is not asked
+        return kernels.Backward(
+            code.allowed,
+            code.step,
+            self.predecessors,
+            changes,
+            code.ints,
+            code.floats,
+            len(self.model.actions),
+            int(code.changes is not None),
+        )
 
-    @property
-    def _changes(self) -> Kernel:
-        if self.model.code.changes is None:
-            return network_changes
-        return self.model.code.changes
+    def _flow(self, signs: tuple[float, float]) -> kernels.Flow:
+        """The flow with given signs of B and P, as kernels take it."""
+        on_b, on_p = signs
+        from_start = 0.0
+        if self.alpha.size:
+            from_start = 0.5
+        return kernels.Flow(on_b, on_p, from_start, self.starts, self.alpha)
 
-    def _room(self) -> tuple[Any, ...]:
-        """Arrays for the kernels to work in: see `_ROOM` there."""
-        most = self.model.code.max_predecessors
-        changed = self.model.code.max_changed
+    def _room(self) -> kernels.RowRoom:
+        """Arrays for the kernels to work in."""
+        code = self.model.code
+        most = code.max_predecessors
         dim = self.model.box.dim
-        whole, parts = (1, most + 1) if self._local else (most, 1)
-        d = len(self.features)
-        widest = self.features.widest
-        return (
-            np.empty((4, dim), np.int64),
+        whole = most
+        parts = 1
+        if code.changes is not None:
+            whole = 1
+            parts = most + 1
+        listed = kernels.PredecessorRoom(
             np.empty((whole, dim), np.int64),
-            np.empty((parts, changed), np.int64),
-            np.empty((parts, changed), np.int64),
-            np.empty(max(parts, 1), np.int64),
+            np.empty((parts, code.max_changed), np.int64),
+            np.empty((parts, code.max_changed), np.int64),
+            np.empty(parts, np.int64),
             np.empty(most, np.int64),
             np.empty(most),
-            np.empty(widest, np.int64),
-            np.empty(widest),
-            np.zeros(d),
-            np.empty(d, np.int64),
+        )
+        widest = self.features.widest
+        return kernels.RowRoom(
+            np.empty((4, dim), np.int64),
+            listed,
+            Row(np.empty(widest, np.int64), np.empty(widest)),
+            np.zeros(len(self.features)),
+            np.empty(len(self.features), np.int64),
             self.features.work(),
         )
 
@@ -307,63 +294,32 @@ class Rows:
 
     def _every(self, signs: tuple[float, float], first: int, last: int) -> tuple[Any, ...]:
         size = last - first
-        f = self.features.code
-        code = self.model.code
-        box = self.model.box
         actions = len(self.model.actions)
         widest = self.features.widest
         pair_size = size * actions * widest + widest
         flow_size = (size + 1) * self._width
-        pair_indices = np.empty(pair_size, np.int64)
-        pair_values = np.empty(pair_size)
-        flow_indices = np.empty(flow_size, np.int64)
-        flow_values = np.empty(flow_size)
         pair_ends = np.zeros(size * actions + 1, np.int64)
         flow_ends = np.zeros(size + 1, np.int64)
-        masses = np.zeros(size)
-        fault = kernels.all_rows(
-            code.allowed,
-            code.predecessors,
-            self._changes,
-            f.anchor,
-            f.near,
-            code.ints,
-            code.floats,
-            f.ints,
-            f.floats,
-            box.lower,
-            box.upper,
-            actions,
-            self._local,
-            *signs,
-            self.starts,
-            self.alpha,
-            *self._room(),
-            pair_indices,
-            pair_values,
+        rows = kernels.AllRows(
+            Row(np.empty(pair_size, np.int64), np.empty(pair_size)),
             pair_ends[1:],
-            flow_indices,
-            flow_values,
+            Row(np.empty(flow_size, np.int64), np.empty(flow_size)),
             flow_ends[1:],
-            masses,
+            np.zeros(size),
+        )
+        fault = kernels.all_rows(
+            self._backward,
+            self.features.code.packed,
+            self._flow(signs),
+            self.model.box.bounds,
+            self._room(),
+            rows,
             first,
-            last,
         )
         if fault >= 0:
-            self.model.predecessors(box.state(int(fault)))
+            self.model.predecessors(self.model.box.state(int(fault)))
         d = len(self.features)
-        pair_end = pair_ends[-1]
-        flow_end = flow_ends[-1]
-        return (
-            sp.csr_array(
-                (pair_values[:pair_end], pair_indices[:pair_end], pair_ends),
-                shape=(size * actions, d),
-            ),
-            sp.csr_array(
-                (flow_values[:flow_end], flow_indices[:flow_end], flow_ends), shape=(size, d)
-            ),
-            masses,
-        )
+        return (_matrix(rows.pairs, pair_ends, d), _matrix(rows.flows, flow_ends, d), rows.masses)
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -432,11 +388,9 @@ class Rows:
 
     def _weights(self, limits: Sequence[Limit], states: Ints, actions: Ints) -> Floats:
         """g of each limit at given pairs."""
-        code = self.model.code
         sums = np.zeros((actions.size, len(self.model.columns)))
         if any(isinstance(limit.measure, str) for limit in limits):
-            counts = expected_counts(self.model)
-            kernels.sums_at(code.loss, counts, code.ints, code.floats, states, actions, sums)
+            kernels.sums_at(tallies_of(self.model), states, actions, sums)
         rows = (limit.weights(self.model, states, actions, sums) for limit in limits)
         return np.array([n - limit.at_most * d for limit, (n, d) in zip(limits, rows, strict=True)])
 
@@ -458,6 +412,14 @@ def _priced(prices: Prices | None, states: Ints) -> Floats:
     if prices is None:
         return np.ones(len(states))
     return prices(states)
+
+
+def _matrix(rows: Row, ends: Ints, columns: int) -> sp.csr_array:
+    """Rows one after the other as a sparse matrix."""
+    used = ends[-1]
+    return sp.csr_array(
+        (rows.values[:used], rows.indices[:used], ends), shape=(ends.size - 1, columns)
+    )
 
 
 def _joined(parts: Any) -> Any:

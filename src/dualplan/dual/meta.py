@@ -79,8 +79,8 @@ def solve_along(
 
     `watch` is told of the one in work, as by `solve`, if that is in this process.
 
-    `workers` is the number of workers; None is what the surrounding `joblib.parallel_config` says, or
-    this process.
+    `workers` is the number of workers; None is what the surrounding `joblib.parallel_config` says,
+    or this process.
     """
     check_workers(workers)
     work = partial(_solved, method, samples, seed, dict(options or {}))
@@ -145,10 +145,9 @@ def _solved(
     if method == THEORY:
         return solve_by_theory(problem, penalty, samples=samples or BUDGET, seed=seed, **options)
     # the theorem is about walks from the projection of 0
+    warm: dict[str, Any] = {}
     if method in WARM and "epsilon" not in options:
-        warm = {"start": start}
-    else:
-        warm = {}
+        warm["start"] = start
     return solve(
         problem, penalty, method=method, samples=samples, seed=seed, watch=watch, **warm, **options
     )
@@ -161,8 +160,8 @@ def _solved(
 class AlongGrid:
     """How to go along a grid: the method, how its solutions are judged, and by what one is chosen.
 
-    With a `scheme` F is estimated at each H, from at most `violation_samples` draws by the rule `violations`.
-    Without a `judge` policies are not evaluated, and the choice is by the rule.
+    With a `scheme` F is estimated at each H, from at most `violation_samples` draws by the rule
+    `violations`. Without a `judge` policies are not evaluated, and the choice is by the rule.
     """
 
     method: str
@@ -376,9 +375,9 @@ def solve_meta(
 
     `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice`
     is `policies` (the cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations`
-    is how V̂ is found, with at most `violation_samples` draws a point: `bernstein`, `hoeffding` or `listed`.
-    The solver `theory` is the paper's method with the steps that ε/4 asks for. What is solved is
-    kept in the `folder`, and with `resume` not solved again.
+    is how V̂ is found, with at most `violation_samples` draws a point: `bernstein`, `hoeffding` or
+    `listed`. The solver `theory` is the paper's method with the steps that ε/4 asks for. What is
+    solved is kept in the `folder`, and with `resume` not solved again.
     """
     started = time.monotonic()
     options = dict(options or {})

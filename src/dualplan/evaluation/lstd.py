@@ -55,7 +55,7 @@ def policy_values(
     # a stream of its own: with the samples of the run that it controls, a fit would make its
     # interval too narrow
     states, where = np.unique(
-        visited(model, policy, samples, own_seed(seed, Word.CONTROL_FIT), every),
+        visited(model, policy, samples=samples, seed=own_seed(seed, Word.CONTROL_FIT), every=every),
         axis=0,
         return_inverse=True,
     )

@@ -88,7 +88,7 @@ class Visits:
                 self.model, self.policy, self.criterion, self.samples, self.seed
             )
         return weighted_visits(
-            self.model, visited(self.model, self.policy, self.samples, self.seed)
+            self.model, visited(self.model, self.policy, samples=self.samples, seed=self.seed)
         )
 
     def moments(self, basis: Basis) -> Floats:
@@ -99,7 +99,7 @@ class Visits:
         """Visits of fresh runs (average), or a draw from those at hand (discounted)."""
         if isinstance(self.criterion, Discounted):
             return self._states.draw(count, seed)
-        return visited(self.model, self.policy, count, seed)
+        return visited(self.model, self.policy, samples=count, seed=seed)
 
     def masses(self, states: Ints) -> Floats:
         """Frequencies among the visits."""
@@ -139,20 +139,22 @@ def weighted_visits(model: Model, states: Ints) -> Weighted:
     return Weighted(model, rows, counts / counts.sum())
 
 
-def visited(model: Model, policy: Policy, count: int, seed: int = 0, every: int = SPACING) -> Ints:
+def visited(
+    model: Model, policy: Policy, *, samples: int, seed: int = 0, every: int = SPACING
+) -> Ints:
     """States that a policy visits from the model's start, one every so many steps of several
     trajectories.
     """
     require_policy_of(model, policy)
-    require_counts(count=count, every=every)
+    require_counts(samples=samples, every=every)
     require_seed(seed)
     run = engine(model, policy, seed)
     replicas = [Replica(k, model.start.copy(), np.zeros(2), 0) for k in range(REPLICAS)]
-    each = -(-count // REPLICAS)
+    each = -(-samples // REPLICAS)
     found = in_parallel(
         [partial(run.visits, r, each, every) for r in replicas], None if run.fast else 1
     )
-    return np.concatenate(found)[:count]
+    return np.concatenate(found)[:samples]
 
 
 def _discounted_visits(

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.types import Floats, Ints
+from dualplan._kernels.law_sweep import CaseLaws
 from dualplan.models.queueing import QueueingNetwork
 
 MOST_LAWS = 20_000  # cases times actions
 
 
-@dataclass(frozen=True, eq=False)
-class Laws:
-    """For each case and action, a stretch of `shifts` and `probabilities`, and an expected
-    penalty.
-    """
-
-    cases: Ints  # of each class
-    weights: Ints  # of the classes in the number of a state's case
-    ptr: Ints
-    shifts: Ints
-    probabilities: Floats
-    penalties: Floats
-
-
-def laws_of(model: QueueingNetwork) -> Laws | None:
+def laws_of(model: QueueingNetwork) -> CaseLaws | None:
     """The laws of a network with preemptive service and joint decisions, unless they are too
     many.
     """
@@ -58,11 +43,12 @@ def laws_of(model: QueueingNetwork) -> Laws | None:
             penalties.append(model.loss(x, a) - model.holding_cost(x))
     ptr = np.cumsum([0, *(len(s) for s in shifts)])
     weights = np.append(np.cumprod(cases[:0:-1])[::-1], 1).astype(np.int64)
-    return Laws(
+    return CaseLaws(
         cases,
         weights,
         ptr,
         np.concatenate(shifts),
         np.concatenate(probabilities),
         np.array(penalties),
+        len(model.actions),
     )

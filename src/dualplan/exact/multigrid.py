@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
+from dualplan._kernels.layouts import Sparse
 from dualplan._kernels.multigrid import gauss_seidel, pair_up
 from dualplan.core.types import Floats, Ints
 
@@ -80,15 +81,15 @@ class Multigrid:
             return np.asarray(self.factors.solve(right, "NT"[side]))
         level = self.levels[depth]
         matrix = level.matrices[side]
-        arrays = (matrix.indptr, matrix.indices, matrix.data, level.diagonal, right)
+        rows = _sparse(matrix)
         x = np.zeros(right.size)
-        gauss_seidel(*arrays, x, True)
+        gauss_seidel(rows, level.diagonal, right, x, True)
         for _ in range(2 if depth else 1):
             residual = np.asarray(
                 np.bincount(level.group, right - matrix @ x, level.groups), np.float64
             )
             x += self._cycle(residual, depth + 1, side)[level.group]
-            gauss_seidel(*arrays, x, False)
+            gauss_seidel(rows, level.diagonal, right, x, False)
         return x
 
 
@@ -101,17 +102,7 @@ def _grouped(matrix: Any) -> tuple[Ints, Any]:
         pairs = np.empty(size, np.int64)
         scratch = np.zeros(size)
         near = np.empty(size, np.int64)
-        groups = pair_up(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            back.indptr,
-            back.indices,
-            back.data,
-            pairs,
-            scratch,
-            near,
-        )
+        groups = pair_up(_sparse(matrix), _sparse(back), pairs, scratch, near)
         entries = matrix.tocoo()
         matrix = _by_rows(
             sp.coo_array(
@@ -120,6 +111,11 @@ def _grouped(matrix: Any) -> tuple[Ints, Any]:
         )
         group = pairs[group]
     return group, matrix
+
+
+def _sparse(matrix: Any) -> Sparse:
+    """The arrays of a matrix by rows, as kernels take them."""
+    return Sparse(matrix.indptr, matrix.indices, matrix.data)
 
 
 def _by_rows(matrix: Any) -> Any:

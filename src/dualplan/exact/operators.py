@@ -16,14 +16,15 @@ import scipy.sparse as sp
 
 from dualplan._kernels import law_sweep, network_sweep
 from dualplan._kernels import sweep as kernels
+from dualplan._kernels.layouts import Arrays
 from dualplan.core.errors import MissingError, ModelError
 from dualplan.core.threads import cores, in_parallel
 from dualplan.core.types import Floats, Ints
-from dualplan.exact.laws import Laws, laws_of
+from dualplan.exact.laws import laws_of
 from dualplan.models.contract import Model, vector
 from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.models.transitions import expected_counts
+from dualplan.models.transitions import tallies_of
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.tables import TablePolicy, random_policy
 
@@ -56,21 +57,9 @@ class Pairs:
     @cached_property
     def sums(self) -> Floats:
         """What a step from each pair adds to each of the model's `columns`, in expectation."""
-        code = self.model.code
-        box = self.model.box
-        counts = expected_counts(self.model)
         out = np.zeros((self.states.size, len(self.model.columns)))
-        kernels.pair_sums(
-            code.loss,
-            counts,
-            code.ints,
-            code.floats,
-            box.lower,
-            box.upper,
-            self.states,
-            self.actions,
-            out,
-        )
+        pairs = kernels.PairList(self.states, self.actions)
+        kernels.pair_sums(tallies_of(self.model), self.model.box.bounds, pairs, out)
         return out
 
     def marginal(self, weights: Floats) -> Floats:
@@ -84,15 +73,11 @@ class Sweeper:
     """L, L_π and P_π of a model with a bounded box."""
 
     def __init__(self, model: Model, threads: int | None = None) -> None:
-        code = model.code
-        if code.forward is None:
-            model.forward(model.start, 0)  # raises, and says why
+        self.law = model.forward_law
         self.model = model
         self.threads = threads
         self.states = _affordable(model)
-        box = model.box
-        self._data = (code.ints, code.floats)
-        self._shape = (box.lower, box.upper, box.strides, len(model.actions), code.max_outcomes)
+        self.grid = model.box.grid
 
     @property
     def separable(self) -> bool:
@@ -106,7 +91,7 @@ class Sweeper:
         return all(options[key] == value for key, value in usual.items())
 
     @cached_property
-    def laws(self) -> Laws | None:
+    def laws(self) -> law_sweep.CaseLaws | None:
         """The laws of a network by case, where they are few."""
         if isinstance(self.model, QueueingNetwork):
             return laws_of(self.model)
@@ -139,67 +124,37 @@ class Sweeper:
 
         The minimising actions go to `best`.
         """
-        code = self.model.code
         box = self.model.box
+        network = Arrays(self.law.ints, self.law.floats)
         if out is None:
             out = np.empty(self.states)
         if best is None:
             actions = np.empty(0, np.int64)
         else:
             actions = best
-        tail = (gamma, damping, values, out, actions)
+        update = kernels.Update(gamma, damping, values, out, actions)
         if self.separable:
             slab = int(np.prod(box.upper[-2:] + 1))
-            loop = partial(network_sweep.optimal, *self._data, box.upper, box.strides, *tail)
+            loop = partial(network_sweep.optimal, network, self.grid, update)
             return self._sweep(
-                _with_scratch(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab
+                _with_room(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab
             )
         if self.laws is not None:
-            laws = self.laws
             row = int(box.upper[-1] + 1)
-            head = (
-                laws.cases,
-                laws.weights,
-                laws.ptr,
-                laws.shifts,
-                laws.probabilities,
-                laws.penalties,
-            )
-            loop = partial(
-                law_sweep.optimal, *self._data, box.upper, *head, len(self.model.actions), *tail
-            )
+            loop = partial(law_sweep.optimal, network, self.grid, self.laws, update)
             return self._sweep(
-                _with_scratch(loop, box.dim, law_sweep.WORK * row), out, self.states // row
+                _with_room(loop, box.dim, law_sweep.WORK * row), out, self.states // row
             )
-        return self._sweep(
-            partial(
-                kernels.optimal,
-                code.allowed,
-                code.loss,
-                code.forward,
-                *self._data,
-                *self._shape,
-                *tail,
-            ),
-            out,
-        )
+        return self._sweep(partial(kernels.optimal, self.law, self.grid, update), out)
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at
         once.
         """
-        code = self.model.code
         blocks = min(GAUSS_SEIDEL_BLOCKS, self.states)
-        loop = partial(
-            kernels.gauss_seidel,
-            code.allowed,
-            code.loss,
-            code.forward,
-            *self._data,
-            *self._shape,
-            gamma,
-        )
-        return self._sweep(partial(loop, values, out), out, pieces=blocks)
+        update = kernels.Update(gamma, 1.0, values, out, np.empty(0, np.int64))
+        loop = partial(kernels.gauss_seidel, self.law, self.grid, update)
+        return self._sweep(loop, out, pieces=blocks)
 
     def fixed(
         self,
@@ -211,23 +166,12 @@ class Sweeper:
         out: Floats | None = None,
     ) -> Sweep:
         """V + τ·(L_π V − V), in `out` if it is given, and the ends of L_π V − V."""
-        code = self.model.code
-        rule = _compiled(policy)
+        rule = _compiled(policy).rule
         if out is None:
             out = np.empty(self.states)
-        head = (
-            rule.act,
-            code.allowed,
-            code.loss,
-            code.forward,
-            *self._data,
-            rule.ints,
-            rule.floats,
-            *self._shape,
-        )
-        return self._sweep(
-            partial(kernels.fixed, *head, gamma, damping, values, out), out, policy=policy
-        )
+        update = kernels.Update(gamma, damping, values, out, np.empty(0, np.int64))
+        loop = partial(kernels.fixed, self.law, rule, self.grid, update)
+        return self._sweep(loop, out, policy=policy)
 
     def _sweep(
         self,
@@ -269,25 +213,25 @@ class Sweeper:
                 f"whose transitions need about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; "
                 "use value iteration, which needs no table."
             )
-        columns = np.empty(most * code.max_outcomes, np.int64)
-        entries = np.empty(most * code.max_outcomes)
-        ends, states, actions, losses = (
-            np.zeros(most + 1, np.int64),
-            *np.empty((2, most), np.int64),
+        rows = kernels.ChainRows(
+            np.empty(most * code.max_outcomes, np.int64),
+            np.empty(most * code.max_outcomes),
+            np.empty(most, np.int64),
             np.empty(most),
         )
-        head = (code.allowed, code.loss, code.forward, *self._data, *self._shape)
-        count = kernels.pair_rows(
-            *head, columns, entries, ends[1:], states, actions, losses, 0, self.states
-        )
+        listed = kernels.PairList(np.empty(most, np.int64), np.empty(most, np.int64))
+        count = kernels.pair_rows(self.law, self.grid, rows, listed, 0, self.states)
         if count < 0:
             _blame(self.model, -1 - int(count))
-        size = int(ends[count])
+        ptr = np.concatenate([[0], rows.ends[:count]])
+        size = int(ptr[-1])
         matrix = sp.csr_array(
-            (entries[:size], columns[:size], ends[: count + 1]), shape=(count, self.states)
+            (rows.entries[:size], rows.columns[:size], ptr), shape=(count, self.states)
         )
         matrix.sum_duplicates()
-        return Pairs(self.model, states[:count], actions[:count], matrix, losses[:count])
+        return Pairs(
+            self.model, listed.states[:count], listed.actions[:count], matrix, rows.losses[:count]
+        )
 
     def graphs(self, values: Floats) -> tuple[Any, Any, Floats]:
         """A chain that takes every action, the greedy policy's, and L V − V: what
@@ -305,67 +249,41 @@ class Sweeper:
         """What a policy adds to each of the model's `columns` in states of given weights, in
         expectation.
         """
-        code = self.model.code
-        rule = _compiled(policy)
-        counts = expected_counts(self.model)
-        box = self.model.box
+        rule = _compiled(policy).rule
+        box = self.model.box.bounds
         out = np.zeros(len(self.model.columns))
-        head = (
-            rule.act,
-            code.loss,
-            counts,
-            *self._data,
-            rule.ints,
-            rule.floats,
-            box.lower,
-            box.upper,
-        )
-        kernels.policy_sums(*head, len(self.model.actions), states, weights, out)
+        actions = len(self.model.actions)
+        kernels.policy_sums(tallies_of(self.model), rule, box, actions, states, weights, out)
         return out
 
     def probabilities(self, policy: Policy, states: Ints) -> Floats:
         """π(·|x) of states by number, one a row."""
-        rule = _compiled(policy)
-        box = self.model.box
+        rule = _compiled(policy).rule
         out = np.empty((states.size, len(self.model.actions)))
-        kernels.policy_rows(rule.act, rule.ints, rule.floats, box.lower, box.upper, states, out)
+        kernels.policy_rows(rule, self.model.box.bounds, states, out)
         return out
 
     @cached_property
     def losses(self) -> Floats:
         """ℓ(x, a), one state a row; not a number where an action is not allowed."""
-        code = self.model.code
-        box = self.model.box
         out = np.empty((self.states, len(self.model.actions)))
-        kernels.all_losses(code.allowed, code.loss, *self._data, box.lower, box.upper, out)
+        kernels.all_losses(self.law, self.model.box.bounds, out)
         return out
 
     def chain(self, policy: Policy) -> tuple[sp.csr_array, Floats]:
         """P_π as a sparse matrix, and the losses ℓ_π."""
-        code = self.model.code
-        rule = _compiled(policy)
+        rule = _compiled(policy).rule
         losses = np.empty(self.states)
-        width = code.max_outcomes * len(self.model.actions)
+        width = self.law.outcomes * self.law.actions
         rows_at_once = max(1, min(self.states, CHAIN_ENTRIES // width))
         columns = np.empty(rows_at_once * width, np.int64)
         entries = np.empty(rows_at_once * width)
-        head = (
-            rule.act,
-            code.allowed,
-            code.loss,
-            code.forward,
-            *self._data,
-            rule.ints,
-            rule.floats,
-            *self._shape,
-        )
         blocks = []
         for first in range(0, self.states, rows_at_once):
             last = min(first + rows_at_once, self.states)
             ends = np.zeros(last - first + 1, np.int64)
-            fault = kernels.chain_rows(
-                *head, columns, entries, ends[1:], losses[first:last], first, last
-            )
+            rows = kernels.ChainRows(columns, entries, ends[1:], losses[first:last])
+            fault = kernels.chain_rows(self.law, rule, self.grid, rows, first, last)
             if fault >= 0:
                 _blame(self.model, int(fault), policy)
             size = int(ends[-1])
@@ -378,9 +296,11 @@ class Sweeper:
         return sp.csr_array(sp.vstack(blocks)), losses
 
 
-def _with_scratch(loop: Any, dim: int, size: int) -> Any:
+def _with_room(loop: Any, dim: int, size: int) -> Any:
     """The loop with a state and numbers of its own for each thread."""
-    return lambda *piece: loop(np.zeros(dim, np.int64), np.empty(size), *piece)
+    return lambda *piece: loop(
+        network_sweep.SweepRoom(np.zeros(dim, np.int64), np.empty(size)), *piece
+    )
 
 
 def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan._kernels.layouts import Bounds, Dynamics, Grid, Law
 from dualplan.core import budgets
 from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError, MissingError, unknown
@@ -74,6 +75,11 @@ class Box:
         return int(self.lower.size)
 
     @property
+    def bounds(self) -> Bounds:
+        """The limits as kernels take them."""
+        return Bounds(self.lower, self.upper)
+
+    @property
     def bounded(self) -> bool:
         """Whether every coordinate has an upper limit."""
         return bool(np.all(self.upper < UNBOUNDED))
@@ -107,6 +113,11 @@ class Box:
         widths = self.upper - self.lower + 1
         return np.concatenate([np.cumprod(widths[:0:-1])[::-1], [1]]).astype(np.int64)
 
+    @property
+    def grid(self) -> Grid:
+        """The limits and the weights, as kernels take them."""
+        return Grid(self.lower, self.upper, self.strides)
+
     def index(self, x: ArrayLike) -> int:
         """The number of a state in a bounded box."""
         return int((np.asarray(x, np.int64) - self.lower) @ self.strides)
@@ -139,6 +150,11 @@ class Code(Data):
     counts: Kernel | None = None  # what a step from (x, a) counts, in expectation
     changes: Kernel | None = None  # the predecessors as what differs from the state
     max_changed: int = 0
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """What a simulation asks of the model, as kernels take it."""
+        return Dynamics(self.step, self.allowed, self.ints, self.floats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +202,22 @@ class Model:
     def code(self) -> Code:
         """The compiled functions and their data."""
         raise MissingError(f"model {self.name!r} has no compiled functions.")
+
+    @property
+    def forward_law(self) -> Law:
+        """What methods that list next states ask of the model, as kernels take it."""
+        code = self.code
+        if code.forward is None:
+            raise self._no_forward()
+        return Law(
+            code.allowed,
+            code.loss,
+            code.forward,
+            code.ints,
+            code.floats,
+            len(self.actions),
+            code.max_outcomes,
+        )
 
     # -- questions, one at a time ------------------------------------------------------------------
 
@@ -244,15 +276,18 @@ class Model:
         """The next states of (x, a) and their probabilities."""
         code = self.code
         if code.forward is None:
-            raise MissingError(
-                f"model {self.name!r} has no list of next states: {self.why_no_forward}; methods "
-                "that only simulate work on it."
-            )
+            raise self._no_forward()
         states = np.empty((code.max_outcomes, self.box.dim), np.int64)
         probabilities = np.empty(code.max_outcomes)
         count = code.forward(code.ints, code.floats, *self.pair(x, a), states, probabilities)
         merged, where = np.unique(states[:count], axis=0, return_inverse=True)
         return Transitions(merged, _sums(where, probabilities[:count], len(merged)))
+
+    def _no_forward(self) -> MissingError:
+        return MissingError(
+            f"model {self.name!r} has no list of next states: {self.why_no_forward}; methods "
+            "that only simulate work on it."
+        )
 
     def predecessors(self, y: ArrayLike) -> Predecessors:
         """The (x, a) that lead to y and the probabilities that they do."""

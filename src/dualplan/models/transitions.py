@@ -12,6 +12,7 @@ import numpy as np
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.layouts import Tallies
 from dualplan._kernels.sweep import no_counts
 from dualplan.core.errors import MissingError, ModelError
 from dualplan.core.types import Bools, Floats, Ints
@@ -97,3 +98,9 @@ def expected_counts(model: Model) -> Kernel:
     if model.code.counters:
         raise MissingError(f"model {model.name!r} does not know what a step counts in expectation.")
     return no_counts
+
+
+def tallies_of(model: Model) -> Tallies:
+    """What a step adds up in expectation, as kernels take it."""
+    code = model.code
+    return Tallies(code.loss, expected_counts(model), code.ints, code.floats)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualplan._kernels.compiler import Data, Kernel
+from dualplan._kernels.layouts import Rule
 from dualplan._kernels.policies import rows_at
 from dualplan.core.errors import PolicyError
 from dualplan.core.identity import digest
@@ -49,6 +50,11 @@ class PolicyCode(Data):
     floats: Floats
     act: Kernel
     loop: OwnLoop | None = None
+
+    @property
+    def rule(self) -> Rule:
+        """The policy as kernels take it."""
+        return Rule(self.act, self.ints, self.floats)
 
 
 class Policy:

@@ -40,7 +40,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,7 +57,7 @@ from dualplan.models.transitions import allowed_pairs, allowed_rows
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import CHUNK, Pairs, Program, maximise_in_parts
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import GENERATED, SAMPLED, Settings, check, relevant
+from dualplan.primal.settings import GENERATED, SAMPLED, Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
@@ -82,7 +82,7 @@ def aggregated_alp(
     *,
     weights: Mixtures | Basis | Any,
     relevance: Relevance | Policy | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve the linearly relaxed program; `weights` is W as above, `settings` are the fields of
     `Settings`.

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Unpack
 
 from dualplan.core.checks import require_counts, require_inside, require_positive
 from dualplan.evaluation.judge import Judge
@@ -40,7 +40,7 @@ from dualplan.policies.contract import Policy
 from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import Settings, check, relevant
+from dualplan.primal.settings import Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
@@ -51,7 +51,7 @@ def alp(
     criterion: Discounted,
     *,
     relevance: Relevance | Policy | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve the approximate linear program; `settings` are the fields of `Settings`.
 
@@ -89,7 +89,7 @@ def iterated_alp(
     iterations: int = 3,
     cost: Criterion | None = None,
     judge: Judge | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> Iterated:
     """`iterations` programs, each with c the discounted occupancy of the last greedy policy, and
     the best of them.

@@ -25,7 +25,7 @@ Sampled constraints give a λ that may exceed the optimum, and `level` then boun
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -38,11 +38,18 @@ from dualplan.policies.contract import Policy
 from dualplan.primal.iterated import Iterated, iterate
 from dualplan.primal.program import Found, Program
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import Settings, check, relevant
+from dualplan.primal.settings import Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
 SLACK = 1e-2  # λ₂ is so much below λ, relative to 1 + |λ|
+
+
+class AverageKeywords(SettingsKeywords, total=False):
+    """The keywords of `average_alp` beside what matters where."""
+
+    slack: float
+    level: float | None
 
 
 def average_alp(
@@ -52,7 +59,7 @@ def average_alp(
     relevance: Relevance | Policy | None = None,
     slack: float = SLACK,
     level: float | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve both stages; λ₂ is `level`, or λ − slack·(1 + |λ|). `level` of the solution is λ of
     stage 1.
@@ -83,7 +90,9 @@ def average_alp(
     )
 
 
-def average_bound(model: Model, basis: Basis, **settings: Any) -> PrimalSolution:
+def average_bound(
+    model: Model, basis: Basis, **settings: Unpack[SettingsKeywords]
+) -> PrimalSolution:
     """Stage 1 alone: the best lower bound on the optimal average cost from the span of the
     basis.
     """
@@ -104,7 +113,7 @@ def iterated_average_alp(
     relevance: Relevance | Policy | None = None,
     iterations: int = 3,
     judge: Judge | None = None,
-    **options: Any,
+    **options: Unpack[AverageKeywords],
 ) -> Iterated:
     """`iterations` programs, each with c the stationary law of the last greedy policy, and the best
     of them.

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,7 +48,7 @@ from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import WHOLE, Relaxed, UnboundedError, to_add
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import GENERATED, Settings, check, relevant
+from dualplan.primal.settings import GENERATED, Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
@@ -64,7 +64,7 @@ def expanded_alp(
     *,
     steps: int = 2,
     relevance: Relevance | Policy | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve the program with constraints over `steps` steps; `settings` are the fields of
     `Settings`.

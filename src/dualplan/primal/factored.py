@@ -46,7 +46,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -228,13 +228,22 @@ class FactoredSettings:
         require_seed(self.seed)
 
 
+class FactoredKeywords(TypedDict, total=False):
+    """The fields of `FactoredSettings`, as keywords of the programs."""
+
+    constraints: str
+    tol: float
+    rounds: int
+    seed: int
+
+
 def factored_alp(
     model: FactoredModel,
     basis: LocalBasis | Basis,
     criterion: Discounted,
     *,
     relevance: Relevance | Policy | None = None,
-    **settings: Any,
+    **settings: Unpack[FactoredKeywords],
 ) -> FactoredSolution:
     """Solve the discounted program; `settings` are the fields of `FactoredSettings`.
 
@@ -256,7 +265,7 @@ def factored_average_alp(
     relevance: Relevance | Policy | None = None,
     slack: float = SLACK,
     level: float | None = None,
-    **settings: Any,
+    **settings: Unpack[FactoredKeywords],
 ) -> FactoredSolution:
     """Solve both stages; λ of the second is `level`, or λ − slack·(1 + |λ|). `level` of the
     solution is λ of the first.
@@ -289,7 +298,7 @@ def factored_average_alp(
 
 
 def factored_average_bound(
-    model: FactoredModel, basis: LocalBasis | Basis, **settings: Any
+    model: FactoredModel, basis: LocalBasis | Basis, **settings: Unpack[FactoredKeywords]
 ) -> FactoredSolution:
     """The first stage alone: the best lower bound on the optimal average cost from the span of the
     basis.
@@ -445,7 +454,7 @@ class _Program:
         ) if self.level else matrix, right - self.less
 
 
-def _settings(given: dict[str, Any]) -> FactoredSettings:
+def _settings(given: FactoredKeywords) -> FactoredSettings:
     for key in given:
         if key not in FactoredSettings.__dataclass_fields__:
             raise unknown("setting", key, FactoredSettings.__dataclass_fields__)

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -60,7 +60,7 @@ from dualplan.models.criteria import Average, Discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import Program
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import Settings, check, relevant
+from dualplan.primal.settings import Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 from dualplan.values.functions import everywhere
@@ -92,7 +92,7 @@ def perturbed_alp(
     restarts: Relevance | Policy | None = None,
     shaping: Basis | None = None,
     budget: float | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PerturbedSolution:
     """Solve the program with restarts; `settings` are the fields of `Settings`.
 

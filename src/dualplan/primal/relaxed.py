@@ -29,7 +29,7 @@ objective bounds nothing.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import SAMPLED, Settings, check
+from dualplan.primal.settings import SAMPLED, Settings, SettingsKeywords, check
 from dualplan.primal.soft import maximise_softly, price_of, soft_program
 from dualplan.primal.solution import PrimalSolution, Slacks
 from dualplan.values.basis import Basis
@@ -52,7 +52,7 @@ def relaxed_alp(
     relevance: Relevance | Policy | None = None,
     weights: Relevance | Policy | None = None,
     penalty: float | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve the relaxed program with d(x,a) = penalty·π(x); the penalty is 2/(1−γ) if none is
     given.

@@ -5,7 +5,7 @@ methods share.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -24,6 +24,19 @@ from dualplan.values.basis import Basis
 ALL, GENERATED, SAMPLED = CONSTRAINTS = ("all", "generated", "sampled")
 FEW = 10_000  # pairs up to which all constraints are listed unless told otherwise
 RATIO = 0.9  # of the geometric weights that stand for c if none are given
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The fields of `Settings`, as keywords of the programs."""
+
+    constraints: str | None
+    sample: Relevance | Policy | None
+    samples: int
+    tol: float
+    rounds: int
+    weight_bound: float | None
+    seed: int
+    threads: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +77,7 @@ class Settings:
         require_threads(self.threads)
 
     @staticmethod
-    def of(given: dict[str, Any]) -> Settings:
+    def of(given: SettingsKeywords) -> Settings:
         """From keyword arguments."""
         for key in given:
             if key not in Settings.__dataclass_fields__:

@@ -38,7 +38,7 @@ sweep all the same.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import SAMPLED, Settings, check
+from dualplan.primal.settings import SAMPLED, Settings, SettingsKeywords, check
 from dualplan.primal.soft import maximise_softly, price_of, soft_program
 from dualplan.primal.solution import PrimalSolution, Slacks
 from dualplan.values.basis import Basis
@@ -64,7 +64,7 @@ def smoothed_alp(
     weights: Relevance | Policy | None = None,
     penalty: float | None = None,
     budget: float | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:
     """Solve the penalised program, with penalty 2/(1−γ) if none is given, or the budgeted one if
     `budget` is.

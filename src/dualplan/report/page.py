@@ -77,7 +77,11 @@ def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None)
     others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS]]
     visits = visited(
-        run.model, run.policy, VISITS, run.result.get("seed", 0), SPACING if run.policy.code else 1
+        run.model,
+        run.policy,
+        samples=VISITS,
+        seed=run.result.get("seed", 0),
+        every=SPACING if run.policy.code else 1,
     )
     tabulated = tabulate(run.model, policies, visits, FOR_MAPS * allowed)
     tell("pictures")

@@ -211,7 +211,14 @@ def _slice(
     lower = model.box.lower.copy()
     if set(range(model.box.dim)) - set(given) - set(plane):
         lower = typical(
-            model, visited(model, policy, VISITS, seed, SPACING if policy.code is not None else 1)
+            model,
+            visited(
+                model,
+                policy,
+                samples=VISITS,
+                seed=seed,
+                every=SPACING if policy.code is not None else 1,
+            ),
         )
     for i, value in given.items():
         lower[i] = _level(model, i, value)

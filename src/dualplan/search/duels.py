@@ -231,7 +231,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     if loop is not None:
         if loop.coordinates > QUADRATIC:
             return None
-        weights = loop_values(loop, visited(model, policy, VISITS, seed, EVERY))
+        weights = loop_values(loop, visited(model, policy, samples=VISITS, seed=seed, every=EVERY))
         if weights.size:
             return quadratic_values(model, weights, loop.coordinates)
         return None

@@ -41,7 +41,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import lattice as kernels
-from dualplan._kernels.sweep import no_counts
+from dualplan._kernels.layouts import Tallies
+from dualplan._kernels.sweep import PairList, no_counts
 from dualplan.core.checks import (
     is_number,
     require_counts,
@@ -59,7 +60,7 @@ from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.models.transitions import allowed_pairs, expected_counts, transitions
+from dualplan.models.transitions import allowed_pairs, tallies_of, transitions
 from dualplan.policies.contract import Policy, require_policies
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.values.interpolation import Lattice, LatticeValues
@@ -146,7 +147,7 @@ def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, 
         raise InputError("a lattice needs policies or visited states to be fitted to.")
     found: list[tuple[float, Ints]] = []
     for policy in policies:
-        states = visited(model, policy, VISITS, seed, SPACING)
+        states = visited(model, policy, samples=VISITS, seed=seed, every=SPACING)
         found.append((_mean_loss(model, policy, states), states))
     return min(found, key=lambda one: one[0])[1]
 
@@ -235,20 +236,11 @@ class NodeTable:
         """Σ_y P(y|x,a)·[V(y) − Σ_z c_z(y)·v(z)] of each pair, never below 0 where next states lie
         beyond.
         """
-        code = self.lattice.model.code
         table = self.table
         out = np.empty(table.states.size)
-        kernels.expected_values(
-            code.forward,
-            code.ints,
-            code.floats,
-            self.lattice.ints,
-            values.floats,
-            code.max_outcomes,
-            table.states,
-            table.actions,
-            out,
-        )
+        pairs = PairList(table.states, table.actions)
+        law = self.lattice.model.forward_law
+        kernels.expected_values(law, self.lattice.ints, values.floats, pairs, out)
         out -= table.matrix @ values.values
         return np.where(self.beyond > 0, np.maximum(out, 0.0), out)
 
@@ -256,69 +248,51 @@ class NodeTable:
 def node_table(lattice: Lattice, prices: Floats | None = None) -> NodeTable:
     """P̂ and ℓ at the nodes, with prices on the model's columns."""
     model = lattice.model
-    code = lattice.model.code
-    if code.forward is None:
-        model.forward(model.start, 0)  # raises, and says why
+    law = model.forward_law
     if prices is None:
         charged = np.zeros(0)
     else:
         charged = prices
     if charged.size:
-        counts = expected_counts(model)
+        tallies = tallies_of(model)
     else:
-        counts = no_counts
-    actions = len(model.actions)
+        tallies = Tallies(law.loss, no_counts, law.ints, law.floats)
     place = np.full(lattice.nodes, -1, np.int64)
-    room = max(ENTRIES, actions * min(lattice.nodes, code.max_outcomes << model.box.dim))
-    columns = np.empty(room, np.int64)
-    entries = np.empty(room)
-    rows = min(room, lattice.nodes * actions) + 1
-    ends, nodes_of, actions_of = np.empty((3, rows), np.int64)
-    losses, beyond = np.empty((2, rows))
+    room = max(ENTRIES, law.actions * min(lattice.nodes, law.outcomes << model.box.dim))
+    most = min(room, lattice.nodes * law.actions) + 1
+    rows = kernels.NodeRows(
+        np.empty(room, np.int64),
+        np.empty(room),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most),
+        np.empty(most),
+    )
     node = 0
     blocks = []
     found = []
     while node < lattice.nodes:
         node = int(
             kernels.node_rows(
-                code.allowed,
-                code.loss,
-                code.forward,
-                counts,
-                code.ints,
-                code.floats,
-                lattice.ints,
-                model.box.lower,
-                model.box.upper,
-                charged,
-                actions,
-                code.max_outcomes,
-                node,
-                lattice.nodes,
-                place,
-                columns,
-                entries,
-                ends,
-                nodes_of,
-                actions_of,
-                losses,
-                beyond,
+                law, tallies, model.box.bounds, lattice.ints, charged, place, node, rows
             )
         )
         if node < 0:
             transitions(
                 model, *allowed_pairs(model, lattice.states[[-1 - node]])
             )  # raises, and says why
-        count = int(nodes_of[-1])
-        size = int(ends[count - 1])
-        pointer = np.concatenate([[0], ends[:count]])
+        count = int(rows.nodes[-1])
+        size = int(rows.ends[count - 1])
+        pointer = np.concatenate([[0], rows.ends[:count]])
         blocks.append(
             sp.csr_array(
-                (entries[:size].copy(), columns[:size].copy(), pointer),
+                (rows.entries[:size].copy(), rows.columns[:size].copy(), pointer),
                 shape=(count, lattice.nodes),
             )
         )
-        found.append([part[:count].copy() for part in (nodes_of, actions_of, losses, beyond)])
+        parts = (rows.nodes, rows.actions, rows.losses, rows.beyond)
+        found.append([part[:count].copy() for part in parts])
     nodes, chosen, costs, over = (np.concatenate(part) for part in zip(*found, strict=True))
     if len(blocks) == 1:
         matrix = blocks[0]

@@ -82,7 +82,8 @@ def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
     model = search.model
     seen = (
-        visited(model, search.incumbent.policy, SEEN, search.fresh(Place.VISITS)) - model.box.lower
+        visited(model, search.incumbent.policy, samples=SEEN, seed=search.fresh(Place.VISITS))
+        - model.box.lower
     )
     means = WIDER * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
@@ -182,11 +183,13 @@ class OnLattice:
         model = search.model
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
-            visits = search.fresh(Place.VISITS)
-            seen = [visited(model, policy, SEEN, visits, SPACING) for policy in policies]
-            proposal = search.fresh(Place.PROPOSAL)
+            seen = [
+                visited(model, policy, samples=SEEN, seed=search.fresh(Place.VISITS), every=SPACING)
+                for policy in policies
+            ]
+            seed = search.fresh(Place.PROPOSAL)
             try:
-                return make_lattice(model, np.concatenate(seen), nodes=size, seed=proposal)
+                return make_lattice(model, np.concatenate(seen), nodes=size, seed=seed)
             except InputError:  # too many coordinates for so few nodes
                 return None
 

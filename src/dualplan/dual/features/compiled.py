@@ -29,23 +29,27 @@ from dualplan._kernels.compiler import DRAW, NEAR, Kernel, made_once, user_kerne
 from dualplan._kernels.features import (
     MIXTURES,
     USER,
+    Row,
+    Spot,
     anchor_of,
+    block_at,
     block_near,
     block_of,
-    block_room,
     block_state,
     chances_of,
     choice_of_feature,
+    choices_at,
     draw_of,
     has_choices,
     mixed_set,
     mixtures_part,
     mixtures_row,
     near_of,
-    record,
     rescale,
+    spare_row,
     user_slot,
 )
+from dualplan._kernels.layouts import Arrays
 from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError
 
@@ -177,8 +181,12 @@ def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
 
 
 @_inner
-def _checked_row(features, widest, first, indices, values, count, number):  # type: ignore[no-untyped-def]
+def _checked_row(block, row, count, number):  # type: ignore[no-untyped-def]
     """Number the features in the whole set, and drop those that are 0."""
+    features = block.ints[block.o]
+    widest = block.ints[block.o + 1]
+    indices = row.indices
+    values = row.values
     if not 0 <= number <= widest:
         raise InputError(
             "`row` of user-defined features must return how many it names, at most `widest`."
@@ -194,7 +202,7 @@ def _checked_row(features, widest, first, indices, values, count, number):  # ty
                 "`row` of user-defined features gives a density that is negative or not finite."
             )
         if value > 0.0:
-            indices[end] = first + j
+            indices[end] = block.first + j
             values[end] = value
             end += 1
     return end
@@ -219,19 +227,21 @@ def _any_choice(acts: Sequence[Any]) -> Any:
     chosen = _chosen_act(acts)
 
     @_inner
-    def any_choice(slot, ints, floats, o, f, c, k, x, out):  # type: ignore[no-untyped-def]
+    def any_choice(slot, block, k, x, out):  # type: ignore[no-untyped-def]
+        ints = block.ints
+        c = choices_at(block)
         kind = choice_kind(ints, c, k)
         if kind == FIXED:
             out[:] = 0.0
             out[choice_value(ints, c, k)] = 1.0
             return
         i, j, p, q = choice_places(ints, c, k)
+        own_ints = ints[block.o + i : block.o + j]
+        own_floats = block.floats[block.f + p : block.f + q]
         if kind == OTHER:
-            chosen(
-                slot + choice_value(ints, c, k), ints[o + i : o + j], floats[f + p : f + q], x, out
-            )
+            chosen(slot + choice_value(ints, c, k), own_ints, own_floats, x, out)
         else:
-            write_rule(kind, ints[o + i : o + j], floats[f + p : f + q], x, out)
+            write_rule(kind, own_ints, own_floats, x, out)
 
     return any_choice
 
@@ -241,32 +251,15 @@ def _user_near(rows: Sequence[Any]) -> Any:
     chosen = chosen_row(rows)
 
     @_inner
-    def user_near(  # type: ignore[no-untyped-def]
-        kind,
-        slot,
-        ints,
-        floats,
-        o,
-        f,
-        first,
-        y,
-        x,
-        coords,
-        changed,
-        m,
-        a,
-        indices,
-        values,
-        count,
-        work,
-        w,
-    ):
-        end = count + ints[o + 1]
+    def user_near(slot, block, spot, row, count, work):  # type: ignore[no-untyped-def]
+        indices = row.indices
+        values = row.values
+        end = count + block.ints[block.o + 1]
         values[count:end] = np.nan  # what `row` counts but does not write must not pass
-        number = chosen(slot, x, a, indices[count:end], values[count:end])
-        end = _checked_row(ints[o], ints[o + 1], first, indices, values, count, number)
-        if m != 0.0:
-            rescale(values, count, end, -m)
+        number = chosen(slot, spot.x, spot.a, indices[count:end], values[count:end])
+        end = _checked_row(block, row, count, number)
+        if spot.m != 0.0:
+            rescale(values, count, end, -spot.m)
         return end
 
     return user_near
@@ -278,72 +271,16 @@ def _any_near(rows: Sequence[Any], acts: Sequence[Any]) -> Any:
     choice = _any_choice(acts)
 
     @_inner
-    def any_near(  # type: ignore[no-untyped-def]
-        kind,
-        slot,
-        ints,
-        floats,
-        o,
-        f,
-        first,
-        y,
-        x,
-        coords,
-        changed,
-        m,
-        a,
-        indices,
-        values,
-        count,
-        work,
-        w,
-    ):
-        if kind == USER:
-            return user_near(
-                kind,
-                slot,
-                ints,
-                floats,
-                o,
-                f,
-                first,
-                y,
-                x,
-                coords,
-                changed,
-                m,
-                a,
-                indices,
-                values,
-                count,
-                work,
-                w,
-            )
-        if has_choices(kind) and changed >= 0:
-            (i, _), c, actions = chances_of(ints, kind, o, w), o + ints[o + 4], ints[o + 1]
-            for k in range(choice_count(ints, c)):
-                choice(
-                    slot, ints, floats, o, f, c, k, x, work[i + k * actions : i + (k + 1) * actions]
-                )
-        return block_near(
-            kind,
-            ints,
-            floats,
-            o,
-            f,
-            first,
-            y,
-            x,
-            coords,
-            changed,
-            m,
-            a,
-            indices,
-            values,
-            count,
-            work,
-            w,
-        )
+    def any_near(slot, block, spot, row, count, work):  # type: ignore[no-untyped-def]
+        if block.kind == USER:
+            return user_near(slot, block, spot, row, count, work)
+        if has_choices(block.kind) and spot.changed >= 0:
+            i, _ = chances_of(block)
+            actions = block.ints[block.o + 1]
+            for k in range(choice_count(block.ints, choices_at(block))):
+                chances = work[i + k * actions : i + (k + 1) * actions]
+                choice(slot, block, k, spot.x, chances)
+        return block_near(block, spot, row, count, work)
 
     return any_near
 
@@ -353,12 +290,12 @@ def _user_draw(draws: Sequence[Any]) -> Any:
     chosen = _chosen_draw(draws)
 
     @_inner
-    def user_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w):  # type: ignore[no-untyped-def]
-        u = np.empty(ints[o + 2], np.float64)
+    def user_draw(slot, block, j, rng, x, work):  # type: ignore[no-untyped-def]
+        u = np.empty(block.ints[block.o + 2], np.float64)
         for i in range(u.size):
             u[i] = uniform(rng)
         a = chosen(slot, j, u, x)
-        _check_pair(ints, o, x, a)
+        _check_pair(block.ints, block.o, x, a)
         return a
 
     return user_draw
@@ -370,19 +307,19 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
     choice = _any_choice(acts)
 
     @_inner
-    def any_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w):  # type: ignore[no-untyped-def]
-        if kind == USER:
-            return user_draw(kind, slot, ints, floats, o, f, j, rng, x, work, w)
-        a = block_state(kind, ints, floats, o, f, j, rng, x)
+    def any_draw(slot, block, j, rng, x, work):  # type: ignore[no-untyped-def]
+        if block.kind == USER:
+            return user_draw(slot, block, j, rng, x, work)
+        a = block_state(block, j, rng, x)
         if a >= 0:
             return a
-        c = o + ints[o + 4]
-        k = choice_of_feature(ints, kind, o, j)
-        if choice_kind(ints, c, k) == FIXED:
-            return choice_value(ints, c, k)
-        i, _ = chances_of(ints, kind, o, w)
-        out = work[i : i + ints[o + 1]]
-        choice(slot, ints, floats, o, f, c, k, x, out)
+        c = choices_at(block)
+        k = choice_of_feature(block, j)
+        if choice_kind(block.ints, c, k) == FIXED:
+            return choice_value(block.ints, c, k)
+        i, _ = chances_of(block)
+        out = work[i : i + block.ints[block.o + 1]]
+        choice(slot, block, k, x, out)
         return draw_choice(out, rng)
 
     return any_draw
@@ -396,89 +333,33 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
         any_near = _user_near(rows)
 
     @_inner
-    def unmixed_near(  # type: ignore[no-untyped-def]
-        ints, floats, base, y, x, coords, changed, m, a, indices, values, work, w
-    ):
+    def unmixed_near(features, base, spot, row, work, w):  # type: ignore[no-untyped-def]
         count = np.int64(0)
-        for b in range(ints[0]):
-            kind, first, o, f = record(ints, b)
-            slot = base + user_slot(ints, b)
-            room = w + block_room(ints, b)
-            count = any_near(
-                kind,
-                slot,
-                ints,
-                floats,
-                o,
-                f,
-                first,
-                y,
-                x,
-                coords,
-                changed,
-                m,
-                a,
-                indices,
-                values,
-                count,
-                work,
-                room,
-            )
+        for b in range(features.ints[0]):
+            slot = base + user_slot(features.ints, b)
+            count = any_near(slot, block_at(features, b, w), spot, row, count, work)
         return count
 
     @user_kernel(NEAR)
     def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
-        return unmixed_near(ints, floats, 0, y, x, coords, changed, m, a, indices, values, work, 0)
+        spot = Spot(y, x, coords, changed, m, a)
+        return unmixed_near(Arrays(ints, floats), 0, spot, Row(indices, values), work, 0)
 
     @user_kernel(NEAR)
     def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+        features = Arrays(ints, floats)
+        spot = Spot(y, x, coords, changed, m, a)
+        row = Row(indices, values)
         count = np.int64(0)
         for b in range(ints[0]):
-            kind, first, o, f = record(ints, b)
+            block = block_at(features, b, 0)
             slot = user_slot(ints, b)
-            w = block_room(ints, b)
-            if kind == MIXTURES:
-                spare = count + ints[o + 3]
-                i, k = mixed_set(ints, o, f)
-                number = unmixed_near(
-                    ints[i:],
-                    floats[k:],
-                    slot,
-                    y,
-                    x,
-                    coords,
-                    changed,
-                    m,
-                    a,
-                    indices[spare:],
-                    values[spare:],
-                    work,
-                    w,
-                )
-                count = mixtures_row(
-                    ints, floats, o, f, first, indices, values, count, spare, number
-                )
+            if block.kind == MIXTURES:
+                behind, spare = spare_row(block, row, count)
+                number = unmixed_near(mixed_set(block), slot, spot, behind, work, block.w)
+                count = mixtures_row(block, row, count, spare, number)
             else:
-                count = any_near(
-                    kind,
-                    slot,
-                    ints,
-                    floats,
-                    o,
-                    f,
-                    first,
-                    y,
-                    x,
-                    coords,
-                    changed,
-                    m,
-                    a,
-                    indices,
-                    values,
-                    count,
-                    work,
-                    w,
-                )
+                count = any_near(slot, block, spot, row, count, work)
         return count
 
     if mixed:
@@ -494,29 +375,25 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
         any_draw = _user_draw(draws)
 
     @_inner
-    def unmixed_draw(ints, floats, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
-        b = block_of(ints, j)
-        kind, first, o, f = record(ints, b)
-        room = w + block_room(ints, b)
-        return any_draw(
-            kind, base + user_slot(ints, b), ints, floats, o, f, j - first, rng, x, work, room
-        )
+    def unmixed_draw(features, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
+        b = block_of(features.ints, j)
+        block = block_at(features, b, w)
+        slot = base + user_slot(features.ints, b)
+        return any_draw(slot, block, j - block.first, rng, x, work)
 
     @user_kernel(DRAW)
     def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
-        return unmixed_draw(ints, floats, 0, j, rng, x, work, 0)
+        return unmixed_draw(Arrays(ints, floats), 0, j, rng, x, work, 0)
 
     @user_kernel(DRAW)
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
-        kind, first, o, f = record(ints, b)
+        block = block_at(Arrays(ints, floats), b, 0)
         slot = user_slot(ints, b)
-        w = block_room(ints, b)
-        if kind == MIXTURES:
-            part = mixtures_part(ints, floats, o, f, j - first, rng)
-            i, k = mixed_set(ints, o, f)
-            return unmixed_draw(ints[i:], floats[k:], slot, part, rng, x, work, w)
-        return any_draw(kind, slot, ints, floats, o, f, j - first, rng, x, work, w)
+        if block.kind == MIXTURES:
+            part = mixtures_part(block, j - block.first, rng)
+            return unmixed_draw(mixed_set(block), slot, part, rng, x, work, block.w)
+        return any_draw(slot, block, j - block.first, rng, x, work)
 
     if mixed:
         return draw

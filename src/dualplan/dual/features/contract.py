@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Data, Kernel
-from dualplan._kernels.features import RECORD, USER, row_of
+from dualplan._kernels.features import RECORD, USER, FeatureSet, Row, row_of
 from dualplan._kernels.philox import generator
 from dualplan.core.errors import InputError
 from dualplan.core.streams import Stream
@@ -72,6 +72,11 @@ class Code(Data):
     anchor: Kernel
     near: Kernel
 
+    @property
+    def packed(self) -> FeatureSet:
+        """All of it, as kernels take it."""
+        return FeatureSet(self.anchor, self.near, self.draw, self.ints, self.floats)
+
 
 class Features:
     """A set of features of one model."""
@@ -106,23 +111,11 @@ class Features:
 
     def row(self, x: ArrayLike, a: int) -> tuple[Ints, Floats]:
         """The features that are positive at (x, a), and their values there."""
-        (state, action), code = self.model.pair(x, a), self.code
-        indices = np.empty(self.widest, np.int64)
-        values = np.empty(self.widest)
+        state, action = self.model.pair(x, a)
+        row = Row(np.empty(self.widest, np.int64), np.empty(self.widest))
         count = np.zeros(1, np.int64)
-        row_of(
-            code.anchor,
-            code.near,
-            code.ints,
-            code.floats,
-            state,
-            action,
-            indices,
-            values,
-            self.work(),
-            count,
-        )
-        return indices[: count[0]], values[: count[0]]
+        row_of(self.code.packed, state, action, row, self.work(), count)
+        return row.indices[: count[0]], row.values[: count[0]]
 
     def work(self) -> Floats:
         """Room for the compiled functions to work in, one for each thread."""
@@ -134,11 +127,8 @@ class Features:
             raise InputError(f"features are numbered 0 to {len(self) - 1}, got {j!r}.")
         states = np.empty((count, self.model.box.dim), np.int64)
         actions = np.empty(count, np.int64)
-        code = self.code
         rng = generator(seed, Stream.FEATURE_DRAWS, j)
-        kernels.draw_feature(
-            code.draw, code.ints, code.floats, j, rng, first, states, actions, self.work()
-        )
+        kernels.draw_feature(self.code.packed, j, rng, first, states, actions, self.work())
         return states, actions
 
     def pieces(self, j: int, count: int, width: int = 1) -> Iterator[tuple[Ints, Ints]]:

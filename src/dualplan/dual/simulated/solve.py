@@ -37,6 +37,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import saddle as kernels
+from dualplan._kernels.layouts import sparse_rows
 from dualplan.core.checks import require_counts, require_inside
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.lp import minimise
@@ -316,8 +317,8 @@ def _saddle_point(
         )
     mass = _seen(m)
     data = _shuffled(problem)
-    if data[-1].size < batch:
-        raise InputError(f"a batch of {batch} exceeds the {data[-1].size} transitions.")
+    if data.shaped.size < batch:
+        raise InputError(f"a batch of {batch} exceeds the {data.shaped.size} transitions.")
 
     def judge(theta: Floats) -> float:
         """What is minimised."""
@@ -355,22 +356,21 @@ def _first(problem: SimulatedALP, m: Moments, judge: Callable[[Floats], float]) 
     return min(scaled or [mass / float(mass @ mass)], key=judge)
 
 
-def _shuffled(problem: SimulatedALP) -> tuple[Any, ...]:
-    """The transitions of all trajectories in a random order, as flat arrays."""
+def _shuffled(problem: SimulatedALP) -> kernels.Sampled:
+    """The transitions of all trajectories in a random order."""
     samples: list[Sample] = [sample for chunk in problem.samples() for _, sample in chunk]
     order = np.random.default_rng(problem.seed).permutation(sum(s.losses.size for s in samples))
     rows = sp.csr_array(sp.vstack([s.rows for s in samples], format="csr")[order])
     tests = sp.csr_array(sp.vstack([s.tests for s in samples], format="csr")[order])
     shaped = np.concatenate([s.shaped for s in samples])[order]
-    flat = [(a.indptr.astype(np.int64), a.indices.astype(np.int64), a.data) for a in (rows, tests)]
-    return *flat[0], *flat[1], shaped
+    return kernels.Sampled(sparse_rows(rows), sparse_rows(tests), shaped)
 
 
 def _walk(
     problem: SimulatedALP,
     weights: tuple[float, float],
     m: Moments,
-    data: tuple[Any, ...],
+    data: kernels.Sampled,
     origin: Floats,
     scale: float,
     *,
@@ -381,44 +381,26 @@ def _walk(
     d = origin.size
     k = len(problem.tests)
     mass = m.mass.mean(axis=0)
-    families = problem.tests.ends.astype(np.int64)
     adds = np.array(problem.tests.adds, np.int64)
-    theta = origin.copy()
-    reach = np.full(d, scale)
-    eta = np.zeros(k)
-    share = np.full(adds.size, 1.0 / adds.size)
-    state = (
-        theta,
-        origin,
-        reach,
-        np.zeros(d),
-        eta,
-        share,
-        np.zeros(k),
-        np.zeros(k),
-        np.zeros(adds.size),
-        np.zeros(adds.size),
-        np.zeros(1),
-        np.zeros(k),
-        np.zeros(d),
-        np.zeros(k),
+    size = adds.size
+    families = kernels.Families(problem.tests.ends.astype(np.int64), adds, m.starts.mean(axis=0))
+    settings = kernels.Settings(mass, m.total, *weights, batch, problem.radius)
+    walk = kernels.Weights(origin.copy(), origin, np.full(d, scale), np.zeros(d), np.zeros(d))
+    mixture = kernels.Mixture(
+        eta=np.zeros(k),
+        share=np.full(size, 1.0 / size),
+        squares=np.zeros(k),
+        sums=np.zeros(k),
+        zeta=np.zeros(k),
+        pull=np.zeros(k),
+        largest=np.zeros(size),
+        payoffs=np.zeros(size),
+        most=np.zeros(1),
     )
     average = np.zeros(d + 1)
     for number in range(passes):
         if number == passes // 2:
             average[:] = 0.0
-        kernels.saddle(
-            *data,
-            families,
-            adds,
-            m.starts.mean(axis=0),
-            mass,
-            m.total,
-            *weights,
-            batch,
-            problem.radius,
-            *state,
-            average,
-        )
+        kernels.saddle(data, families, settings, walk, mixture, average)
     found = average[:d] / average[d]
     return np.asarray(found + (1.0 - mass @ found) * mass / float(mass @ mass))

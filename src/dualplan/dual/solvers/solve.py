@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from dualplan.core.checks import require_counts, require_positive, require_seed
 from dualplan.core.errors import InputError, unknown
@@ -34,6 +34,17 @@ from dualplan.dual.solvers.subgradient import (
     solve_by_theory,
     solve_subgradient,
 )
+
+
+class SolverOptions(TypedDict, total=False):
+    """What the subgradient methods take beside samples and a seed."""
+
+    batch: int
+    step_size: float
+    halve_every: int
+    epsilon: float
+    delta: float
+
 
 OPTIONS: dict[str, type] = {
     "batch": int,
@@ -60,7 +71,7 @@ def solve(
     seed: int = 0,
     start: Floats | None = None,
     watch: Watch | None = None,
-    **options: Any,
+    **options: Unpack[SolverOptions],
 ) -> Solution:
     """Minimise the surrogate for one penalty H by a solver of the list above.
 

@@ -38,11 +38,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dualplan._kernels import subgradient as kernels
+from dualplan._kernels.layouts import sparse_rows
 from dualplan.core.checks import require_counts, require_inside, require_positive, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
@@ -159,17 +159,8 @@ def solve_subgradient(
             [step_size(t) if callable(step_size) else step_size for t in range(done, done + count)]
         )
         rows = problem.draw(count * batch, seed=seed, first=done * batch, threads=threads)
-        kernels.plain(
-            *_arrays(problem, rows),
-            *penalties(penalty),
-            batch,
-            problem.mass,
-            problem.radius,
-            sizes,
-            theta,
-            total,
-            gradient,
-        )
+        settings = _settings(problem, penalty, batch)
+        kernels.plain(_surrogate(problem, rows), settings, sizes, theta, total, gradient)
         done += count
         if watch is not None:
             watch(done, total / done)
@@ -280,41 +271,33 @@ def _walk(
     forget: bool,
 ) -> None:
     """Every walk's steps over the rows; if asked, their averages begin here."""
-    arrays = _arrays(problem, rows)
+    surrogate = _surrogate(problem, rows)
+    settings = _settings(problem, penalty, batch)
+    batches = rows.masses.size // batch
     gradient = np.empty(len(problem.features))
     for walk in walks:
         if forget:
             walk.total[:] = 0.0
             walk.weight[:] = 0.0
-        kernels.adaptive(
-            *arrays,
-            *penalties(penalty),
-            batch,
-            rows.masses.size // batch,
-            problem.mass,
-            problem.radius,
-            walk.theta,
-            walk.origin,
-            walk.reach,
-            walk.squares,
-            walk.total,
-            walk.weight,
-            gradient,
+        moved = kernels.AdaptiveWalk(
+            walk.theta, walk.origin, walk.reach, walk.squares, walk.total, walk.weight
         )
+        kernels.adaptive(surrogate, settings, batches, moved, gradient)
 
 
-def _arrays(problem: DualALP, rows: Constraints) -> tuple[Any, ...]:
+def _settings(problem: DualALP, penalty: Penalty, batch: int) -> kernels.Settings:
+    return kernels.Settings(*penalties(penalty), batch, problem.mass, problem.radius)
+
+
+def _surrogate(problem: DualALP, rows: Constraints) -> kernels.Surrogate:
+    """What the loops read of the problem and the rows drawn for it."""
     count = rows.masses.size
-    return (
+    return kernels.Surrogate(
         problem.slope,
-        rows.pairs.indptr.astype(np.int64),
-        rows.pairs.indices.astype(np.int64),
-        rows.pairs.data,
+        sparse_rows(rows.pairs),
         count * rows.pair_weights * rows.pair_prices,
         rows.base,
-        rows.flows.indptr.astype(np.int64),
-        rows.flows.indices.astype(np.int64),
-        rows.flows.data,
+        sparse_rows(rows.flows),
         count * rows.flow_weights * rows.flow_prices,
         rows.masses,
         np.ascontiguousarray(problem.limit_rows),

@@ -10,6 +10,7 @@ from dualplan._kernels import philox
 from dualplan._kernels import rollouts as coupled_kernels
 from dualplan._kernels import simulate as kernels
 from dualplan._kernels.compiler import Kernel
+from dualplan._kernels.layouts import Control, Process, Trajectory
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.streams import Stream
 from dualplan.core.types import Floats, Ints
@@ -50,98 +51,62 @@ class CompiledEngine:
             self.anchor = model.start.copy()
         else:
             self.anchor = np.empty(0, np.int64)
-        code = model.code
-        rule = policy.code
-        box = model.box
-        self._head = (
-            code.step,
-            code.allowed,
-            rule.act,
-            code.ints,
-            code.floats,
-            rule.ints,
-            rule.floats,
-            box.lower,
-            box.upper,
-            len(model.actions),
+        self.process = Process(
+            model.code.dynamics, policy.code.rule, model.box.bounds, len(model.actions)
         )
 
     def first(self, number: int) -> Replica:
         """At the model's start."""
         return Replica(number, self.model.start.copy(), np.zeros(2), 0)
 
+    def _trajectory(self, x: Ints, stream: int, number: int) -> Trajectory:
+        """A trajectory that goes on from x by the random numbers of a replica."""
+        rng = philox.generator(self.seed, stream, number)
+        return Trajectory(x, rng, np.zeros(2 * x.size + 1, np.int64))
+
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """In one compiled call."""
         x = replica.x.copy()
-        cycle = replica.cycle.copy()
+        cycles = kernels.Cycles(self.anchor, replica.cycle.copy(), np.zeros(6))
         t = replica.steps
         rows = np.zeros((chunks, self.columns))
-        cycles = np.zeros(6)
-        rng = philox.generator(self.seed, Stream.TRAJECTORIES, replica.number)
-        where = np.zeros(2 * x.size + 1, np.int64)
+        trajectory = self._trajectory(x, Stream.TRAJECTORIES, replica.number)
         if self.loop is not None and self.weights is not None:
+            rng = trajectory.rng
             self.loop.run(self.loop.ints, self.loop.floats, self.weights, x, rng, t, length, rows)
         elif self.control is None:
-            self._run(
-                kernels.simulate, (x, rng, t, length, self.anchor, cycle, rows, cycles, where)
-            )
+            self._run(kernels.simulate, trajectory, t, length, cycles, rows)
         else:
-            h = self.control
-            code = self.model.code
-            shape = (code.forward, h.value, h.ints, h.floats, h.room, code.max_outcomes)
-            self._run(kernels.simulate_shaped, (*shape, x, rng, t, length, rows, where))
-        return Chunks(Replica(replica.number, x, cycle, t + chunks * length), rows, cycles)
+            control = self._control(self.control)
+            self._run(kernels.simulate_shaped, trajectory, control, t, length, rows)
+        after = Replica(replica.number, x, cycles.current, t + chunks * length)
+        return Chunks(after, rows, cycles.sums)
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
         """In one compiled call."""
-        x = replica.x.copy()
         states = np.empty((count, replica.x.size), np.int64)
-        rng = philox.generator(self.seed, Stream.TRAJECTORIES, replica.number)
-        where = np.zeros(2 * x.size + 1, np.int64)
-        self._run(kernels.visits, (x, rng, replica.steps, every, states, where))
+        trajectory = self._trajectory(replica.x.copy(), Stream.TRAJECTORIES, replica.number)
+        self._run(kernels.visits, trajectory, replica.steps, every, states)
         return states
 
     def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:
         """In one compiled call."""
         x = replica.x.copy()
-        dim = replica.x.size
-        states = np.empty((count, dim), np.int64)
-        following = np.empty((count, dim), np.int64)
-        actions = np.empty(count, np.int64)
-        losses = np.empty(count)
-        rng, chance = (
-            philox.generator(self.seed, stream, replica.number)
-            for stream in (Stream.TRAJECTORIES, Stream.RESTARTS)
+        trajectory = self._trajectory(x, Stream.TRAJECTORIES, replica.number)
+        beginnings = kernels.Beginnings(
+            philox.generator(self.seed, Stream.RESTARTS, replica.number),
+            restarts.gamma,
+            kernels.Starts(restarts.starts, restarts.weights),
         )
-        where = np.zeros(2 * dim + 1, np.int64)
-        self._run(
-            kernels.record,
-            (
-                x,
-                rng,
-                replica.steps,
-                every,
-                chance,
-                restarts.gamma,
-                restarts.starts,
-                restarts.weights,
-                states,
-                actions,
-                losses,
-                following,
-                where,
-            ),
+        transitions = kernels.Transitions(
+            np.empty((count, x.size), np.int64),
+            np.empty(count, np.int64),
+            np.empty(count),
+            np.empty((count, x.size), np.int64),
         )
+        self._run(kernels.record, trajectory, replica.steps, every, beginnings, transitions)
         after = Replica(replica.number, x, replica.cycle, replica.steps + count * every)
-        return Recorded(
-            after,
-            states,
-            actions,
-            losses,
-            following,
-            np.ones(count, bool),
-            np.empty((0, dim), np.int64),
-        )
+        return Recorded(after, *transitions, np.ones(count, bool), np.empty((0, x.size), np.int64))
 
     def discounted(
         self, gamma: float, horizon: int, starts: Ints, weights: Floats, first: int, count: int
@@ -149,11 +114,10 @@ class CompiledEngine:
         """In one compiled call."""
         totals = np.empty(count)
         lengths = np.empty(count, np.int64)
-        rng = philox.generator(self.seed, Stream.TRAJECTORIES, 0)
-        where = np.zeros(2 * self.model.box.dim + 1, np.int64)
+        trajectory = self._trajectory(self.model.start.copy(), Stream.TRAJECTORIES, 0)
+        begin = kernels.Starts(starts, weights)
         self._run(
-            kernels.simulate_discounted,
-            (starts, weights, rng, gamma, horizon, first, totals, lengths, where),
+            kernels.simulate_discounted, trajectory, begin, gamma, horizon, first, totals, lengths
         )
         return totals, lengths
 
@@ -168,38 +132,32 @@ class CompiledEngine:
         control: ValueCode | None = None,
     ) -> Copies:
         """In one compiled call."""
-        totals = np.empty((len(states), repetitions))
-        met = np.zeros(len(states))
-        steps = np.zeros(1, np.int64)
-        rng = philox.generator(self.seed, Stream.COUPLED_COPIES, 0)
-        where = np.zeros(2 * self.model.box.dim + 1, np.int64)
-        none = (
-            coupled_kernels.no_forward,
-            coupled_kernels.no_value,
-            np.empty(0, np.int64),
-            np.empty(0),
-            0,
-            0,
+        differences = coupled_kernels.Differences(
+            np.empty((len(states), repetitions)), np.zeros(len(states)), np.zeros(1, np.int64)
         )
-        code = self.model.code
-        h = control
-        law: tuple[Any, ...] = none
-        if h is not None:
-            law = (code.forward, h.value, h.ints, h.floats, h.room, code.max_outcomes)
-        self._run(
-            coupled_kernels.coupled,
-            (*law, places, states, first, rng, gamma, horizon, totals, met, steps, where),
-        )
-        return Copies(totals, met, int(steps[0]))
+        trajectory = self._trajectory(self.model.start.copy(), Stream.COUPLED_COPIES, 0)
+        groups = coupled_kernels.Groups(places, states, first)
+        shaped = coupled_kernels.NO_CONTROL
+        if control is not None:
+            shaped = self._control(control)
+        self._run(coupled_kernels.coupled, trajectory, shaped, groups, gamma, horizon, differences)
+        return Copies(differences.totals, differences.met, int(differences.steps[0]))
 
-    def _run(self, loop: Kernel, arguments: tuple[Any, ...]) -> None:
-        """Run a loop.
+    def _control(self, function: ValueCode) -> Control:
+        """A function of states by which losses are shaped, as kernels take it."""
+        law = self.model.forward_law
+        return Control(
+            law.forward, law.outcomes, function.value, function.ints, function.floats, function.room
+        )
+
+    def _run(self, loop: Kernel, trajectory: Trajectory, *arguments: Any) -> None:
+        """Run a loop along a trajectory.
 
         Its faults, and whatever the user's functions raise in it, become sentences.
         """
-        where: Ints = arguments[-1]
+        where = trajectory.where
         try:
-            fault = loop(*self._head, *arguments)
+            fault = loop(self.process, trajectory, *arguments)
         except (ArithmeticError, LookupError, ValueError, RuntimeError, TypeError) as error:
             x = where[: self.model.box.dim]
             a = int(where[self.model.box.dim])

@@ -182,7 +182,7 @@ def _visits(model: Model, policy: Policy, criterion: Criterion, count: int, seed
             model, policy, criterion, samples=10 * count, seed=seed, method="simulation"
         ).draw(count, seed)
     each = WARM_UP - (-count // REPLICAS)
-    paths = visited(model, policy, REPLICAS * each, seed, SPACING).reshape(
+    paths = visited(model, policy, samples=REPLICAS * each, seed=seed, every=SPACING).reshape(
         REPLICAS, each, model.box.dim
     )
     return np.ascontiguousarray(paths[:, WARM_UP:].reshape(-1, model.box.dim)[:count])
