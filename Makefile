@@ -7,7 +7,11 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat src/dualplan/_kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba/$(KERNELS)
 
-.PHONY: demo test test-all lint types docs lock bench clean
+# Each worker begins with a half of the tests, in the order of files, and so shares little to compile
+# with the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo quick test test-all coverage durations lint types docs lock bench clean
 
 # the best policy of a network with 10,000 states in twenty seconds, as a table and as a page
 demo: $(VENV)/ready
@@ -15,13 +19,25 @@ demo: $(VENV)/ready
 	$(BIN)/dualplan solve four-queue --set buffers=9 --time 20s --out runs/demo
 	$(BIN)/dualplan report runs/demo
 
-# all but the tests marked slow, about ten minutes on two cores
-test: lint types
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+# while working: the tests that take up to a second, together about a minute
+quick: $(VENV)/ready
+	$(PYTEST) -q -m "quick and not slow"
 
-# all of them, about twice as long
+# all but the tests marked slow
+test: lint types
+	$(PYTEST) -m "not slow"
+
+# all of them
 test-all: lint types
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(PYTEST)
+
+# which lines of the library `make test` runs; compiled kernels are left out, since they run unseen
+coverage: $(VENV)/ready
+	$(PYTEST) -q -m "not slow" --cov --cov-report=term
+
+# which tests are quick is read from the last list of those that are not
+durations: $(VENV)/ready
+	$(PYTEST) -q --durations=0 | $(BIN)/python tests/longer.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

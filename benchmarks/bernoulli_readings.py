@@ -1,5 +1,5 @@
 """A second program for the four-queue network with independent events, in four readings (see
-docs/figures.md).
+docs/measurements/figures.md).
 """
 
 import numba

@@ -1,5 +1,5 @@
 """Readings of the eight-queue network, none of which gives the published 21.78, 22.47, 22.98 (see
-docs/figures.md).
+docs/measurements/figures.md).
 
 A second program beside the library: `one event, by rates` is what `dualplan evaluate eight-queue`
 simulates.

@@ -1,5 +1,5 @@
-"""Published costs beside ours, by simulation: prints the table of docs/figures.md (about six
-minutes on 2 cores).
+"""Published costs beside ours, by simulation: prints the table of
+docs/measurements/figures.md (about six minutes on 2 cores).
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Rounds of improvement by coupled rollouts (see docs/rollouts.md): the best candidate goes on if
-it is better.
+"""Rounds of improvement by coupled rollouts (see docs/measurements/rollouts.md): the best
+candidate goes on if it is better.
 
 python benchmarks/rollouts.py four-queue|million|six-class|stations [steps of copies a round]
 [rounds] [horizon]

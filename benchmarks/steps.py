@@ -11,7 +11,7 @@ from dualplan.core.budgets import Clock
 from dualplan.search import STEPS
 from dualplan.search.contract import Search
 from dualplan.search.loop import Loop
-from improve import CASES
+from solve import CASES
 
 NAMES = ("ten-thousand", "million", "unbounded", "six-class", "twelve-class", "lost-sales")
 

@@ -2,12 +2,37 @@
 
 import functools
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import strategies as st
 
 import dualplan as dp
 from dualplan.dual import features as families
+
+load = functools.cache(dp.load)  # what is written in Python is compiled for each model
+
+
+class Made(Mapping):
+    """What is made when it is first asked for by its name, and kept.
+
+    So nothing is compiled while tests are collected, and once for all tests of one process.
+    """
+
+    def __init__(self, makers):
+        self.makers = makers
+        self.made = {}
+
+    def __getitem__(self, name):
+        if name not in self.made:
+            self.made[name] = self.makers[name]()
+        return self.made[name]
+
+    def __iter__(self):
+        return iter(self.makers)
+
+    def __len__(self):
+        return len(self.makers)
 
 
 def mm1(arrival=0.5, service=1.0, **options):

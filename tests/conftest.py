@@ -4,6 +4,7 @@ import hypothesis
 import pytest
 
 import dualplan as dp
+import longer
 from bank import mixed_features
 from dualplan import cli
 from dualplan.cli import output
@@ -12,6 +13,16 @@ hypothesis.settings.register_profile(
     "dualplan", deadline=None, derandomize=True, max_examples=60, print_blob=True
 )
 hypothesis.settings.load_profile("dualplan")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of `make quick`: all but those of tests/longer.txt, which took longer than a
+    second when `make durations` was last run. A new test is quick until then.
+    """
+    left_out = longer.listed()
+    for item in items:
+        if f"{item.path.name}::{item.originalname}" not in left_out:
+            item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Every Python block and every command in README and docs runs, and every public name is in the
-reference.
+"""Every Python block and every command in README, CONTRIBUTING and docs runs, and every public name
+is in the reference.
 
 A block that begins with `# file: NAME` stands for that file: commands of the same page find it in
 their folder, and blocks that begin with `# after: NAME` continue it.
@@ -20,7 +20,7 @@ import typer
 from dualplan import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PUBLIC = (
     "dualplan",
     *(f"dualplan.{name}" for name in ("dual.features", "policies", "primal", "dual.solvers")),

@@ -14,11 +14,13 @@ from scipy.sparse.linalg import splu
 
 import dualplan as dp
 from bank import (
+    Made,
     admission_events,
     average_cost,
     chain,
     discounted_cost,
     four_queue_events,
+    load,
     matrix,
     mm1k,
     mm1k_law,
@@ -60,23 +62,26 @@ def test_every_method_brackets_the_best_of_all_policies(seed, criterion):
         assert solution.lower - 1e-9 <= truth <= solution.upper + 1e-9
 
 
-SAME = {
-    "gate": [admission_events(), tabular(admission_events())],
-    "four queues": [
-        dp.load("four-queue", buffers=2),
-        four_queue_events(2),
-        tabular(dp.load("four-queue", buffers=2)),
-    ],
-    "independent events": [
-        dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0),
-        tabular(dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)),
-    ],
-    "admission": [dp.load("admission", room=8), tabular(dp.load("admission", room=8))],
-    "non-preemptive": [
-        dp.load("criss-cross", buffers=2, discipline="nonpreemptive"),
-        tabular(dp.load("criss-cross", buffers=2, discipline="nonpreemptive")),
-    ],
-}
+SAME = Made(
+    {
+        "gate": lambda: with_table(admission_events()),
+        "four queues": lambda: [
+            *with_table(dp.load("four-queue", buffers=2)),
+            four_queue_events(2),
+        ],
+        "independent events": lambda: with_table(
+            dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0)
+        ),
+        "admission": lambda: with_table(load("admission", room=8)),
+        "non-preemptive": lambda: with_table(
+            dp.load("criss-cross", buffers=2, discipline="nonpreemptive")
+        ),
+    }
+)
+
+
+def with_table(model):
+    return [model, tabular(model)]
 
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
@@ -171,7 +176,7 @@ def test_gauss_seidel_is_the_sweep_in_place():
 
     Blocks and results do not depend on the number of threads.
     """
-    gate = dp.load("admission", room=30)
+    gate = load("admission", room=30)
     rows, losses = matrix(gate)
     values = np.random.default_rng(1).normal(size=gate.box.count)
     one, two = (
@@ -235,7 +240,7 @@ def test_criss_cross_optimum(balanced, published):
 def test_lost_sales_optimum():
     """Zipkin 2008: 4.73."""
     assert (
-        round(dp.solve_exact(dp.load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2)
+        round(dp.solve_exact(load("lost-sales", capacity=28, max_order=10), tol=1e-3).value, 2)
         == 4.73
     )
 
@@ -413,7 +418,7 @@ def test_no_method_bounds_a_cost_that_depends_on_the_start(method, chain_of, los
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)])
 def test_forbidden_actions_are_refused(criterion):
-    model = dp.load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
+    model = load("admission", servers=1, room=3, arrivals=(0.3,), rejection=(0.0,))
     always = policies.TablePolicy(model, np.ones(model.box.count, int))
     with pytest.raises(
         dp.errors.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
@@ -514,7 +519,7 @@ def test_four_queue_base_policies_to_all_printed_decimals():
 
 
 def test_lost_sales_myopic_is_zipkins():
-    model = dp.load("lost-sales")
+    model = load("lost-sales")
     assert round(dp.evaluate_exact(model, model.policy("myopic")).cost, 2) == 5.06
 
 

@@ -1,10 +1,12 @@
-"""Published and independently computed costs, by simulation; the sources are in docs/figures.md."""
+"""Published and independently computed costs, by simulation; the sources are in docs/measurements/figures.md."""
 
 import pytest
 
 import dualplan as dp
+from bank import load
 from dualplan import policies, primal
 
+pytestmark = pytest.mark.slow
 CUBIC = 3
 
 
@@ -33,7 +35,6 @@ def test_unbounded_four_queue():
     assert lbfs.half_width < 0.03 * lbfs.cost
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("discipline", "cost"), [("preemptive", 14.32), ("nonpreemptive", 15.67)])
 def test_six_class_lbfs(discipline, cost):
     net = dp.load("six-class", discipline=discipline)
@@ -73,7 +74,7 @@ def test_the_papers_text_to_the_letter(name, cost):
 
 def test_lost_sales_myopic():
     """Zipkin 2008, Poisson(5), lead time 4, penalty 4: Myopic 5.06."""
-    model = dp.load("lost-sales")
+    model = load("lost-sales")
     result = dp.evaluate(model, model.policy("myopic"), steps=1_000_000)
     assert result.cost == pytest.approx(5.06, abs=0.02)
 

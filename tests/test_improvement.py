@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dualplan as dp
+from bank import load
 from dualplan import policies, primal
 from dualplan.core import budgets
 from dualplan.core.budgets import Clock
@@ -152,7 +153,7 @@ def test_unstable_candidates_come_last():
 
 
 def test_excess_counts_whole_intervals():
-    model = dp.load("admission")
+    model = load("admission")
     name = model.policies and next(iter(model.policies))
     run = dp.evaluate(model, model.policy(name), steps=50_000)
     measure = next(iter(run.measures))

@@ -1,6 +1,5 @@
 """Problems on lattices of states: what is exact about them, and how good their policies are."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import dualplan as dp
+from bank import Made, load
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.sparse import Table, policy_iteration
 from dualplan.primal import GreedyPolicy, Lattice, LatticeValues
@@ -31,19 +31,15 @@ def uneven():
     return dp.QueueingNetwork(classes, name="uneven")
 
 
-MODELS = {
-    "network": lambda: dp.load("four-queue", buffers=3),
-    "uneven": uneven,
-    "per server": lambda: dp.load("criss-cross", buffers=3, decisions="per-server"),
-    "lost sales": lambda: dp.load("lost-sales", lead_time=2, demand=2.0, capacity=8),
-    "admission": lambda: dp.load("admission"),
-}
-
-
-@functools.cache
-def made(name):
-    """One model for all tests of it, since what is written in Python is compiled for each."""
-    return MODELS[name]()
+MODELS = Made(
+    {
+        "network": lambda: dp.load("four-queue", buffers=3),
+        "uneven": uneven,
+        "per server": lambda: dp.load("criss-cross", buffers=3, decisions="per-server"),
+        "lost sales": lambda: load("lost-sales", lead_time=2, demand=2.0, capacity=8),
+        "admission": lambda: load("admission"),
+    }
+)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -51,7 +47,7 @@ def made(name):
     "criterion", [dp.Average(), dp.Discounted(0.95)], ids=["average", "discounted"]
 )
 def test_with_every_state_a_node_the_solution_is_exact(name, criterion):
-    model = made(name)
+    model = MODELS[name]
     found = dp.search.solve_lattice(model, whole(model), criterion, tol=1e-9)
     exact = dp.solve_exact(model, criterion, tol=1e-8)
     assert found.status is dp.Status.SOLVED

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import dualplan as dp
 from bank import (
+    Made,
     admission_events,
     average_cost,
     discounted_cost,
+    load,
     matrix,
     mm1,
     mm1k,
@@ -26,19 +28,21 @@ from dualplan.evaluation import lower_bounds
 from dualplan.evaluation.lower_bounds import gap, largest_gap
 from dualplan.exact.operators import Sweeper
 
-MODELS = {
-    "four queues": dp.load("four-queue", buffers=2),
-    "criss-cross": dp.load("criss-cross", buffers=3),
-    "independent events": dp.load(
-        "four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0
-    ),
-    "per server": dp.load("criss-cross", buffers=2, decisions="per-server"),
-    "mm1k": mm1k(),
-    "admission": dp.load("admission", room=8),
-    "gate": admission_events(),
-    "garnet": dp.load("garnet", states=30, actions=3, branching=4),
-    "lost sales": dp.load("lost-sales", lead_time=2, demand=1.0, capacity=6),
-}
+MODELS = Made(
+    {
+        "four queues": lambda: dp.load("four-queue", buffers=2),
+        "criss-cross": lambda: dp.load("criss-cross", buffers=3),
+        "independent events": lambda: dp.load(
+            "four-queue", buffers=2, dynamics="bernoulli", full="lose", penalty=3.0
+        ),
+        "per server": lambda: dp.load("criss-cross", buffers=2, decisions="per-server"),
+        "mm1k": lambda: mm1k(),
+        "admission": lambda: load("admission", room=8),
+        "gate": lambda: admission_events(),
+        "garnet": lambda: dp.load("garnet", states=30, actions=3, branching=4),
+        "lost sales": lambda: load("lost-sales", lead_time=2, demand=1.0, capacity=6),
+    }
+)
 SPREAD = dp.Discounted(0.8, start=[((0, 1, 0, 0), 0.25), ((2, 2, 1, 0), 0.75)])
 CASES = [(name, criterion) for name in MODELS for criterion in (dp.Average(), dp.Discounted(0.9))]
 CASES.append(("four queues", SPREAD))
@@ -46,7 +50,7 @@ ids = [f"{name}-{type(criterion).__name__}" for name, criterion in CASES[:-1]] +
     "four queues-spread"
 ]
 cases = pytest.mark.parametrize(("name", "criterion"), CASES, ids=ids)
-LAWS = {name: matrix(model) for name, model in MODELS.items()}
+LAWS = Made({name: lambda name=name: matrix(MODELS[name]) for name in MODELS})
 
 
 def shaped(model, criterion, h, law=None):

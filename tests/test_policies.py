@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dualplan as dp
-from bank import average_cost, mm1k
+from bank import average_cost, load, mm1k
 from dualplan import policies
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=4, max_size=4)
@@ -117,7 +117,7 @@ def test_nonpreemptive_rules_choose_among_who_waits(x, at_first, at_second):
 
 
 def test_random_policy_is_uniform_over_what_is_allowed():
-    gate = dp.load("admission", servers=2, room=3)
+    gate = load("admission", servers=2, room=3)
     assert gate.policies.keys() == {"threshold", "admit-all", "reject-all"}
     assert policies.random_policy(gate)([1, 1]).tolist() == [0.5, 0.5]
     assert policies.random_policy(gate)([3, 1]).tolist() == [1.0, 0.0]
@@ -135,7 +135,7 @@ def test_admission_to_free_servers_only_is_erlangs_loss():
 
 
 def test_base_stock_orders_up_to_its_level():
-    model = dp.load("lost-sales")
+    model = load("lost-sales")
     rule = policies.base_stock(model, 20)
     assert int(np.argmax(rule([5, 3, 2, 4]))) == 6
     assert int(np.argmax(rule([20, 3, 2, 4]))) == 0
@@ -145,7 +145,7 @@ def test_base_stock_orders_up_to_its_level():
 
 def test_myopic_minimises_the_cost_of_the_arrival_period():
     """Against enumeration of the demands of two periods (lead time 2)."""
-    model = dp.load("lost-sales", lead_time=2, demand=1.0, capacity=8, max_order=6)
+    model = load("lost-sales", lead_time=2, demand=1.0, capacity=8, max_order=6)
     pmf, demand = model.pmf, np.arange(model.pmf.size)
     for x in ([0, 0], [3, 1], [1, 4]):
         stock = np.zeros(9)
@@ -212,7 +212,7 @@ def test_mistakes(make, words):
 
 
 def test_a_policy_that_chooses_what_is_not_allowed():
-    gate = dp.load("admission")
+    gate = load("admission")
     with pytest.raises(
         dp.errors.PolicyError, match=r"chooses action 1 \(admit\), which is not allowed there"
     ):

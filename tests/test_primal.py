@@ -10,7 +10,7 @@ import pytest
 import scipy.optimize
 
 import dualplan as dp
-from bank import discounted_cost, matrix
+from bank import discounted_cost, load, matrix
 from dualplan import primal
 from dualplan.core import lp as highs
 from dualplan.policies.tables import TablePolicy
@@ -19,10 +19,10 @@ from dualplan.primal.program import Program, maximise, maximise_in_parts
 GAMMA = 0.9
 DISCOUNTED = dp.Discounted(GAMMA)
 SMALL = {
-    "four-queue": lambda: dp.load("four-queue", buffers=2),
-    "garnet": lambda: dp.load("garnet", states=40, actions=3, seed=3),
-    "admission": lambda: dp.load("admission", servers=2, room=6),
-    "criss-cross": lambda: dp.load("criss-cross", buffers=3),
+    "four-queue": lambda: load("four-queue", buffers=2),
+    "garnet": lambda: load("garnet", states=40, actions=3, seed=3),
+    "admission": lambda: load("admission", servers=2, room=6),
+    "criss-cross": lambda: load("criss-cross", buffers=3),
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 import dualplan as dp
-from bank import average_cost, chain, matrix, mm1k, mm1k_law, networks
+from bank import average_cost, chain, load, matrix, mm1k, mm1k_law, networks
 from dualplan import policies
 from dualplan._kernels import philox
 from dualplan.exact import operators, programs
@@ -72,7 +72,7 @@ def test_puterman_an_occupancy_is_that_of_its_policy(seed, count, criterion):
     [
         dp.load("four-queue", buffers=2),
         dp.load("four-queue", buffers=2, dynamics="bernoulli", full="lose"),
-        dp.load("admission"),
+        load("admission"),
         dp.load("forest"),
         dp.load("garnet", states=40, branching=6),
     ],
@@ -122,7 +122,7 @@ def threshold_queue(arrival, limit):
 def test_a_blocking_limit_in_closed_form(limit, whole, monkeypatch):
     if not whole:
         monkeypatch.setattr(programs, "WHOLE", 0)
-    model = dp.load("admission", servers=1, room=60, arrivals=(0.8,), rejection=(0.0,))
+    model = load("admission", servers=1, room=60, arrivals=(0.8,), rejection=(0.0,))
     cost, level = threshold_queue(0.8, limit)
     solution = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", limit)], tol=1e-6)
     assert solution.status is dp.Status.SOLVED
@@ -189,7 +189,7 @@ def test_limits_of_any_size():
     assert dp.solve_lp(one_state(1.0, 0.0), limits=[small]).value == pytest.approx(0.5, abs=1e-4)
     with pytest.raises(dp.errors.InputError, match="the nearest has 1e-09"):
         dp.solve_lp(one_state(1.0, 0.0), limits=[dp.Limit(lambda x, a: 1e-9 * (1 + a), 5e-10)])
-    model = dp.load("admission", servers=1, room=30, arrivals=(0.3,), rejection=(0.0,))
+    model = load("admission", servers=1, room=30, arrivals=(0.3,), rejection=(0.0,))
     strict = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", 1e-9)])
     assert strict.status is dp.Status.SOLVED
     assert strict.limits[0].value <= 2e-6
@@ -234,7 +234,7 @@ def test_infeasible_limits_on_several_classes():
 def test_infeasible_limits_are_named(whole, monkeypatch):
     if not whole:
         monkeypatch.setattr(programs, "WHOLE", 0)
-    model = dp.load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
+    model = load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
     least = mm1k_law(0.8, 1.0, 6)[-1]  # admit everybody
     with pytest.raises(
         dp.errors.InputError, match=rf"limit rejected fraction <= 0.01; the nearest has {least:.4f}"

@@ -449,7 +449,7 @@ def test_what_must_be_said(altered):
         "limit is not kept: lost fraction is 0.2",
         "too short",
         "1.00% that was asked for",
-        "time was spent",
+        "The clock stopped the search",
         "The policy loses 20%",
     ):
         assert words in said

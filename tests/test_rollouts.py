@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dualplan as dp
+from bank import load
 from dualplan.policies.tables import FunctionPolicy
 from dualplan.primal import LinearValues, constant, indicators, monomials
 from dualplan.search.rollouts import (
@@ -54,7 +55,7 @@ def numbers(model, states):
     ],
 )
 def test_differences_are_those_of_the_exact_values(instance, options, heuristic, criterion):
-    model = dp.load(instance, **options)
+    model = load(instance, **options)
     policy = model.policy(heuristic or next(iter(model.policies)))
     exact = dp.evaluate_exact(model, policy, criterion)
     first, second = np.random.default_rng(0).integers(exact.reached.size, size=(2, 30))

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import dualplan as dp
-from bank import CRITERIA, dense, dense_flow, four_queue_events, matrix, tabular
+from bank import CRITERIA, dense, dense_flow, four_queue_events, load, matrix, tabular
 from dualplan.dual import features as families
 from dualplan.dual.problem import DualALP
 from dualplan.dual.sampling import SCHEMES
@@ -354,7 +354,7 @@ def made(form):
         return four_queue_events(2, jumps="derive")
     if form == "table":
         return tabular(dp.load("four-queue", buffers=1))
-    return dp.load("lost-sales", lead_time=2, capacity=4, max_order=3)
+    return load("lost-sales", lead_time=2, capacity=4, max_order=3)
 
 
 @pytest.mark.parametrize("form", ["events", "table", "lost sales"])

@@ -5,6 +5,8 @@ In every setting the minimum lies at least 5% below each single feature, so that
 combined.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from dualplan.dual import features as families
 from dualplan.dual.solvers import solve, solve_adaptive, solve_listed, solve_sampled
 
 
+@functools.cache
 def groups():
     """Garnet, states in twenty groups, times the actions."""
     model = dp.load("garnet")
@@ -21,6 +24,7 @@ def groups():
     )
 
 
+@functools.cache
 def switching():
     """Tiles of two heuristics' occupancies, times the choice of either."""
     model = dp.load("four-queue", buffers=3)
@@ -108,7 +112,7 @@ def test_a_start_is_one_finite_weight_a_feature(solver):
 
 
 def test_linear_programs_along_a_grid_draw_once(monkeypatch):
-    problem, fresh = groups(), groups()
+    problem, fresh = groups.__wrapped__(), groups.__wrapped__()
     solutions = [
         dp.dual.solve(problem, h, method=s) for s in ("listed-lp", "sampled-lp") for h in (1.0, 2.0)
     ]

@@ -1,10 +1,10 @@
 """The action's part of a feature: π_k(a|x) for each of the choices of a block.
 
 A choice is an action that is always taken, or a policy: a rule of `_kernels/policies.py` over data
-that lie in the block, or a compiled function of another kind, which `features/compiled.py` puts in.
-Fields of the choices, from `c` on in `ints`: their number, then for each its kind, the action or
-the number of the function, where the policy's data start and end in the block's `ints` and
-`floats`.
+that lie in the block, or a compiled function of another kind, which `dual/features/compiled.py`
+puts in. Fields of the choices, from `c` on in `ints`: their number, then for each its kind, the
+action or the number of the function, where the policy's data start and end in the block's `ints`
+and `floats`.
 """
 
 from __future__ import annotations

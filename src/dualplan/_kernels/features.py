@@ -45,7 +45,7 @@ MIXTURES  mixtures of the features of another set, which has no mixtures itself:
         column, row starts, features by row, the ints of the other set floats: values by column,
         cumulative sums by row, the floats of the other set A row of the other set is written behind
         the places of the block's own, which are merged from it.
-USER    functions of the user, which `features/user.py` puts in
+USER    functions of the user, which `dual/features/user.py` puts in
         ints: features, most positive at a pair, uniform numbers a draw, dim, actions, lower[dim],
         upper[dim]
 """

@@ -18,6 +18,8 @@ nothing there for h = 0.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
@@ -31,11 +33,13 @@ from dualplan._kernels.compiler import (
     STATES,
     allocating_helper,
     copy,
+    group,
     helper,
     kernel,
 )
 from dualplan._kernels.linear_index import best_waiting
 from dualplan._kernels.philox import seek, uniform
+from dualplan.core.types import Floats, Ints, Words
 
 CUBE = types.float64[:, :, ::1]
 PATHS = types.int64[:, :, ::1]
@@ -112,14 +116,23 @@ def _events(ints, floats, x, served, out, rates, moves):
     return k
 
 
+class Room(NamedTuple):
+    """What the loops write: the class that each server works at, a state, slopes, the rates of the
+    events and what they change.
+    """
+
+    served: Ints
+    out: Ints
+    slopes: Floats
+    rates: Floats
+    moves: Ints
+
+
 @allocating_helper
 def _room(ints):
-    """Room for a decision, a state, slopes and events: what `_serve`, `_slopes` and `_events`
-    write.
-    """
     n = ints[net.N]
     most = n + ints[ints[net.ROUTE_PTR] + n]
-    return (
+    return Room(
         np.empty(ints[net.S], np.int64),
         np.empty(n + 1, np.int64),
         np.empty(n, np.float64),
@@ -129,12 +142,14 @@ def _room(ints):
 
 
 @helper
-def _drift(ints, floats, weights, x, served, out, slopes, rates, moves):
+def _drift(ints, floats, weights, x, room):
     """Ph − h."""
+    slopes = room.slopes
+    moves = room.moves
     n = ints[net.N]
     total = 0.0
     _slopes(weights, x, n, slopes)
-    for k in range(_events(ints, floats, x, served, out, rates, moves)):
+    for k in range(_events(ints, floats, x, room.served, room.out, room.rates, moves)):
         c = moves[k, 0]
         u = float(moves[k, 1])
         d = moves[k, 2]
@@ -144,7 +159,7 @@ def _drift(ints, floats, weights, x, served, out, slopes, rates, moves):
             change += v * (
                 slopes[d] + 0.5 * weights[n + n * d + d] * v + weights[n + n * c + d] * u
             )
-        total += rates[k] * change
+        total += room.rates[k] * change
     return total
 
 
@@ -241,7 +256,9 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
     """
     n = ints[net.N]
     dim = x.size
-    served, out, slopes, rates, moves = _room(ints)
+    room = _room(ints)
+    served = room.served
+    out = room.out
     loss = 0.0
     shaped = 0.0
     moved = True
@@ -257,7 +274,7 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
                 _serve(ints, floats, x, served)
                 loss = shaped = _loss(ints, floats, x, served)
                 if weights.size > 0:
-                    shaped += _drift(ints, floats, weights, x, served, out, slopes, rates, moves)
+                    shaped += _drift(ints, floats, weights, x, room)
             sums[1] += shaped
             if weights.size > 0:
                 sums[sums.size - 1] += loss
@@ -277,10 +294,47 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
             t += 1
 
 
+class Walks(NamedTuple):
+    """Trajectories, one a row: their states, which are updated, their random numbers, and the
+    number of their next step.
+    """
+
+    states: Ints
+    rngs: Words
+    t0: int
+
+
+class Seen(NamedTuple):
+    """What is noted of each trajectory: states after every so many steps, as far as there is room,
+    and Σℓ and Σ(ℓ + Ph − h).
+    """
+
+    every: int
+    states: Ints
+    sums: Floats
+
+
+WALKS = group(Walks, STATES, WORDS, INT)
+SEEN = group(Seen, INT, PATHS, ROWS)
+
+
+@kernel(types.void(INTS, FLOATS, FLOATS, WALKS, INT, SEEN), allocates=True)
+def walk(ints, floats, weights, walks, length, seen):
+    """Go on along the trajectories by `length` steps."""
+    room = _room(ints)
+    for k in range(walks.states.shape[0]):
+        _walk(ints, floats, weights, walks, k, length, seen, room)
+
+
 @helper
-def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, room):
+def _walk(ints, floats, weights, walks, k, length, seen, room):
     """One trajectory."""
-    served, out, slopes, rates, moves = room
+    x = walks.states[k]
+    rng = walks.rngs[k]
+    states = seen.states[k]
+    sums = seen.sums[k]
+    every = seen.every
+    served = room.served
     loss = 0.0
     shaped = 0.0
     moved = True
@@ -290,26 +344,14 @@ def _walk(ints, floats, weights, x, rng, t0, length, every, seen, sums, room):
             _serve(ints, floats, x, served)
             loss = shaped = _loss(ints, floats, x, served)
             if weights.size > 0:
-                shaped += _drift(ints, floats, weights, x, served, out, slopes, rates, moves)
+                shaped += _drift(ints, floats, weights, x, room)
         sums[0] += loss
         sums[1] += shaped
-        seek(rng, t0 + t)
+        seek(rng, walks.t0 + t)
         uniform(rng)  # by which `simulate` picks the action
-        moved = _happen(ints, floats, served, rng, x, out, floats[:0])
-        if (t + 1) % every == 0 and t // every < seen.shape[0]:
-            copy(seen[t // every], x)
-
-
-@kernel(types.void(INTS, FLOATS, FLOATS, STATES, WORDS, INT, INT, INT, PATHS, ROWS), allocates=True)
-def walk(ints, floats, weights, states, rngs, t0, length, every, seen, sums):
-    """Go on from the states, one for each trajectory and updated, by `length` steps.
-
-    Σℓ and Σ(ℓ + Ph − h) go to a row of `sums`, the states after every so many steps to `seen`, as
-    far as it has room.
-    """
-    room = _room(ints)
-    for k in range(states.shape[0]):
-        _walk(ints, floats, weights, states[k], rngs[k], t0, length, every, seen[k], sums[k], room)
+        moved = _happen(ints, floats, served, rng, x, room.out, floats[:0])
+        if (t + 1) % every == 0 and t // every < states.shape[0]:
+            copy(states[t // every], x)
 
 
 @kernel(types.void(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
@@ -317,7 +359,11 @@ def moments(ints, floats, states, losses, drifts, seconds):
     """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic
     functions.
     """
-    served, out, _, rates, moves = _room(ints)
+    room = _room(ints)
+    served = room.served
+    out = room.out
+    rates = room.rates
+    moves = room.moves
     drifts[:] = 0.0
     seconds[:] = 0.0
     for i in range(states.shape[0]):

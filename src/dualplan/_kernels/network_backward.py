@@ -13,9 +13,18 @@ the differences into y for those who want whole states.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dualplan._kernels.compiler import CHANGES, PREDECESSORS, copy, helper, kernel
+from dualplan._kernels.compiler import (
+    CHANGES,
+    PREDECESSORS,
+    allocating_helper,
+    copy,
+    helper,
+    kernel,
+)
 from dualplan._kernels.network import (
     ACTIONS,
     ARRIVAL,
@@ -39,8 +48,50 @@ from dualplan._kernels.network import (
     place_of,
     receive,
 )
+from dualplan.core.types import Floats, Ints
 
 MOST_CHANGED = 5  # coordinates that one event changes: two classes, two services, the pending event
+
+
+class Pairs(NamedTuple):
+    """Where the pairs that lead to a state are listed: states, actions, probabilities."""
+
+    states: Ints
+    actions: Ints
+    probabilities: Floats
+
+
+class Outcome(NamedTuple):
+    """An outcome, the classes that it involves, the limits of their queues before it, and two
+    states to work on.
+    """
+
+    arrived: Ints
+    done: Ints
+    touched: Ints
+    low: Ints
+    span: Ints
+    x: Ints
+    out: Ints
+
+
+class ChangeList(NamedTuple):
+    """Where the pairs that lead to y are listed as changes: coordinates, their values and number;
+    actions and probabilities.
+
+    x and out are copies of y to work on; `near` has the coordinates that the event at hand can
+    change.
+    """
+
+    y: Ints
+    coords: Ints
+    news: Ints
+    sizes: Ints
+    actions: Ints
+    probabilities: Floats
+    x: Ints
+    out: Ints
+    near: Ints
 
 
 # -- independent events ----------------------------------------------------------------------------
@@ -73,28 +124,33 @@ def same(x, y, size):
     return True
 
 
+@allocating_helper
+def no_outcome(ints, dim):
+    n = ints[N]
+    return Outcome(
+        np.zeros(n, np.int64),
+        np.full(n, -1, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(dim, np.int64),
+        np.empty(dim, np.int64),
+    )
+
+
 @helper
-def invert(
-    ints,
-    floats,
-    y,
-    arrived,
-    done,
-    touched,
-    size,
-    low,
-    span,
-    x,
-    out,
-    states,
-    actions,
-    probabilities,
-    count,
-):
+def invert(ints, floats, y, outcome, size, pairs, count):
     """Append the (x, a) from which an outcome of independent events leads to y.
 
     `touched[:size]` are the classes it involves.
     """
+    arrived = outcome.arrived
+    done = outcome.done
+    touched = outcome.touched
+    low = outcome.low
+    span = outcome.span
+    x = outcome.x
+    out = outcome.out
     dest = ints[ROUTE_DEST]
     nothing = floats[:0]
     candidates = 1
@@ -134,11 +190,11 @@ def invert(
                     mapped = True
                 if not same(out, y, y.size):
                     continue
-                if count >= actions.size:
+                if count >= pairs.actions.size:
                     return np.int64(-1)
-                copy(states[count], x)
-                actions[count] = a
-                probabilities[count] = p
+                copy(pairs.states[count], x)
+                pairs.actions[count] = a
+                pairs.probabilities[count] = p
                 count += 1
     return count
 
@@ -194,21 +250,18 @@ def ways_of_server(ints, s):
 @kernel(PREDECESSORS, allocates=True)
 def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
     """The predecessors of y, with independent events, as whole states; −1 if there are too many."""
-    n = ints[N]
     dest = ints[ROUTE_DEST]
-    arrived = np.empty(n, np.int64)
-    done = np.empty(n, np.int64)
-    touched = np.empty(n, np.int64)
-    low = np.empty(n, np.int64)
-    span = np.empty(n, np.int64)
-    x = np.empty(y.size, np.int64)
-    out = np.empty(y.size, np.int64)
+    pairs = Pairs(states, actions, probabilities)
+    outcome = no_outcome(ints, y.size)
+    arrived = outcome.arrived
+    done = outcome.done
+    touched = outcome.touched
     outcomes = 1 << (ints[ARRIVAL + 1] - ints[ARRIVAL])
     for s in range(ints[S]):
         outcomes *= ways_of_server(ints, s)
     count = np.int64(0)
-    for outcome in range(outcomes):
-        digits = outcome
+    for number in range(outcomes):
+        digits = number
         size = 0
         arrived[:] = 0
         done[:] = -1
@@ -232,23 +285,7 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
                     if ints[dest + done[c]] >= 0:
                         size = touch(touched, size, ints[dest + done[c]])
                 way -= slots
-        count = invert(
-            ints,
-            floats,
-            y,
-            arrived,
-            done,
-            touched,
-            size,
-            low,
-            span,
-            x,
-            out,
-            states,
-            actions,
-            probabilities,
-            count,
-        )
+        count = invert(ints, floats, y, outcome, size, pairs, count)
         if count < 0:
             return count
     return count
@@ -258,34 +295,37 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
 
 
 @helper
-def note(ints, y, x, near, size, a, p, coords, news, sizes, actions, probabilities, count):
+def note(ints, listed, size, a, p, count):
     """Append the pair (x, a): what differs from y at the coordinates near[:size] and in the pending
     event.
     """
-    if count >= actions.size:
+    if count >= listed.actions.size:
         return np.int64(-1)
+    x = listed.x
+    y = listed.y
     changed = 0
     for k in range(size):
-        if x[near[k]] != y[near[k]]:
-            coords[count, changed] = near[k]
-            news[count, changed] = x[near[k]]
+        i = listed.near[k]
+        if x[i] != y[i]:
+            listed.coords[count, changed] = i
+            listed.news[count, changed] = x[i]
             changed += 1
     last = y.size - 1
     if ints[PER_SERVER] and x[last] != y[last]:
-        coords[count, changed] = last
-        news[count, changed] = x[last]
+        listed.coords[count, changed] = last
+        listed.news[count, changed] = x[last]
         changed += 1
-    sizes[count] = changed
-    actions[count] = a
-    probabilities[count] = p
+    listed.sizes[count] = changed
+    listed.actions[count] = a
+    listed.probabilities[count] = p
     return count + 1
 
 
 @helper
-def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count):
+def unchanged(ints, floats, factor, listed, count):
     """Append the pairs from which nothing happens, with decisions per server."""
-    last = y.size - 1
-    near = coords[0]
+    x = listed.x
+    last = x.size - 1
     for event in range(ints[S] + 1):
         x[last] = event
         for a in range(ints[ACTIONS]):
@@ -300,22 +340,8 @@ def unchanged(ints, floats, y, factor, x, coords, news, sizes, actions, probabil
                 if c >= 0:
                     rest -= floats[ints[MU] + c] / floats[ints[PEAK] + event - 1]
             if rest > 1e-14:
-                count = note(
-                    ints,
-                    y,
-                    x,
-                    near,
-                    0,
-                    a,
-                    rest * factor,
-                    coords,
-                    news,
-                    sizes,
-                    actions,
-                    probabilities,
-                    count,
-                )
-    x[last] = y[last]
+                count = note(ints, listed, 0, a, rest * factor, count)
+    x[last] = listed.y[last]
     return count
 
 
@@ -361,26 +387,13 @@ def rewind_one(ints, y, x, c, d, route, history):
 
 
 @helper
-def invert_one(
-    ints,
-    floats,
-    y,
-    c,
-    route,
-    factor,
-    x,
-    out,
-    near,
-    coords,
-    news,
-    sizes,
-    actions,
-    probabilities,
-    count,
-):
+def invert_one(ints, floats, c, route, factor, listed, count):
     """Append the pairs from which an arrival to class c (route −1), or its completion along a
     route, leads to y.
     """
+    y = listed.y
+    x = listed.x
+    near = listed.near
     n = ints[N]
     buffer = ints[BUFFER]
     last = y.size - 1
@@ -437,35 +450,25 @@ def invert_one(
                 if p == 0.0:
                     continue
                 if not mapped or ints[NONPREEMPTIVE]:
-                    same_map = leads_to(ints, floats, y, x, a, c, d, route, near, size, out)
+                    same_map = leads_to(ints, floats, listed, a, c, d, route, size)
                     mapped = True
                 if same_map:
-                    count = note(
-                        ints,
-                        y,
-                        x,
-                        near,
-                        size,
-                        a,
-                        p * factor,
-                        coords,
-                        news,
-                        sizes,
-                        actions,
-                        probabilities,
-                        count,
-                    )
+                    count = note(ints, listed, size, a, p * factor, count)
     for k in range(size):
         x[near[k]] = y[near[k]]
-        out[near[k]] = y[near[k]]
+        listed.out[near[k]] = y[near[k]]
     if ints[PER_SERVER]:
         x[last] = y[last]
     return count
 
 
 @helper
-def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
+def leads_to(ints, floats, listed, a, c, d, route, size):
     """Whether the event takes x to y, which differ at near[:size] alone."""
+    x = listed.x
+    y = listed.y
+    out = listed.out
+    near = listed.near
     for k in range(size):
         out[near[k]] = x[near[k]]
     if route < 0:
@@ -482,6 +485,7 @@ def leads_to(ints, floats, y, x, a, c, d, route, near, size, out):
 def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
     # the last row is room to work
     near = coords[coords.shape[0] - 1]
+    listed = ChangeList(y, coords, news, sizes, actions, probabilities, x, out, near)
     count = np.int64(0)
     factor = 1.0
     if ints[PER_SERVER]:
@@ -490,9 +494,7 @@ def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x
             factor = floats[ints[QUIET]]
         else:
             factor = floats[ints[PEAK] + event - 1]
-        count = unchanged(
-            ints, floats, y, factor, x, coords, news, sizes, actions, probabilities, count
-        )
+        count = unchanged(ints, floats, factor, listed, count)
     else:
         for a in range(ints[ACTIONS]):
             if count >= 0 and allowed_of(ints, x, a):
@@ -504,60 +506,14 @@ def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x
                     if c >= 0:
                         rest -= floats[ints[MU] + c]
                 if rest > 1e-14:
-                    count = note(
-                        ints,
-                        y,
-                        x,
-                        near,
-                        0,
-                        a,
-                        rest,
-                        coords,
-                        news,
-                        sizes,
-                        actions,
-                        probabilities,
-                        count,
-                    )
+                    count = note(ints, listed, 0, a, rest, count)
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         if count >= 0:
-            count = invert_one(
-                ints,
-                floats,
-                y,
-                ints[k],
-                np.int64(-1),
-                factor,
-                x,
-                out,
-                near,
-                coords,
-                news,
-                sizes,
-                actions,
-                probabilities,
-                count,
-            )
+            count = invert_one(ints, floats, ints[k], np.int64(-1), factor, listed, count)
     for c in range(ints[N]):
         for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
             if count >= 0:
-                count = invert_one(
-                    ints,
-                    floats,
-                    y,
-                    c,
-                    r,
-                    factor,
-                    x,
-                    out,
-                    near,
-                    coords,
-                    news,
-                    sizes,
-                    actions,
-                    probabilities,
-                    count,
-                )
+                count = invert_one(ints, floats, c, r, factor, listed, count)
     return count
 
 

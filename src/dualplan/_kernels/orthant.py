@@ -1,5 +1,5 @@
 """Coefficients of the drift of products of functions of single coordinates, on cells (see
-primal/cells.py).
+values/cells.py).
 
 `table[i, f, e, 1 + s]` is coefficient e of factor f of coordinate i, moved by s ∈ {−1, 0, 1}. A row
 is one coefficient e_i for each coordinate, and the coefficient of a product is the product of those

@@ -52,51 +52,52 @@ class Status(StrEnum):
 _GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
 
 _ADVICE = {
-    Status.REACHED: "the requested half-width was reached",
+    Status.REACHED: "the interval is as narrow as you asked",
     Status.BUDGET: (
-        "the budget was spent before the requested half-width was reached; allow more steps"
+        "all steps were taken before the interval was as narrow as you asked; allow more steps"
     ),
-    Status.COMPLETED: "the budget was spent, as asked; the interval says how much is known",
+    Status.COMPLETED: "all the work you asked for is done; the interval says how much is known",
     Status.TOO_SHORT: (
         "the run is too short to forget its start, so the interval may miss; allow more steps"
     ),
     Status.UNSTABLE: (
-        "the state keeps growing: the average cost is infinite, or the run far too short to tell"
+        "the state keeps growing: the average cost is infinite, or the run is far too short to tell"
     ),
     Status.FEW_CYCLES: (
-        "too few regenerative cycles for an interval; allow more steps or use method 'batch-means'"
+        "the run returned to its start too seldom for an interval; allow more steps or use method "
+        "'batch-means'"
     ),
-    Status.SOLVED: "the bounds are as close as was asked",
+    Status.SOLVED: "the bounds are as close as you asked",
     Status.WIDE: (
-        "the bounds hold but are wider than was asked; allow more sweeps or a larger tolerance"
+        "the bounds hold but are wider than you asked; allow more sweeps or a larger tol"
     ),
     Status.RADIUS: (
-        "the minimiser lies outside the ball of radius S: the value is a lower bound; raise the "
-        "radius or H"
+        "the best weights lie outside the ball of radius S, so the value is only a lower bound; "
+        "raise the radius or H"
     ),
     Status.SAMPLED: (
-        "optimal over the constraints that were drawn; others may be violated, so values bound "
-        "nothing"
+        "optimal over the constraints that were drawn; others may be violated, so the values are "
+        "no bounds"
     ),
     Status.VIOLATED: (
-        "constraints are violated by more than was asked; allow more rounds or a larger tolerance"
+        "constraints are violated by more than you asked; allow more rounds or a larger tol"
     ),
     Status.RELAXED: (
-        "optimal over mixtures of constraints; single ones may be violated, so values bound nothing"
+        "optimal over mixtures of constraints; single ones may be violated, so the values are no "
+        "bounds"
     ),
     Status.FEW_EFFECTIVE: (
         "a few of the sampled transitions carry all the weight, so estimates may be far off; let "
         "the reference explore more, allow more samples, or raise H"
     ),
-    Status.TIME: "the time was spent; allow more",
-    Status.SETTLED: "no step found a gain whose interval excludes 0",
-    Status.GAP: "the gap that was asked for is proved",
+    Status.TIME: "stopped by the clock; allow more time",
+    Status.SETTLED: "no step finds a policy that is better for sure, so the search has ended",
+    Status.GAP: "the policy is proved to be as near the optimum as you asked",
     Status.NO_POTENTIAL: (
         "the fitted potential explains losses no better than a constant on trajectories that it "
         "was not fitted to, so it was left out; give a potential, more samples or a richer basis"
     ),
     Status.INTERRUPTED: (
-        "interrupted; the interval holds for what was done, and the run can be resumed if it was "
-        "saved"
+        "interrupted; the interval holds for what was done, and a run that was saved can be resumed"
     ),
 }

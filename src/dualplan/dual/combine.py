@@ -4,7 +4,7 @@ for each H.
 Policies π_0 (the incumbent), …, π_K and the cells t of a partition make the ratios of u
 (`features/ratios.py`) against the reference π_ref = (1−ε)π_0 + (ε/K)·Σ_{k>=1} π_k. Anchored on the
 cells, u has the reference's mass P(t) on each of them, so for θ >= 0 the policy of u is in cell t
-the mixture Σ_k θ_tk π_k, and the program (`forward/`) is
+the mixture Σ_k θ_tk π_k, and the program (`simulated/`) is
 
     min  Σ_t Σ_k θ_tk E[q_k(x) 1_t(x)] + H·V,        q_k(x) = Σ_a π_k(a|x) (ℓ(x,a) + γ Σ_y P(y|x,a)
          h(y) − h(x)),
@@ -44,7 +44,7 @@ is at stake at a state: how far the policies are apart (the largest total variat
 A coordinate called `event`, which says who decides, is cut at every number first.
 
 *Greedy alone*: beside the candidates of the program stands the policy that is greedy among the
-portfolio for h in every state (`primal/among.py`): what the program adds to h shows in the
+portfolio for h in every state (`policies/among.py`): what the program adds to h shows in the
 difference.
 """
 

@@ -14,8 +14,9 @@ minimiser of the surrogate can be worse than everything it was made from, and F 
 
 The grid is cut into strands of neighbours. Along a strand, from the largest H down, a solver that
 can starts from the last solution: what is nearly feasible is a good start for a smaller H, while
-the minimiser of a smaller H may have run away (measured: docs/certificates.md). Strands are
-independent, and go to the workers of joblib. What comes out does not depend on how many there are.
+the minimiser of a smaller H may have run away (measured: docs/measurements/certificates.md).
+Strands are independent, and go to the workers of joblib. What comes out does not depend on how many
+there are.
 
 `solve_grid` does all of it, for `solve_meta` and for the plans of `dualplan solve`.
 """

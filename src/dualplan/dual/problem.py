@@ -33,8 +33,8 @@ radius of a trust region about h. With y those multipliers, |y| <= H, the potent
 (`Solution.dual_potential`) replaces the flow's penalty: by strong duality min c = min ℓ_h'ᵀu (+
 αᵀh') + H_neg·V_neg.
 
-*Limits* on measures, rows g with gᵀu <= 0 (`limits.py`), add ρ·max(gᵀu, 0) each, exact once ρ
-exceeds the multiplier.
+*Limits* on measures, rows g with gᵀu <= 0 (`models/limits.py`), add ρ·max(gᵀu, 0) each, exact once
+ρ exceeds the multiplier.
 
 Both violations are sums over constraints, of pairs and of states, of a function of a sparse row
 (`constraints.py`). `Constraints` holds such rows with weights: all of them with weight 1 where

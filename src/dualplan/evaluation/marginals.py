@@ -5,8 +5,8 @@
 Where states are few it is computed from the occupancy over all states that are reached
 (`exact/policy.py`). Elsewhere it is measured: independent replicas are simulated in chunks, a state
 is kept every so many steps, and the frequency of v is a ratio of sums over chunks. Warm-up, batches
-and intervals are those of `intervals.py`, judged by the coordinate's own mean; an interval is about
-one value, not about all of them at once. With one seed, policies meet the same events.
+and intervals are those of `core/intervals.py`, judged by the coordinate's own mean; an interval is
+about one value, not about all of them at once. With one seed, policies meet the same events.
 
 A coordinate that takes more than `MOST_VALUES` values is counted in bins of equal width. Nothing on
 the simulated path is longer than the values that were seen times the number of chunks.

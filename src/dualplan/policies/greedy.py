@@ -4,7 +4,7 @@ to the lowest a.
 With V = Ψw, or values on a lattice, the look-ahead is compiled and needs no table, so it works on
 models of any size. Values over all states of an enumerable model make a table by one sweep; other
 functions of states are asked in Python, state by state. Prices on the model's columns can be part
-of the loss (`lattice.py`).
+of the loss (`search/lattice.py`).
 """
 
 from __future__ import annotations

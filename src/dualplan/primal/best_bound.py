@@ -1,11 +1,12 @@
 """The best lower bound on the optimal cost that some time allows, and what gave it.
 
 Where states can be listed, sweeps of value iteration from the potentials at hand and from 0
-(`lower_bounds.py`): for some million states a proof within reach, after the search and never in it.
-In networks beyond, potentials on cells that hold at every state (`primal/orthant.py`), in families
-that grow: squares of the queue lengths; with them indicators of empty queues; products of capped
-lengths, of rising degree. In factored models the program with all constraints, by variable
-elimination. Elsewhere the least loss that the model declares, which is proved and mostly 0.
+(`evaluation/lower_bounds.py`): for some million states a proof within reach, after the search and
+never in it. In networks beyond, potentials on cells that hold at every state (`primal/orthant.py`),
+in families that grow: squares of the queue lengths; with them indicators of empty queues; products
+of capped lengths, of rising degree. In factored models the program with all constraints, by
+variable elimination. Elsewhere the least loss that the model declares, which is proved and mostly
+0.
 
 Families are taken in turn as long as the last one took less than a fraction of the time that is
 left. All of these bounds are proved, and so is the largest. Where not even the least loss is known,

@@ -6,7 +6,7 @@ on cells.
 
 Δ_v h(x) = h(x + v) − h(x), where the last sum is over the routes of the class that the server works
 at. Which moves v happen depends on which queues are empty or full, and so is the same all over a
-cell; see `cells.py` for these and for the coefficients. Each coefficient of D is a sum over
+cell; see `values/cells.py` for these and for the coefficients. Each coefficient of D is a sum over
 servers, so the choices that make it least are found server by server.
 """
 

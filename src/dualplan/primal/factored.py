@@ -5,7 +5,7 @@
     average      maximise λ      subject to   Σ_k w_k (ψ_k −   g_k^a)(x) − ℓ(x,a) + λ  <= 0     for
                  all (x, a)
 
-with ψ_k of few variables and g_k^a their backprojections (`local.py`). There are as many
+with ψ_k of few variables and g_k^a their backprojections (`values/local.py`). There are as many
 constraints as pairs, but for an action a they say that one number, the maximum over x of a sum of
 functions of few variables, is at most 0. Two ways:
 

@@ -6,9 +6,9 @@
 h = Ψw, in a network where at most one event happens in a step. Veatch (Computers & OR 63, 2015)
 reduces the constraints to finitely many; with quadratic h the program is dual to those of
 Bertsimas, Paschalidis & Tsitsiklis (1994) and Kumar & Kumar (1994). Here states are put into cells
-(`cells.py`) on which D(·, a) is a polynomial: which queues are empty or full is the same all over a
-cell, so the moves are, and h is a polynomial around it. All coefficients of D − λ in a basis that
-is nowhere negative are asked to be >= 0. That is enough, and, if D is affine on the cells
+(`values/cells.py`) on which D(·, a) is a polynomial: which queues are empty or full is the same all
+over a cell, so the moves are, and h is a polynomial around it. All coefficients of D − λ in a basis
+that is nowhere negative are asked to be >= 0. That is enough, and, if D is affine on the cells
 (quadratic h, cuts at 0), needed.
 
 *Servers apart.* D is a sum, D = ℓ + Σ_arrivals p Δ_v h + Σ_servers [p Δ_v h of the class served],

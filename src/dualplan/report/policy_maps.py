@@ -102,7 +102,8 @@ def policy_map(
     lower, upper = _slice(model, policy, plane, levels or {}, _sizes(size), seed)
     rows, states = _rows(policy, lower, upper)
     actions = np.where(_exists(model, states), rows.argmax(axis=1), NONE)
-    return _map(model, policy, plane, lower, upper, actions, rows.max(axis=1), model.actions, None)
+    view = _View(plane, lower, upper)
+    return _map(model, policy, view, actions, rows.max(axis=1), model.actions, None)
 
 
 def by_server(found: PolicyMap) -> list[PolicyMap]:
@@ -137,9 +138,8 @@ def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap
     chance = np.where(
         actions == len(labels) - 1, _idling(network, states, sums, choices, s), sums.max(axis=1)
     )
-    return _map(
-        network, found.policy, plane, lower, upper, actions, chance, labels, network.servers[s]
-    )
+    view = _View(plane, lower, upper)
+    return _map(network, found.policy, view, actions, chance, labels, network.servers[s])
 
 
 def _class_sums(network: QueueingNetwork, rows: Floats, s: int) -> Floats:
@@ -301,17 +301,27 @@ def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
     return rows, states
 
 
+@dataclass(frozen=True, eq=False)
+class _View:
+    """The two coordinates of a map, across and up, and the corners of the states that it shows."""
+
+    plane: tuple[int, int]
+    lower: Ints
+    upper: Ints
+
+
 def _map(
     model: Model,
     policy: Policy,
-    plane: tuple[int, int],
-    lower: Ints,
-    upper: Ints,
+    view: _View,
     actions: Ints,
     chance: Floats,
     labels: tuple[str, ...],
     server: str | None,
 ) -> PolicyMap:
+    plane = view.plane
+    lower = view.lower
+    upper = view.upper
     across, up = plane
     values = [np.arange(lower[i], upper[i] + 1) for i in plane]
     first, second = sorted(plane)

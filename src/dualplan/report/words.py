@@ -329,7 +329,7 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
     status = Status(result["status"])
     gap = result["gap"]
     if status is Status.TIME and run.searched and not gap <= SMALL_GAP:
-        yield "The search ended because its time was spent: a longer one may find a better policy."
+        yield "The clock stopped the search: a longer one may find a better policy."
     elif status not in (
         Status.TIME,
         Status.SETTLED,

@@ -2,18 +2,18 @@
 the same events.
 
 *Screening.* Every candidate is simulated for the same short while on the same random numbers, and,
-where it brings values, once more with these as control variate (`simulation/`); the narrower of the
-two intervals counts. The best three are then simulated four times as long.
+where it brings values, once more with these as control variate (`evaluation/simulation/`); the
+narrower of the two intervals counts. The best three are then simulated four times as long.
 
 Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick,
 four times, what runs in Python a twentieth, and policies that look ahead at many outcomes less in
 proportion.
 
 *Controls.* An index rule brings no values. Before a duel and before the last evaluation, values are
-fitted to its visits (`primal/lstd.py`), and they serve as control variate if they make its interval
-narrower: quadratic ones where the rule has a loop of its own, which takes them at no loss of time,
-and otherwise only against a policy that looks ahead, if intervals are half as wide in the same
-time. On the four-queue network without end the variance of c-mu's cost falls by two orders of
+fitted to its visits (`evaluation/lstd.py`), and they serve as control variate if they make its
+interval narrower: quadratic ones where the rule has a loop of its own, which takes them at no loss
+of time, and otherwise only against a policy that looks ahead, if intervals are half as wide in the
+same time. On the four-queue network without end the variance of c-mu's cost falls by two orders of
 magnitude.
 
 *A duel.* The best candidate and the best policy so far are simulated side by side on random numbers

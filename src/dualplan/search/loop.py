@@ -17,7 +17,7 @@ is a matter of the time that is left.
 
 In the end the best policy is evaluated on random numbers that nothing was chosen by (exactly where
 states are few), and what time is left goes into a lower bound on what any policy costs
-(`bounds.py`).
+(`primal/best_bound.py`).
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 more work.
 
 lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with
-            limits, for several
-            prices on them, and mixtures
+            limits, for several prices on them, and mixtures
 search      an evolution strategy over linear indices of networks, weights of values, mixtures
             (`policy_search.py`)
-values    greedy for primal programs over drawn constraints: monomials of degree 2 and 4 (`primal/`)
+values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4
+            (`primal/`)
 dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H
-            (`combine.py`)
+            (`dual/combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
 """
 

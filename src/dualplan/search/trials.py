@@ -6,12 +6,13 @@ the mean's own trajectories ended, and goes on in the random stream: no warm-up 
 no noise is fitted twice.
 
 *Linear indices of networks* with one event a step walk in a loop of their own
-(`_kernels/index_walk.py`), with a control: by `simulation/`, ℓ + Ph − h has in the long run the
-mean of ℓ, and little variance for h near the bias. Here one h serves all candidates, which are near
-the mean: a quadratic function, fitted by least squares (`primal/lstd.py`) to states that the mean
-visited in the trials before. It does more than to lessen noise. A trial is short, and a policy that
-lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum, it has, as far
-as h tells. The control counts where the mean's own cost varies less with it than without.
+(`_kernels/index_walk.py`), with a control: by `evaluation/simulation/`, ℓ + Ph − h has in the long
+run the mean of ℓ, and little variance for h near the bias. Here one h serves all candidates, which
+are near the mean: a quadratic function, fitted by least squares (`evaluation/lstd.py`) to states
+that the mean visited in the trials before. It does more than to lessen noise. A trial is short, and
+a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum,
+it has, as far as h tells. The control counts where the mean's own cost varies less with it than
+without.
 """
 
 from __future__ import annotations
@@ -217,13 +218,9 @@ class IndexTrials:
             policy.code.ints,
             policy.code.floats,
             self.weights,
-            states,
-            rngs,
-            self.at,
+            index_walk.Walks(states, rngs, self.at),
             length,
-            every,
-            seen,
-            costs,
+            index_walk.Seen(every, seen, costs),
         )
         return costs / length, seen
 

@@ -11,7 +11,7 @@ A function is a product of one-dimensional pieces, each of one coordinate v of t
 So a basis is data, and evaluated by compiled code on states of any number (`_kernels/values.py`).
 The mean of a product of functions of single coordinates under a law with independent coordinates is
 the product of their means, so averages over such laws need no list of states either
-(`relevance.py`).
+(`primal/relevance.py`).
 
 Functions of the user (`functions`) come after the products. They are Python functions on arrays of
 states; a policy that is greedy for them is not compiled.

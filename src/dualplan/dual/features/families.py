@@ -246,7 +246,9 @@ def boxes(
         for product in products
     )
     lengths = np.log([high - low + 1.0 for low, high in flat])
-    return closed_form(model, BOXES, ints, lengths, names, spread, Choices.of(model, None), 1, 3)
+    unknown = np.full(len(names), np.nan)
+    block = Block(BOXES, ints, lengths, names, 1, unknown, unknown, 3)
+    return closed_form(model, block, spread, Choices.of(model, None))
 
 
 def _check_intervals(model: Model, i: int, intervals: Sequence[Interval]) -> None:
@@ -329,17 +331,10 @@ def bands(
     else:
         widest = 1
     room = 2 + len(model.actions) * len(given)
-    return closed_form(
-        model,
-        BANDS,
-        ints,
-        np.concatenate([counts, choice_floats]),
-        names,
-        laws,
-        given,
-        widest,
-        room,
-    )
+    floats = np.concatenate([counts, choice_floats])
+    unknown = np.full(len(names), np.nan)
+    block = Block(BANDS, ints, floats, names, widest, unknown, unknown, room, user=given.user)
+    return closed_form(model, block, laws, given)
 
 
 def _band_weights(model: Model, weights: Sequence[int] | None) -> Ints:
@@ -435,23 +430,12 @@ def _band_marginals(
     return laws
 
 
-def closed_form(
-    model: Model,
-    kind: int,
-    ints: Ints,
-    floats: Floats,
-    names: tuple[str, ...],
-    laws: Any,
-    choices: Choices,
-    widest: int,
-    room: int,
-) -> Features:
-    """A block of laws, each with all choices; losses that are sums over the coordinates are exact.
+def closed_form(model: Model, block: Block, laws: Any, choices: Choices) -> Features:
+    """A block of laws, each with all choices, whose losses are not known yet; those that are sums
+    over the coordinates are exact.
 
     `laws` are the values and probabilities of each coordinate for each law.
     """
-    unknown = np.full(len(names), np.nan)
-    block = Block(kind, ints, floats, names, widest, unknown, unknown, room, user=choices.user)
     check_allowed(Features(model, [block]))
     parts = model.loss_parts
     if parts is None:

@@ -2,19 +2,20 @@
 states.
 
 A reference policy with the occupancy M·μ is simulated (μ a probability on pairs; M = 1, or 1/(1−γ)
-for the discounted criterion, where the trajectory begins anew after each step with probability 1
-− γ). Candidates are u = M·μ·g with g = Σ_j θ_j r_j (`features/ratios.py`). With a transition (x, a,
-ℓ, x') of the reference and E its mean over time,
+for the discounted criterion, where the trajectory begins anew after each step with probability 1 −
+γ). Candidates are u = M·μ·g with g = Σ_j θ_j r_j (`dual/features/ratios.py`). With a transition (x,
+a, ℓ, x') of the reference and E its mean over time,
 
     ℓᵀu = M·E[g ℓ],    V_neg = M·E[max(−g, 0)],    residual(y) = M·E[g (γ y(x') − y(x))] + αᵀy,
 
 γ = 1 and α = 0 for the average criterion: residual(y) is fᵀy (average) or −fᵀy (discounted). One
 simulated next state serves all test functions y, and the maximum of |residual(y)| over a family
-(`test_functions.py`) is a lower bound of V_flow. The mass is right where E[g] = 1. The surrogate
+(`values/test_functions.py`) is a lower bound of V_flow. The mass is right where E[g] = 1. The
+surrogate
 
     c(θ) = ℓᵀu + residual(h) + H_neg·V_neg + H_flow·max_y residual(y)
 
-is a lower bound of the one in `surrogate.py`, whose maximum is over all |y| <= 1. A potential h
+is a lower bound of the one in `dual/problem.py`, whose maximum is over all |y| <= 1. A potential h
 shapes the loss to ℓ + γ h(x') − h(x); for u >= 0 and h the bias of u's own policy, ℓᵀu
 + residual(h) is that policy's exact cost.
 

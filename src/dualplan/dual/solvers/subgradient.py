@@ -164,17 +164,10 @@ def solve_subgradient(
         done += count
         if watch is not None:
             watch(done, total / done)
-    return _judged(
-        problem,
-        "paper",
-        penalty,
-        total / iterations,
-        iterations * batch,
-        seed,
-        started,
-        threads,
-        fresh=fresh,
-    )
+    samples = iterations * batch
+    rows = problem.draw(fresh, seed=seed, first=samples, threads=threads)
+    work = _Work("paper", samples, seed, started)
+    return _judged(problem, penalty, total / iterations, work, rows)
 
 
 def solve_adaptive(
@@ -224,18 +217,8 @@ def solve_adaptive(
         origins = known = [min(found, key=lambda theta: problem.value(theta, penalty, held).total)]
     samples = chunks * chunk
     first_fresh = samples + held.masses.size
-    return _judged(
-        problem,
-        "adaptive",
-        penalty,
-        origins[0],
-        samples,
-        seed,
-        started,
-        threads,
-        first=first_fresh,
-        fresh=fresh,
-    )
+    rows = problem.draw(fresh, seed=seed, first=first_fresh, threads=threads)
+    return _judged(problem, penalty, origins[0], _Work("adaptive", samples, seed, started), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,27 +316,30 @@ def first_point(problem: DualALP, penalty: Penalty, rows: Constraints) -> Floats
     return problem.project(theta)
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Which solver drew how many samples with which seed, and when it began."""
+
+    solver: str
+    samples: int
+    seed: int
+    started: float
+
+
 def _judged(
-    problem: DualALP,
-    solver: str,
-    penalty: Penalty,
-    theta: Floats,
-    samples: int,
-    seed: int,
-    started: float,
-    threads: int | None,
-    *,
-    first: int | None = None,
-    fresh: int = FRESH,
+    problem: DualALP, penalty: Penalty, theta: Floats, work: _Work, rows: Constraints
 ) -> Solution:
-    """The surrogate on `fresh` constraints, numbered from `first`, by default from the number of
-    samples.
-    """
-    rows = problem.draw(
-        fresh, seed=seed, first=samples if first is None else first, threads=threads
-    )
+    """The surrogate on constraints that θ was not found by."""
     parts = problem.value(theta, penalty, rows)
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - work.started
     return Solution(
-        problem, solver, penalties(penalty), theta, parts, Status.COMPLETED, samples, seed, seconds
+        problem,
+        work.solver,
+        penalties(penalty),
+        theta,
+        parts,
+        Status.COMPLETED,
+        work.samples,
+        work.seed,
+        seconds,
     )

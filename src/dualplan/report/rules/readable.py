@@ -1,6 +1,6 @@
 """A policy summarised by a rule that people can read, and what that costs.
 
-Wanted is the smallest rule T (a tree for each decision, `policy.py`) whose cost is within a
+Wanted is the smallest rule T (a tree for each decision, `policies/rules.py`) whose cost is within a
 tolerance of that of the policy π. It is fitted to decisions, by
 
     c(T) = Σ_x μ(x) r(x, T(x)),

@@ -93,9 +93,8 @@ def coupled_differences(
         )
     copies = np.stack([others, rows], axis=1).reshape(-1, model.box.dim)
     places = np.arange(0, len(copies) + 1, 2)
-    found = simulate_copies(
-        model, policy, places, copies, gamma, repetitions, horizon, control, seed, threads
-    )
+    coupling = Coupling(gamma, repetitions, horizon, control, seed)
+    found = simulate_copies(model, policy, places, copies, coupling, threads)
     totals = found.totals[1::2]
     if repetitions > 1:
         errors = totals.std(axis=1, ddof=1) / np.sqrt(repetitions)
@@ -105,20 +104,30 @@ def coupled_differences(
     return Differences(totals.mean(axis=1), errors, met, found.steps, repetitions, horizon, seed)
 
 
+@dataclass(frozen=True, eq=False)
+class Coupling:
+    """How copies are simulated: losses count γ^t until the copies meet, or up to the horizon, in so
+    many repetitions; shaped by a control, if there is one.
+    """
+
+    gamma: float
+    repetitions: int
+    horizon: int
+    control: CompiledValues | None
+    seed: int
+
+
 def simulate_copies(
     model: Model,
     policy: Policy,
     places: Ints,
     states: Ints,
-    gamma: float,
-    repetitions: int,
-    horizon: int,
-    control: CompiledValues | None,
-    seed: int,
+    coupling: Coupling,
     threads: int | None = None,
 ) -> Copies:
     """All groups, in tasks of fixed size, so that threads change nothing."""
-    run = engine(model, policy, seed)
+    run = engine(model, policy, coupling.seed)
+    control = coupling.control
     if control is None:
         potential = None
     else:
@@ -128,7 +137,16 @@ def simulate_copies(
         part = places[g : g + GROUPS + 1]
         own = np.ascontiguousarray(states[part[0] : part[-1]])
         tasks.append(
-            partial(run.coupled, part - part[0], own, g, repetitions, gamma, horizon, potential)
+            partial(
+                run.coupled,
+                part - part[0],
+                own,
+                g,
+                coupling.repetitions,
+                coupling.gamma,
+                coupling.horizon,
+                potential,
+            )
         )
     found = in_parallel(tasks, threads if run.fast else 1)
     totals, met = (np.concatenate([getattr(c, name) for c in found]) for name in ("totals", "met"))

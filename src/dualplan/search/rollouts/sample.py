@@ -22,7 +22,7 @@ from dualplan.search.rollouts.alternatives import (
     visited_states,
     working,
 )
-from dualplan.search.rollouts.coupled import HORIZON, simulate_copies
+from dualplan.search.rollouts.coupled import HORIZON, Coupling, simulate_copies
 from dualplan.values.contract import CompiledValues
 
 FEWEST = 20  # states with a choice that a fit needs
@@ -113,9 +113,8 @@ def rollout_sample(
         )
     places = np.cumsum([0, *(len(a.outcomes) for a in kept)])
     rows = np.concatenate([a.outcomes for a in kept])
-    copies = simulate_copies(
-        model, policy, places, rows, criterion.gamma, repetitions, horizon, control, seed, threads
-    )
+    coupling = Coupling(criterion.gamma, repetitions, horizon, control, seed)
+    copies = simulate_copies(model, policy, places, rows, coupling, threads)
     return RolloutSample(
         model,
         policy,

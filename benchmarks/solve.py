@@ -1,7 +1,7 @@
 """What `dualplan solve` finds, on every network with a published or exactly known figure; one
 setting for all.
 
-python benchmarks/improve.py [NAME ...] [--time 3m] [--seed 0] [--json]
+python benchmarks/solve.py [NAME ...] [--time 3m] [--seed 0] [--json]
 """
 
 import argparse
