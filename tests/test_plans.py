@@ -224,7 +224,7 @@ BAD = {
         "step_size must be a positive number"
     ),
     'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
-        "exceeds the budget"
+        "exceeds the 10 samples"
     ),
     'model = "four-queue"\nmethod = "listed-lp"\nsamples = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
@@ -248,7 +248,7 @@ BAD = {
         "did you mean 'batch'?"
     ),
     PAPER + "epsilon = 0.1\ndelta = 2.0": "delta must",
-    PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the budget",
+    PAPER + "epsilon = 0.1\ndelta = 0.1": "samples allowed",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nset = {buffers = 2}\n'
     "start = [[[0, 0, 0, 0], 0.4]]": "sums to 0.4, not 1",
 }
