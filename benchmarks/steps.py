@@ -8,7 +8,7 @@ import argparse
 
 import dualplan as dp
 from dualplan.core.budgets import Clock
-from dualplan.search import STEPS
+from dualplan.search import STEPS_BY_NAME
 from dualplan.search.contract import Search
 from dualplan.search.loop import Loop
 from solve import CASES
@@ -28,13 +28,13 @@ def main() -> None:
         case = CASES[name]
         model = dp.load(case.model, **case.parameters)
         begin = [model.policy(policy) for policy in case.begin]
-        for step in STEPS:
+        for step in STEPS_BY_NAME:
             search = Search(model, dp.Average(), (), options.seed)
             loop = Loop(search, Clock(3600.0), None, None, lambda *_: None)
             loop.begin(begin)
             best = search.incumbent.run.cost
-            if STEPS[step].applies(search):
-                loop.attempt(STEPS[step], 0)
+            if STEPS_BY_NAME[step].applies(search):
+                loop.attempt(STEPS_BY_NAME[step], 0)
             for a in search.attempts:
                 gain = (
                     ""

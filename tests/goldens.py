@@ -285,15 +285,15 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     from dualplan.core.streams import Place
     from dualplan.policies.saved import save_policy
     from dualplan.search.contract import Candidate, Search
-    from dualplan.search.duels import BEGINNING, screen
-    from dualplan.search.steps import STEPS
+    from dualplan.search.duels import BEGINNING_STEPS_FACTOR, screen
+    from dualplan.search.steps import STEPS_BY_NAME
 
     search = Search(model, criterion, (), 5)
     begin = [Candidate(model.policy(name), "heuristic") for name in model.policies]
-    search.members = screen(search, begin, BEGINNING, place=Place.BEGINNING)
+    search.members = screen(search, begin, BEGINNING_STEPS_FACTOR, place=Place.BEGINNING)
     search.best = search.members[0]
     found = []
-    for candidate in STEPS[step].propose(search, 0):
+    for candidate in STEPS_BY_NAME[step].propose(search, 0):
         path = folder / "proposed.npz"
         save_policy(candidate.policy, path)
         found.append(

@@ -321,7 +321,7 @@ def test_large_runs_keep_memory_bounded(monkeypatch):
     """Merging rows changes neither the sums nor, beyond grouping, the estimate."""
     net = mm1(0.5)
     whole = dp.evaluate(net, net.policy("longer"), steps=500_000)
-    monkeypatch.setattr(experiments, "MOST_ROWS", 16)
+    monkeypatch.setattr(experiments, "MOST_ROWS_A_REPLICA", 16)
     merged = dp.evaluate(net, net.policy("longer"), steps=500_000)
     assert merged.steps == pytest.approx(whole.steps, rel=0.1)
     assert merged.cost == pytest.approx(whole.cost, abs=3 * whole.half_width)

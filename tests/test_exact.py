@@ -28,7 +28,7 @@ from bank import (
     tabular,
 )
 from dualplan import cli, policies
-from dualplan.exact.iteration import METHODS, Mixing
+from dualplan.exact.iteration import ITERATION_METHODS, Mixing
 from dualplan.exact.mixing import mixing as measure_mixing
 from dualplan.exact.operators import GAUSS_SEIDEL_BLOCKS, Sweeper
 
@@ -54,7 +54,7 @@ def best_of_all(model, criterion):
 def test_every_method_brackets_the_best_of_all_policies(seed, criterion):
     model = dp.load("garnet", states=5, actions=2, branching=3, seed=seed)
     truth = best_of_all(model, criterion)
-    for method in METHODS:
+    for method in ITERATION_METHODS:
         if method == "gauss-seidel" and isinstance(criterion, dp.Average):
             continue
         solution = dp.solve_exact(model, criterion, method=method, tol=1e-7)
@@ -92,7 +92,7 @@ def test_every_method_on_every_representation_has_one_optimum(name, criterion):
     """
     lower, upper = -np.inf, np.inf
     for model in SAME[name]:
-        for method in METHODS:
+        for method in ITERATION_METHODS:
             if method == "gauss-seidel" and isinstance(criterion, dp.Average):
                 continue
             solution = dp.solve_exact(model, criterion, method=method, tol=1e-7)
@@ -265,7 +265,7 @@ def test_frozen_lake_as_a_table():
             ]
         )
     model = dp.TabularModel(rows, losses)
-    for method in METHODS:
+    for method in ITERATION_METHODS:
         solution = dp.solve_exact(model, dp.Discounted(0.99), method=method, tol=1e-7)
         assert -solution.value == pytest.approx(value[0], abs=1e-6)
     assert -dp.solve_lp(model, dp.Discounted(0.99)).value == pytest.approx(value[0], abs=1e-6)
@@ -458,7 +458,10 @@ def walk(**changed):
 def test_a_law_that_breaks_far_from_the_start_is_named(changed, words, criterion):
     model = walk(**changed)
     calls = [
-        *(lambda m=method: dp.solve_exact(model, criterion, method=m) for method in METHODS),
+        *(
+            lambda m=method: dp.solve_exact(model, criterion, method=m)
+            for method in ITERATION_METHODS
+        ),
         lambda: dp.solve_lp(model, criterion),
         lambda: dp.evaluate_exact(model, policies.TablePolicy(model, np.zeros(5, int)), criterion),
     ]

@@ -13,7 +13,7 @@ from scipy import stats
 import dualplan as dp
 from dualplan import primal
 from dualplan._kernels import philox
-from dualplan.models.factored import MOST_OUTCOMES
+from dualplan.models.factored import MOST_FACTORED_OUTCOMES
 from dualplan.primal import elimination, factored
 from dualplan.primal.elimination import Elimination, elimination_order
 
@@ -224,7 +224,7 @@ def test_sysadmin_loads_at_any_size(machines):
     model = dp.load("sysadmin", machines=machines, topology="star")
     assert model.box.count == 2**machines
     assert len(model.actions) == machines + 1
-    assert model.has_forward == (2**machines <= MOST_OUTCOMES)
+    assert model.has_forward == (2**machines <= MOST_FACTORED_OUTCOMES)
     assert model.code.floats.size < 20 * machines
     assert len(model.describe()["parents"][f"machine {machines}"]) == 2
     assert dp.check_model(model, pairs=10).ok
@@ -679,10 +679,10 @@ def test_scopes_that_are_too_wide(monkeypatch):
     model = dp.load("sysadmin", machines=22)
     with pytest.raises(dp.errors.InputError, match="use fewer variables"):
         primal.local_tables(model, [(range(22), np.zeros(1))])
-    monkeypatch.setattr(factored, "MOST_ROWS", 100)
+    monkeypatch.setattr(factored, "MOST_ELIMINATION_ROWS", 100)
     with pytest.raises(dp.errors.InputError, match=r"width 2 .*take constraints='generated'"):
         primal.factored_alp(model, primal.single_indicators(model), DISCOUNTED)
-    monkeypatch.setattr(elimination, "MOST_ENTRIES", 2**6)
+    monkeypatch.setattr(elimination, "MOST_ELIMINATION_ENTRIES", 2**6)
     with pytest.raises(
         dp.errors.InputError,
         match=r"a table over 7 variables, width 6 .*use functions of smaller scope",

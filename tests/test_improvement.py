@@ -194,8 +194,8 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     """
     model = dp.load("four-queue", buffers=4)
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
-    monkeypatch.setattr(budgets, "EXACTLY", 0)
-    monkeypatch.setattr(loop, "LAST", 10_000_000)
+    monkeypatch.setattr(budgets, "MOST_EXACT_STATES", 0)
+    monkeypatch.setattr(loop, "FINAL_EVALUATION_STEPS", 10_000_000)
     limit = Limit("lost fraction", 1.02 * exact)
     found = dp.solve(
         model, policies=[model.policy("c-mu")], limits=[limit], time=ENOUGH, method=["values"]
@@ -215,18 +215,18 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
 def _smaller():
     """The same work in smaller pieces, so that tests take seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duels, "SCREENING", 20_000)
-        patch.setattr(duels, "LOOKS", (50_000, 200_000))
-        patch.setattr(duels, "LAST_LOOK", 800_000)
-        patch.setattr(duels, "BEGINNING", 2.0)
-        patch.setattr(loop, "BEGINNING", 2.0)
-        patch.setattr(loop, "LAST", 2_000_000)
-        patch.setattr(loop, "LEAST", 50_000)
-        patch.setattr(steps, "NODES", (300, 1_000, 2_500))
-        patch.setattr(steps, "PRICED", 100_000)
-        patch.setattr(steps, "SEARCHED", (1_000_000, 2_000_000, 4_000_000))
-        patch.setattr(steps, "ROLLED", (200_000, 400_000))
-        patch.setattr(steps, "DRAWN", 2_000)
+        patch.setattr(duels, "SCREENING_STEPS", 20_000)
+        patch.setattr(duels, "DUEL_LOOKS_STEPS", (50_000, 200_000))
+        patch.setattr(duels, "LAST_LOOK_STEPS", 800_000)
+        patch.setattr(duels, "BEGINNING_STEPS_FACTOR", 2.0)
+        patch.setattr(loop, "BEGINNING_STEPS_FACTOR", 2.0)
+        patch.setattr(loop, "FINAL_EVALUATION_STEPS", 2_000_000)
+        patch.setattr(loop, "LEAST_FINAL_STEPS", 50_000)
+        patch.setattr(steps, "LATTICE_NODES_BY_SIZE", (300, 1_000, 2_500))
+        patch.setattr(steps, "PRICING_STEPS", 100_000)
+        patch.setattr(steps, "SEARCH_STEPS_BY_SIZE", (1_000_000, 2_000_000, 4_000_000))
+        patch.setattr(steps, "ROLLOUT_STEPS_BY_SIZE", (200_000, 400_000))
+        patch.setattr(steps, "PROGRAM_STATES", 2_000)
         yield
 
 
@@ -511,7 +511,7 @@ def test_a_simulator_alone_is_searched_too(monkeypatch):
         step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4
     )
     begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
-    monkeypatch.setattr(loop, "LAST", 100_000)
+    monkeypatch.setattr(loop, "FINAL_EVALUATION_STEPS", 100_000)
     found = dp.solve(model, policies=begin, time=ENOUGH, method=["dual", "lattice"])
     assert {a.step for a in found.attempts} <= {"dual"}
     assert found.cost <= min(m.run.cost for m in found.start) + 0.1

@@ -886,7 +886,7 @@ def test_options_of_the_command_line_have_no_line(folder, run):
 
 
 def test_every_field_of_a_plan_is_declared_as_a_key():
-    assert {*plans.KEYS, "given", "source"} == set(Plan.__dataclass_fields__)
+    assert {*plans.PLAN_KEYS, "given", "source"} == set(Plan.__dataclass_fields__)
 
 
 FORMER = {"budget": ("samples", "20"), "solver": ("method", '"paper"')}
@@ -913,7 +913,7 @@ def test_an_option_that_has_another_name_now_is_answered_with_it(run, old, new):
 
 def test_every_option_of_a_key_is_in_the_help(run):
     told = run("solve", "--help")[1]
-    for key in plans.KEYS.values():
+    for key in plans.PLAN_KEYS.values():
         for flag in key.flags:
             assert f" {flag} " in told
 

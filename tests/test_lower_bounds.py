@@ -218,7 +218,7 @@ def test_the_average_bound_holds_from_every_start():
 
 
 def test_functions_arrays_and_nothing_agree(monkeypatch):
-    monkeypatch.setattr(lower_bounds, "CHUNK", 50)
+    monkeypatch.setattr(lower_bounds, "COORDINATES_AT_ONCE", 50)
     model = MODELS["four queues"]
     states = model.box.states(np.arange(model.box.count))
 
@@ -308,7 +308,7 @@ def test_the_fraction_missed():
 
 
 def test_draws_depend_on_the_seed_alone(monkeypatch):
-    monkeypatch.setattr(lower_bounds, "ROUNDS", 0)
+    monkeypatch.setattr(lower_bounds, "MOST_WORST_STATE_STEPS", 0)
     model = dp.load("four-queue", buffers=None)
 
     def h(x):
@@ -326,7 +326,7 @@ def test_draws_depend_on_the_seed_alone(monkeypatch):
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.99)])
 def test_without_an_array_over_states(criterion, monkeypatch):
     """No end of states, and 10^40 of them; potentials are asked about few states at a time."""
-    monkeypatch.setattr(lower_bounds, "CHUNK", 2**15)
+    monkeypatch.setattr(lower_bounds, "COORDINATES_AT_ONCE", 2**15)
     largest = 0
 
     def h(x):

@@ -241,7 +241,7 @@ def test_strands_go_down_from_their_largest_penalty(net):
     The first of the next strand starts afresh.
     """
     problem = dp.dual.DualALP(net, mixed_features(net))
-    penalties = [2.0 * 1.5**k for k in range(meta.STRAND + 1)]
+    penalties = [2.0 * 1.5**k for k in range(meta.STRAND_LENGTH + 1)]
     found = solve_along(problem, penalties, method="adaptive", samples=4_000)
     warm = dp.dual.solve(
         problem, penalties[-2], method="adaptive", samples=4_000, start=found[-1].theta

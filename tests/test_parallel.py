@@ -161,9 +161,9 @@ def test_one_process_is_the_default_and_order_is_kept():
     where = {}
     assert in_order(lambda k: where.setdefault(k, -k), iter(range(5))) == [0, -1, -2, -3, -4]
     assert list(where) == list(range(5))
-    for jobs in (0, 1.5, "two", True):
+    for workers in (0, 1.5, "two", True):
         with pytest.raises(dp.errors.InputError, match="number of workers"):
-            in_order(abs, [1], workers=jobs)
+            in_order(abs, [1], workers=workers)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 import dualplan as dp
 from dualplan.core.errors import InputError
 from dualplan.report import figures
-from dualplan.report.figures.layout import BOX, ROW, arrange
+from dualplan.report.figures.layout import CLASS_HEIGHT, SERVER_WIDTH, arrange
 from dualplan.report.figures.maps import switching
 
 ROOT = Path(__file__).parents[1]
@@ -347,17 +347,17 @@ def test_routes_of_diagrams(network):
     for route in places.routes:
         if route.target >= 0:
             assert route.corners[-1][0] == places.classes[route.target][0]
-            assert abs(route.corners[-1][1] - places.classes[route.target][1]) < ROW / 2
+            assert abs(route.corners[-1][1] - places.classes[route.target][1]) < CLASS_HEIGHT / 2
         if route.source >= 0:
-            assert route.corners[0][0] == places.classes[route.source][0] + BOX
-            assert abs(route.corners[0][1] - places.classes[route.source][1]) < ROW / 2
+            assert route.corners[0][0] == places.classes[route.source][0] + SERVER_WIDTH
+            assert abs(route.corners[0][1] - places.classes[route.source][1]) < CLASS_HEIGHT / 2
         segments += [
             (a, b) for a, b in zip(route.corners, route.corners[1:], strict=False) if a != b
         ]
         assert all(0 <= x <= places.width and 0 <= y <= places.height for x, y in route.corners)
     for a, b in segments:
         for (x, y), height in zip(places.servers, places.heights, strict=True):
-            crosses = max(a[0], b[0]) > x + 1e-9 and min(a[0], b[0]) < x + BOX - 1e-9
+            crosses = max(a[0], b[0]) > x + 1e-9 and min(a[0], b[0]) < x + SERVER_WIDTH - 1e-9
             assert not (
                 crosses and max(a[1], b[1]) > y + 1e-9 and min(a[1], b[1]) < y + height - 1e-9
             )

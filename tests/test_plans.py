@@ -74,8 +74,8 @@ def test_a_plan_is_solved_and_its_policies_are_evaluated(tmp_path, run, solver):
     assert found["features"] == len(features)
     assert found["cost"] == min(row["cost"] for row in found["tried"])
     assert [row["penalty"] for row in found["tried"]] == [5.0, 60.0]
-    budget = {} if solver == "listed-lp" else {"samples": 20_000}
-    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **budget)
+    samples = {} if solver == "listed-lp" else {"samples": 20_000}
+    solutions = solve_along(problem, [5.0, 60.0], method=solver, seed=3, **samples)
     for row, again in zip(found["tried"], solutions, strict=True):
         exact = problem.value(again.theta, row["penalty"], listed)
         assert row["objective"] == pytest.approx(exact.objective, rel=1e-9)
@@ -214,7 +214,7 @@ BAD = {
     "model = 3": "model must be a name",
     'model = "four-queue"\nset = [1]': "set must be a table",
     'model = "four-queue"\nlimits = "length 1 <= 3"': "limits must be a list of texts",
-    'model = "four-queue"\nseed = 1180591620717411303424': "seed must be a whole number from 0",
+    'model = "four-queue"\nseed = 1180591620717411303424': "seed must be an integer from 0",
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
     'model = "four-queue"\nmethod = "paper"\noptions = {batch = 0}': (
@@ -224,7 +224,7 @@ BAD = {
         "step_size must be a positive number"
     ),
     'model = "four-queue"\nmethod = "paper"\nsamples = 10\noptions = {batch = 11}': (
-        "exceeds the 10 samples"
+        "exceeds the 10 samples allowed"
     ),
     'model = "four-queue"\nmethod = "listed-lp"\nsamples = 10': "draws nothing",
     'model = "four-queue"\nset = {buffers = inf}\nevaluation = "exact"': "infinitely many states",
@@ -247,8 +247,8 @@ BAD = {
     'model = "four-queue"\nset = {buffers = 2}\nmethod = "adaptive"\n[options]\nbach = 3\n': (
         "did you mean 'batch'?"
     ),
-    PAPER + "epsilon = 0.1\ndelta = 2.0": "delta must",
-    PAPER + "epsilon = 0.1\ndelta = 0.1": "samples allowed",
+    PAPER + "epsilon = 0.1\ndelta = 2.0": "delta must lie strictly between",
+    PAPER + "epsilon = 0.1\ndelta = 0.1": "more than the 2,000,000 samples allowed",
     'model = "four-queue"\ncriterion = "discounted"\ngamma = 0.9\nset = {buffers = 2}\n'
     "start = [[[0, 0, 0, 0], 0.4]]": "sums to 0.4, not 1",
 }
@@ -570,7 +570,7 @@ def test_models_from_files_travel_to_workers(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["forest", "-H", "1", "--workers", "0"], "is a number of workers"),
+        (["forest", "-H", "1", "--workers", "0"], "number of workers"),
         (["four-queue", "--grid", "fine", "--epsilon", "1"], "unknown grid 'fine'"),
         (
             ["four-queue", "--grid", "paper", "--epsilon", "1"],

@@ -65,7 +65,7 @@ def test_puterman_an_occupancy_is_that_of_its_policy(seed, count, criterion):
     assert result.cost == pytest.approx(float((losses * nu).sum()), abs=1e-9)
 
 
-@pytest.mark.parametrize("form", programs.FORMS)
+@pytest.mark.parametrize("form", programs.PROGRAM_FORMS)
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize(
     "model",
@@ -121,7 +121,7 @@ def threshold_queue(arrival, limit):
 @pytest.mark.parametrize("limit", [0.3, 0.07, 0.01])
 def test_a_blocking_limit_in_closed_form(limit, whole, monkeypatch):
     if not whole:
-        monkeypatch.setattr(programs, "WHOLE", 0)
+        monkeypatch.setattr(programs, "MOST_WHOLE_PROGRAM_PAIRS", 0)
     model = load("admission", servers=1, room=60, arrivals=(0.8,), rejection=(0.0,))
     cost, level = threshold_queue(0.8, limit)
     solution = dp.solve_lp(model, limits=[dp.Limit("rejected fraction", limit)], tol=1e-6)
@@ -142,7 +142,7 @@ def test_a_limit_on_the_length_of_one_class(whole, monkeypatch):
     algebra agrees.
     """
     if not whole:
-        monkeypatch.setattr(programs, "WHOLE", 0)
+        monkeypatch.setattr(programs, "MOST_WHOLE_PROGRAM_PAIRS", 0)
     net = dp.load("four-queue", buffers=2)
     free = dp.evaluate_exact(net, dp.solve_exact(net, tol=1e-8).policy).measures["length 1"]
     bound, h = free - 0.1, 1e-3
@@ -169,7 +169,7 @@ def test_limits_under_the_discounted_criterion(monkeypatch):
     ).measures["length 1"]
     limits = [dp.Limit("length 1", free - 0.005), dp.Limit("lost fraction", 0.2)]
     whole = dp.solve_lp(net, criterion, limits=limits, tol=1e-6)
-    monkeypatch.setattr(programs, "WHOLE", 0)
+    monkeypatch.setattr(programs, "MOST_WHOLE_PROGRAM_PAIRS", 0)
     parts = dp.solve_lp(net, criterion, limits=limits, tol=1e-6)
     assert parts.value == pytest.approx(whole.value, abs=2e-6)
     assert whole.limits[0].value == pytest.approx(free - 0.005, abs=1e-6)
@@ -219,7 +219,7 @@ def test_a_denominator_may_vanish_but_not_be_negative():
 
 
 def test_large_programs_without_limits_are_decomposed_too(monkeypatch):
-    monkeypatch.setattr(programs, "WHOLE", 0)
+    monkeypatch.setattr(programs, "MOST_WHOLE_PROGRAM_PAIRS", 0)
     net = dp.load("four-queue", buffers=2)
     assert dp.solve_lp(net).value == pytest.approx(dp.solve_exact(net, tol=1e-7).value, abs=1e-4)
 
@@ -233,7 +233,7 @@ def test_infeasible_limits_on_several_classes():
 @pytest.mark.parametrize("whole", [True, False])
 def test_infeasible_limits_are_named(whole, monkeypatch):
     if not whole:
-        monkeypatch.setattr(programs, "WHOLE", 0)
+        monkeypatch.setattr(programs, "MOST_WHOLE_PROGRAM_PAIRS", 0)
     model = load("admission", servers=1, room=6, arrivals=(0.8,), rejection=(0.0,))
     least = mm1k_law(0.8, 1.0, 6)[-1]  # admit everybody
     with pytest.raises(

@@ -48,8 +48,8 @@ def screen(monkeypatch):
     """A terminal, on which bars appear at once."""
     console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system=None)
     monkeypatch.setattr(output, "err", console)
-    monkeypatch.setattr(output, "PROGRESS_AFTER", -1.0)
-    monkeypatch.setattr(output, "loudness", output.NORMAL)
+    monkeypatch.setattr(output, "PROGRESS_AFTER_SECONDS", -1.0)
+    monkeypatch.setattr(output, "loudness", output.NORMAL_OUTPUT)
     return console
 
 
@@ -83,13 +83,14 @@ def test_a_terminal_shows_what_is_known_and_nothing_stays(screen, clock):
 
 
 @pytest.mark.parametrize(
-    ("loudness", "lines"), [(output.QUIET, 0), (output.NORMAL, 0), (output.VERBOSE, 2)]
+    ("loudness", "lines"),
+    [(output.QUIET_OUTPUT, 0), (output.NORMAL_OUTPUT, 0), (output.VERBOSE_OUTPUT, 2)],
 )
 def test_without_a_terminal_there_are_lines_only_if_asked(
     monkeypatch, capsys, clock, loudness, lines
 ):
     monkeypatch.setattr(output, "err", Console(stderr=True))
-    monkeypatch.setattr(output, "PROGRESS_AFTER", -1.0)
+    monkeypatch.setattr(output, "PROGRESS_AFTER_SECONDS", -1.0)
     monkeypatch.setattr(output, "loudness", loudness)
     work(clock, unit="steps")
     out, err = capsys.readouterr()
@@ -99,7 +100,7 @@ def test_without_a_terminal_there_are_lines_only_if_asked(
 
 
 def test_quiet_is_quiet_on_a_terminal_too(screen, clock, monkeypatch):
-    monkeypatch.setattr(output, "loudness", output.QUIET)
+    monkeypatch.setattr(output, "loudness", output.QUIET_OUTPUT)
     work(clock)
     output.note("a note")
     assert screen.file.getvalue() == ""
@@ -195,9 +196,9 @@ def small():
 @pytest.fixture
 def quick(monkeypatch):
     """Searches that look at policies for a moment only."""
-    monkeypatch.setattr(duels, "SCREENING", 1_000)
-    monkeypatch.setattr(duels, "LOOKS", (20_000,))
-    monkeypatch.setattr(duels, "LAST_LOOK", 20_000)
+    monkeypatch.setattr(duels, "SCREENING_STEPS", 1_000)
+    monkeypatch.setattr(duels, "DUEL_LOOKS_STEPS", (20_000,))
+    monkeypatch.setattr(duels, "LAST_LOOK_STEPS", 20_000)
 
 
 def test_a_search_tells_each_verdict(small, quick):

@@ -34,12 +34,12 @@ from dualplan.report.figures.progress import cost_rows
 from dualplan.report.gather import judge_heuristics, read_run
 from dualplan.report.page import comparison, map_notes, render
 from dualplan.report.pictures import with_heuristics
-from dualplan.report.repeat import NETWORK, PLAN, repeat
-from dualplan.report.slices import CELLS, make_slices, packed, tabulate
+from dualplan.report.repeat import NETWORK_FILE, PLAN_FILE, repeat
+from dualplan.report.slices import MOST_CELLS_OF_LAYERS, make_slices, packed, tabulate
 from dualplan.report.words import bound_words, certificate, facts, heuristic_words, warnings
 from dualplan.search.contract import Attempt, Candidate, Member, SearchResult
 from dualplan.search.plans import Plan, override, run_plan
-from dualplan.search.steps import STEPS
+from dualplan.search.steps import STEPS_BY_NAME
 
 ODD = """
 name = "<b>bold</b> & 'co' \\"x\\""
@@ -91,7 +91,7 @@ def save_search(folder, model):
         "criterion": {"criterion": "average"},
         "limits": [],
         "policies": [],
-        "steps": list(STEPS),
+        "steps": list(STEPS_BY_NAME),
         "seed": 0,
         "budget": {"seconds": 90.0},
     }
@@ -196,7 +196,7 @@ def test_cells_hold_what_policies_do(name, parameters):
     states = list(cells_of(data))
     may = unpack(data["may"]["cells"])
     assert len(may) == len(states)
-    assert len(states) * (len(policies) + 1) <= CELLS
+    assert len(states) * (len(policies) + 1) <= MOST_CELLS_OF_LAYERS
     sample = np.random.default_rng(0).integers(len(states), size=150)
     for layer, policy in zip(data["layers"], policies, strict=True):
         numbers = unpack(layer["cells"])
@@ -316,8 +316,8 @@ def test_simulated_against_exact(searched, monkeypatch):
     whole interval.
     """
     _, beside = judged(searched)
-    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
-    monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
+    monkeypatch.setattr("dualplan.core.budgets.MOST_EXACT_STATES", 0)
+    monkeypatch.setattr("dualplan.report.gather.MOST_PAGE_STEPS", 100_000)
     _, simulated = judged(searched)
     assert simulated.best.method == "batch-means"
     assert simulated.saved.confidence == 0.95
@@ -330,8 +330,8 @@ def test_simulated_against_exact(searched, monkeypatch):
 
 def test_a_comparison_that_was_too_short(searched, monkeypatch):
     """Its numbers are shown with the doubt wherever they stand, and nothing is claimed by them."""
-    monkeypatch.setattr("dualplan.core.budgets.EXACTLY", 0)
-    monkeypatch.setattr("dualplan.report.gather.STEPS", 100_000)
+    monkeypatch.setattr("dualplan.core.budgets.MOST_EXACT_STATES", 0)
+    monkeypatch.setattr("dualplan.report.gather.MOST_PAGE_STEPS", 100_000)
     asked = []
 
     def short(*args, **kwargs):
@@ -549,8 +549,8 @@ def test_the_command_makes_the_same_model(searched, tmp_path, monkeypatch, name,
     told = repeat(model, read.settings, read.result)
     monkeypatch.chdir(tmp_path)
     if told.file:
-        assert told.file == NETWORK
-        (tmp_path / NETWORK).write_text(told.contents)
+        assert told.file == NETWORK_FILE
+        (tmp_path / NETWORK_FILE).write_text(told.contents)
     words, given = parsed(told.command)
     assert load(words[2], **given).digest == model.digest
     assert words[words.index("--seed") + 1] == "0"
@@ -578,8 +578,8 @@ def test_the_plan_again(planned, tmp_path):
     """The plan that is printed, with the parameters of the command, is the plan that ran."""
     run = read_run(planned)
     told = repeat(run.model, run.settings, run.result)
-    (tmp_path / PLAN).write_text(told.contents)
-    plan, (_, given) = Plan.read(tmp_path / PLAN), parsed(told.command)
+    (tmp_path / PLAN_FILE).write_text(told.contents)
+    plan, (_, given) = Plan.read(tmp_path / PLAN_FILE), parsed(told.command)
     assert (plan.seed, plan.penalty, plan.method) == (3, [10.0, 100.0], "listed-lp")
     again = run_plan(override(plan, set=given))
     assert again.best.cost == pytest.approx(run.found.cost)

@@ -217,7 +217,7 @@ def rows_of(run, folder, name, *options):
 def mixing():
     """The experiment with one H."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dual_mixing, "PENALTIES", (10.0,))
+        patch.setattr(dual_mixing, "DUAL_MIXING_PENALTIES", (10.0,))
         return dual_mixing.dual_mixing()
 
 
@@ -289,9 +289,11 @@ def test_six_class_has_published_figures_for_its_parameters_only():
 
 def test_eight_queue(run, tmp_path, brief, monkeypatch):
     """One of the base policies: figures that are not reproduced are said to be so."""
-    monkeypatch.setattr(eight_queue, "BASE", dict([*eight_queue.BASE.items()][:1]))
+    monkeypatch.setattr(
+        eight_queue, "BASE_POLICY_COSTS", dict([*eight_queue.BASE_POLICY_COSTS.items()][:1])
+    )
     rows = rows_of(run, tmp_path, "eight-queue", "--steps", 400_000, "--time", "1s")
-    for p in eight_queue.BASE:
+    for p in eight_queue.BASE_POLICY_COSTS:
         assert rows["", f"{p}, reading 1"]["verdict"].startswith("not reproduced")
     assert rows["", "primal mixture of the three"]["published"]["value"] == 19.14
 
@@ -309,7 +311,7 @@ def test_what_is_said_of_the_readings_follows_from_the_rows():
                 figure.value + off + half,
             )
             for off, half in readings
-            for figure in eight_queue.BASE.values()
+            for figure in eight_queue.BASE_POLICY_COSTS.values()
         ]
         return eight_queue.words_of([*rows, Row("improve", 7.0)])[0]
 
@@ -464,8 +466,8 @@ def test_programs_on_values_without_end(monkeypatch):
 
     What fails says why, and bounds stay below costs.
     """
-    monkeypatch.setattr("dualplan.cli.experiments.four_queue.DRAWN", 2_000)
-    monkeypatch.setattr("dualplan.cli.experiments.four_queue.SOFT", 300)
+    monkeypatch.setattr("dualplan.cli.experiments.four_queue.DRAWN_STATES", 2_000)
+    monkeypatch.setattr("dualplan.cli.experiments.four_queue.SOFT_PROGRAM_STATES", 300)
     rows = {row.name: row for row in four_queue(parameters={"buffers": None}, steps=60_000).rows}
     assert rows["lbfs"].published.value == 144.1
     assert rows["ALP, cubic"].optimum is None

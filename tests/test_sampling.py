@@ -12,7 +12,7 @@ import dualplan as dp
 from bank import CRITERIA, dense, dense_flow, four_queue_events, load, matrix, tabular
 from dualplan.dual import features as families
 from dualplan.dual.problem import DualALP
-from dualplan.dual.sampling import SCHEMES
+from dualplan.dual.sampling import SAMPLING_SCHEMES
 from dualplan.dual.solvers import (
     solve_adaptive,
     solve_listed,
@@ -103,7 +103,7 @@ def test_the_whole_surrogate_is_the_dense_one(net, mixed, criterion):
         )
 
 
-@pytest.mark.parametrize("sampling", [*SCHEMES, "features", "products"])
+@pytest.mark.parametrize("sampling", [*SAMPLING_SCHEMES, "features", "products"])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_every_sampling_scheme_is_unbiased(net, mixed, products, criterion, sampling):
     """300 samples of 100 constraints, for the whole surrogate: each mean within 5.5 standard errors
@@ -135,7 +135,7 @@ def test_every_sampling_scheme_is_unbiased(net, mixed, products, criterion, samp
     assert errors[2] > 0
 
 
-@pytest.mark.parametrize("sampling", [*SCHEMES, "features", "products"])
+@pytest.mark.parametrize("sampling", [*SAMPLING_SCHEMES, "features", "products"])
 @pytest.mark.parametrize("criterion", CRITERIA[:2], ids=str)
 def test_constants_bound_the_rows_drawn_and_are_reached(net, products, criterion, sampling):
     """‖row‖/q <= C on 20,000 draws.
@@ -340,7 +340,7 @@ def test_shaped_losses_from_draws_are_those_from_lists(net, mixed, criterion, mo
         return 1000.0 + 30.0 * (x * x).sum(axis=1)
 
     listed = DualALP(net, mixed, criterion, potential=potential)
-    monkeypatch.setattr("dualplan.dual.constraints.LISTABLE", 0)
+    monkeypatch.setattr("dualplan.dual.constraints.MOST_LISTED_STATES", 0)
     drawn = DualALP(net, mixed, criterion, potential=potential)
     assert not listed.slope_errors.any()
     assert (np.abs(drawn.slope - listed.slope) <= 5 * drawn.slope_errors).all()

@@ -175,9 +175,9 @@ def test_numbers_of_one_set_differ():
 
 
 def test_the_looks_of_a_duel_end_before_the_next_place():
-    from dualplan.search.duels import LAST_LOOK, LOOKS
+    from dualplan.search.duels import DUEL_LOOKS_STEPS, LAST_LOOK_STEPS
 
-    looks = {Place.DUEL + k for k in range(len((*LOOKS, LAST_LOOK)))}
+    looks = {Place.DUEL + k for k in range(len((*DUEL_LOOKS_STEPS, LAST_LOOK_STEPS)))}
     assert looks & set(Place) == {Place.DUEL}
 
 

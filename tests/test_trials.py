@@ -24,8 +24,8 @@ from dualplan.primal import LinearValues, boundaries, capped_monomials, monomial
 from dualplan.search import families
 from dualplan.search.policy_search import best_of, propose
 from dualplan.search.trials import (
-    REPLICAS,
-    TRIALS,
+    DEFAULT_TRIALS,
+    TRIAL_REPLICAS,
     Budget,
     IndexTrials,
     LongTrials,
@@ -222,13 +222,9 @@ def test_a_walk_has_the_losses_and_the_shaped_losses_of_simulation(name: str) ->
         policy.code.ints,
         policy.code.floats,
         weights,
-        states,
-        rngs,
-        0,
+        index_walk.Walks(states, rngs, 0),
         steps,
-        steps // 50,
-        seen,
-        sums,
+        index_walk.Seen(steps // 50, seen, sums),
     )
     np.testing.assert_array_equal(states[0], expected.replica.x)
     np.testing.assert_array_equal(seen[0, -1], states[0])
@@ -283,13 +279,9 @@ def test_decisions_of_all_servers_cost_what_those_at_events_do() -> None:
         policy.code.ints,
         policy.code.floats,
         np.zeros(0),
-        states,
-        rngs,
-        0,
+        index_walk.Walks(states, rngs, 0),
         50_000,
-        1,
-        np.empty((64, 0, 3), np.int64),
-        sums,
+        index_walk.Seen(1, np.empty((64, 0, 3), np.int64), sums),
     )
     costs = sums[:, 0] / 50_000
     error = costs.std(ddof=1) / 8
@@ -336,13 +328,9 @@ def test_short_trials_know_what_is_left_in_the_queues() -> None:
         start.code.ints,
         start.code.floats,
         weights,
-        states,
-        rngs,
-        0,
+        index_walk.Walks(states, rngs, 0),
         2_000,
-        1,
-        np.empty((400, 0, 6), np.int64),
-        sums,
+        index_walk.Seen(1, np.empty((400, 0, 6), np.int64), sums),
     )
     plain, controlled = sums.mean(axis=0) / 2_000
     assert plain < 11  # LBFS costs 14.29 ± .03
@@ -370,20 +358,26 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
     """
     network = zoo.six_class()
     indices, steps = some_indices(network), 50_000
-    trials = make_trials(indices, dp.Average(), Budget(REPLICAS * steps, 1, seed=3, trials=1))
-    rngs = np.array([philox.generator(3, Stream.TRAJECTORIES, k) for k in range(REPLICAS)])
-    states, sums = np.tile(network.start, (REPLICAS, 1)), np.empty((REPLICAS, 2))
+    trials = make_trials(indices, dp.Average(), Budget(TRIAL_REPLICAS * steps, 1, seed=3, trials=1))
+    rngs = np.array([philox.generator(3, Stream.TRAJECTORIES, k) for k in range(TRIAL_REPLICAS)])
+    states, sums = np.tile(network.start, (TRIAL_REPLICAS, 1)), np.empty((TRIAL_REPLICAS, 2))
     index_walk.walk(
         indices.code.ints,
         indices.code.floats,
         np.zeros(0),
+<<<<<<< HEAD
         states,
         rngs,
         0,
-        trials.steps // REPLICAS,
+        trials.steps // TRIAL_REPLICAS,
         1,
-        np.empty((REPLICAS, 0, 6), np.int64),
+        np.empty((TRIAL_REPLICAS, 0, 6), np.int64),
         sums,
+=======
+        index_walk.Walks(states, rngs, 0),
+        trials.steps // REPLICAS,
+        index_walk.Seen(1, np.empty((REPLICAS, 0, 6), np.int64), sums),
+>>>>>>> 12f9940166db20edeabf2052ef52a33134ebe40c
     )
     assert not (trials.states == states).all(axis=1).any()  # type: ignore[union-attr]
     assert (
@@ -436,7 +430,7 @@ def test_many_classes_have_long_trials_and_no_control() -> None:
     assert isinstance(trials, IndexTrials)
     assert (
         trials.trials
-        == TRIALS
+        == DEFAULT_TRIALS
         < make_trials(some_indices(zoo.six_class()), dp.Average(), Budget(20_000_000, 2)).trials
     )
     assert np.isfinite(trials.costs([policy, policy])).all()

@@ -217,7 +217,7 @@ def test_intervals_cover_as_often_as_they_say(table_problems, rule, within, monk
 
     Looks are at 128, 256 and 512 draws, so that there are several.
     """
-    monkeypatch.setattr(violations, "FIRST", 128)
+    monkeypatch.setattr(violations, "FIRST_LOOK_DRAWS", 128)
     most = stats.binom.ppf(0.999, 400, 0.2)
     for problem, theta, negative, flow in table_problems if within is None else table_problems[1:4]:
         few = collected(problem, theta)

@@ -1,4 +1,6 @@
-"""The signatures of all public functions as a table: `python tools/signatures.py > docs/reference/signatures.md`.
+"""The signatures of all public functions as a table, for docs/reference/signatures.md.
+
+    python tools/signatures.py > docs/reference/signatures.md
 
 The same word stands for the same thing everywhere; tests/test_signatures.py says which words there
 are, and compares this table with the page.

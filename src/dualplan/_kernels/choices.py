@@ -13,8 +13,8 @@ from dualplan._kernels.compiler import helper
 from dualplan._kernels.philox import uniform
 from dualplan._kernels.policies import write_action_rule, write_network_rule, write_table_rule
 
-FIXED, NETWORK, TABLED, DECIDED, OTHER = range(5)
-CHOICE = 6  # numbers a choice has
+FIXED_CHOICE, NETWORK_CHOICE, TABLED_CHOICE, DECIDED_CHOICE, OTHER_CHOICE = range(5)
+CHOICE_RECORD_SIZE = 6  # numbers a choice has
 
 
 @helper
@@ -24,28 +24,28 @@ def choice_count(ints, c):
 
 @helper
 def choice_kind(ints, c, k):
-    return ints[c + 1 + CHOICE * k]
+    return ints[c + 1 + CHOICE_RECORD_SIZE * k]
 
 
 @helper
 def choice_value(ints, c, k):
     """The action of a fixed choice, or the number of a function."""
-    return ints[c + 2 + CHOICE * k]
+    return ints[c + 2 + CHOICE_RECORD_SIZE * k]
 
 
 @helper
 def choice_places(ints, c, k):
     """Where the data of a policy lie in the block."""
-    at = c + 3 + CHOICE * k
+    at = c + 3 + CHOICE_RECORD_SIZE * k
     return ints[at], ints[at + 1], ints[at + 2], ints[at + 3]
 
 
 @helper
 def write_rule(kind, ints, floats, x, out):
     """The probabilities of all actions, for the kinds that are built in."""
-    if kind == NETWORK:
+    if kind == NETWORK_CHOICE:
         write_network_rule(ints, floats, x, out)
-    elif kind == TABLED:
+    elif kind == TABLED_CHOICE:
         write_table_rule(ints, floats, x, out)
     else:
         write_action_rule(ints, floats, x, out)
@@ -55,7 +55,7 @@ def write_rule(kind, ints, floats, x, out):
 def write_choice(ints, floats, o, f, c, k, x, out):
     """The probabilities of all actions under choice k, which is fixed or built in."""
     kind = choice_kind(ints, c, k)
-    if kind == FIXED:
+    if kind == FIXED_CHOICE:
         out[:] = 0.0
         out[choice_value(ints, c, k)] = 1.0
         return
@@ -72,15 +72,15 @@ def write_chances(ints, floats, o, f, c, x, chances):
     number = choice_count(ints, c)
     actions = chances.size // number
     for k in range(number):
-        if choice_kind(ints, c, k) != FIXED:
+        if choice_kind(ints, c, k) != FIXED_CHOICE:
             write_choice(ints, floats, o, f, c, k, x, chances[k * actions : (k + 1) * actions])
 
 
 @helper
 def chance_of(ints, c, k, a, chances):
     """π_k(a|x), after `write_chances`."""
-    if ints[c + 1 + CHOICE * k] == FIXED:
-        if ints[c + 2 + CHOICE * k] == a:
+    if ints[c + 1 + CHOICE_RECORD_SIZE * k] == FIXED_CHOICE:
+        if ints[c + 2 + CHOICE_RECORD_SIZE * k] == a:
             return 1.0
         return 0.0
     return chances[k * (chances.size // ints[c]) + a]

@@ -28,41 +28,41 @@ INT = types.int64
 FLOAT = types.float64
 INTS = types.int64[::1]
 FLOATS = types.float64[::1]
-READ_ONLY = types.Array(
+READ_ONLY_INTS = types.Array(
     types.int64, 1, "C", readonly=True
 )  # a state, as functions of the user see it
-STATES = types.int64[:, ::1]
-ROWS = types.float64[:, ::1]
-RNG = types.uint64[::1]
+INT_ROWS = types.int64[:, ::1]
+FLOAT_ROWS = types.float64[:, ::1]
+RNG_WORDS = types.uint64[::1]
 
 # The compiled contract of a model; `ints` and `floats` are its data. See models/contract.py for the
 # words.
-ALLOWED = types.boolean(INTS, FLOATS, INTS, INT)
-LOSS = FLOAT(INTS, FLOATS, INTS, INT)
-FORWARD = INT(INTS, FLOATS, INTS, INT, STATES, FLOATS)
-STEP = FLOAT(INTS, FLOATS, INTS, INT, RNG, INTS, FLOATS)
-PREDECESSORS = INT(INTS, FLOATS, INTS, STATES, INTS, FLOATS)
+ALLOWED_SIGNATURE = types.boolean(INTS, FLOATS, INTS, INT)
+LOSS_SIGNATURE = FLOAT(INTS, FLOATS, INTS, INT)
+FORWARD_SIGNATURE = INT(INTS, FLOATS, INTS, INT, INT_ROWS, FLOATS)
+STEP_SIGNATURE = FLOAT(INTS, FLOATS, INTS, INT, RNG_WORDS, INTS, FLOATS)
+PREDECESSORS_SIGNATURE = INT(INTS, FLOATS, INTS, INT_ROWS, INTS, FLOATS)
 # The same list as changes: coordinates, their values and number for each pair; two copies of the
 # state to work on.
-CHANGES = INT(INTS, FLOATS, INTS, STATES, STATES, INTS, INTS, FLOATS, INTS, INTS)
-COUNTS = types.void(INTS, FLOATS, INTS, INT, FLOATS)
+CHANGES_SIGNATURE = INT(INTS, FLOATS, INTS, INT_ROWS, INT_ROWS, INTS, INTS, FLOATS, INTS, INTS)
+COUNTS_SIGNATURE = types.void(INTS, FLOATS, INTS, INT, FLOATS)
 # The compiled contract of a policy: writes one probability for each action.
-ACT = types.void(INTS, FLOATS, INTS, FLOATS)
+ACT_SIGNATURE = types.void(INTS, FLOATS, INTS, FLOATS)
 # The compiled contract of a function of states; its last argument is room to work in, and gets
 # first the sum of the absolute terms that the value is a sum of, by which rounding is judged.
-VALUE = FLOAT(INTS, FLOATS, INTS, FLOATS)
+VALUE_SIGNATURE = FLOAT(INTS, FLOATS, INTS, FLOATS)
 # The compiled contract of a feature set, whose last argument is room to work in: a pair drawn from
 # one feature; what is known at a state; from there the features positive at a pair near it, and
 # their values.
-DRAW = INT(INTS, FLOATS, INT, RNG, INTS, FLOATS)
-ANCHOR = FLOAT(INTS, FLOATS, INTS, FLOATS)
-NEAR = INT(INTS, FLOATS, INTS, INTS, INTS, INT, FLOAT, INT, INTS, FLOATS, FLOATS)
+DRAW_SIGNATURE = INT(INTS, FLOATS, INT, RNG_WORDS, INTS, FLOATS)
+ANCHOR_SIGNATURE = FLOAT(INTS, FLOATS, INTS, FLOATS)
+NEAR_SIGNATURE = INT(INTS, FLOATS, INTS, INTS, INTS, INT, FLOAT, INT, INTS, FLOATS, FLOATS)
 # The compiled contract of a set of ratios: those other than 0 at a pair, and their values.
-ROW = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
+ROW_SIGNATURE = INT(INTS, FLOATS, INTS, INT, INTS, FLOATS)
 
 
 # What Numba raises for a function of the user that it has no code for.
-UNCOMPILABLE = (NumbaError, TypeError, ValueError, NotImplementedError)
+COMPILATION_ERRORS = (NumbaError, TypeError, ValueError, NotImplementedError)
 
 
 P = ParamSpec("P")
@@ -146,19 +146,24 @@ class Data:
             object.__setattr__(self, name, writable)  # the classes are frozen
 
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_NUMBA_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 # Without Numba's counting of references, which costs two atomic operations for each array in each
 # call (measured on a network's step: 2.0 µs with, 0.2 µs without). The price: such code must not
+<<<<<<< HEAD
 # allocate arrays.
+_UNCOUNTED_OPTIONS: dict[str, Any] = {**_NUMBA_OPTIONS, "cache": True, "_nrt": False}
+=======
+# allocate arrays, nor return any, alone or in groups, to code that counts.
 _LEAN: dict[str, Any] = {**_OPTIONS, "cache": True, "_nrt": False}
+>>>>>>> 12f9940166db20edeabf2052ef52a33134ebe40c
 
 
 def kernel(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel; say so if it allocates arrays."""
     if allocates:
-        options = {**_OPTIONS, "cache": True}
+        options = {**_NUMBA_OPTIONS, "cache": True}
     else:
-        options = _LEAN
+        options = _UNCOUNTED_OPTIONS
     return lambda function: Kernel(function, signature, options)
 
 
@@ -168,7 +173,7 @@ def user_kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
     Numba does not see changes in what such functions refer to, so a cached copy could answer for an
     older model.
     """
-    return lambda function: Kernel(function, signature, _OPTIONS)
+    return lambda function: Kernel(function, signature, _NUMBA_OPTIONS)
 
 
 def function_type(signature: Any) -> Any:
@@ -225,9 +230,11 @@ _DTYPES = {kind: as_dtype(kind) for kind in (types.int64, types.float64, types.u
 
 # Functions that kernels call, compiled for the types they are called with; `helper` must not
 # allocate.
-helper = numba.njit(**_LEAN)
-allocating_helper = numba.njit(cache=True, **_OPTIONS)
-inlined_helper = numba.njit(forceinline=True, **_LEAN)  # where a call costs as much as what it does
+helper = numba.njit(**_UNCOUNTED_OPTIONS)
+allocating_helper = numba.njit(cache=True, **_NUMBA_OPTIONS)
+inlined_helper = numba.njit(
+    forceinline=True, **_UNCOUNTED_OPTIONS
+)  # where a call costs as much as what it does
 
 
 @contextmanager

@@ -13,9 +13,9 @@ of the features low, ..., high − 1, the sampling distributions are q1 = φ̄ a
 The features are looked up once at y; at its predecessors, which differ from y in a few coordinates,
 only what these change is looked up (`features.py`). A row and its density come in one unit e^m,
 which is 1 unless densities are so small that they would underflow: only their ratio means anything.
-The largest entry that was seen of a row lies between TINY and HUGE in its unit: m goes down for the
-first entries, if they are smaller, and up whenever there are larger ones, with what was summed
-before. What then underflows is below 1e-150 of the row.
+The largest entry that was seen of a row lies between SMALLEST_TOP_ENTRY and LARGEST_TOP_ENTRY in
+its unit: m goes down for the first entries, if they are smaller, and up whenever there are larger
+ones, with what was summed before. What then underflows is below 1e-150 of the row.
 
 Sample k depends on (seed, stream, k) alone. Rows have `width` places each; what a row does not use
 stays unused.
@@ -29,19 +29,19 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    ALLOWED,
-    CHANGES,
+    ALLOWED_SIGNATURE,
+    CHANGES_SIGNATURE,
     FLOAT,
+    FLOAT_ROWS,
     FLOATS,
-    FORWARD,
+    FORWARD_SIGNATURE,
     INT,
+    INT_ROWS,
     INTS,
-    LOSS,
-    PREDECESSORS,
-    RNG,
-    ROWS,
-    STATES,
-    STEP,
+    LOSS_SIGNATURE,
+    PREDECESSORS_SIGNATURE,
+    RNG_WORDS,
+    STEP_SIGNATURE,
     Kernel,
     copy,
     function_type,
@@ -163,30 +163,31 @@ class FlowSum(NamedTuple):
 
 BACKWARD = group(
     Backward,
-    function_type(ALLOWED),
-    function_type(STEP),
-    function_type(PREDECESSORS),
-    function_type(CHANGES),
+    function_type(ALLOWED_SIGNATURE),
+    function_type(STEP_SIGNATURE),
+    function_type(PREDECESSORS_SIGNATURE),
+    function_type(CHANGES_SIGNATURE),
     INTS,
     FLOATS,
     INT,
     INT,
 )
-FLOW = group(Flow, FLOAT, FLOAT, FLOAT, STATES, FLOATS)
+FLOW = group(Flow, FLOAT, FLOAT, FLOAT, INT_ROWS, FLOATS)
 SPAN = group(Span, INT, INT)
-PREDECESSOR_ROOM = group(PredecessorRoom, STATES, STATES, STATES, INTS, INTS, FLOATS)
-ROW_ROOM = group(RowRoom, STATES, PREDECESSOR_ROOM, ROW, FLOATS, INTS, FLOATS)
-PAIR_ROWS = group(PairRows, STATES, INTS, STATES, ROWS, INTS, FLOATS)
-FLOW_ROWS = group(FlowRows, STATES, STATES, ROWS, INTS, FLOATS, FLOATS)
+PREDECESSOR_ROOM = group(PredecessorRoom, INT_ROWS, INT_ROWS, INT_ROWS, INTS, INTS, FLOATS)
+ROW_ROOM = group(RowRoom, INT_ROWS, PREDECESSOR_ROOM, ROW, FLOATS, INTS, FLOATS)
+PAIR_ROWS = group(PairRows, INT_ROWS, INTS, INT_ROWS, FLOAT_ROWS, INTS, FLOATS)
+FLOW_ROWS = group(FlowRows, INT_ROWS, INT_ROWS, FLOAT_ROWS, INTS, FLOATS, FLOATS)
 ALL_ROWS = group(AllRows, ROW, INTS, ROW, INTS, FLOATS)
 
 # of a row's largest entry, in its unit
-TINY = 1e-150
-HUGE = 1e150
-# by which a unit's logarithm moves; less than from TINY to HUGE, so that it cannot miss
-SHIFT = 600.0
-LEAST = -1e6  # logarithm of the smallest unit
-NOTED = 1e-300  # a sum that is 0 all the same, but whose feature is noted
+SMALLEST_TOP_ENTRY = 1e-150
+LARGEST_TOP_ENTRY = 1e150
+# by which a unit's logarithm moves; less than from SMALLEST_TOP_ENTRY to LARGEST_TOP_ENTRY, so that
+# it cannot miss
+UNIT_LOG_SHIFT = 600.0
+SMALLEST_UNIT_LOG = -1e6  # logarithm of the smallest unit
+NOTED_ZERO = 1e-300  # a sum that is 0 all the same, but whose feature is noted
 
 
 @helper
@@ -239,18 +240,18 @@ def fitting_near(features, spot, seen, row, work):
     m = spot.m
     count = near_in(features, spot, m, row, work)
     top = largest(row.values, count)
-    while top > HUGE and m < 0.0:
-        m = min(m + SHIFT, 0.0)
+    while top > LARGEST_TOP_ENTRY and m < 0.0:
+        m = min(m + UNIT_LOG_SHIFT, 0.0)
         count = near_in(features, spot, m, row, work)
         top = largest(row.values, count)
-    while count > 0 and seen == 0.0 and top < TINY and m > LEAST:
-        m -= SHIFT
+    while count > 0 and seen == 0.0 and top < SMALLEST_TOP_ENTRY and m > SMALLEST_UNIT_LOG:
+        m -= UNIT_LOG_SHIFT
         count = near_in(features, spot, m, row, work)
         top = largest(row.values, count)
     return count, m, top
 
 
-@kernel(types.void(FEATURE_SET, INT, RNG, INT, STATES, INTS, FLOATS))
+@kernel(types.void(FEATURE_SET, INT, RNG_WORDS, INT, INT_ROWS, INTS, FLOATS))
 def draw_feature(features, j, rng, first, states, actions, work):
     """The draws first, first + 1, ... of a feature."""
     for k in range(actions.size):
@@ -258,13 +259,13 @@ def draw_feature(features, j, rng, first, states, actions, work):
         actions[k] = features.draw(features.ints, features.floats, j, rng, states[k], work)
 
 
-@kernel(types.void(function_type(LOSS), INTS, FLOATS, STATES, INTS, FLOATS))
+@kernel(types.void(function_type(LOSS_SIGNATURE), INTS, FLOATS, INT_ROWS, INTS, FLOATS))
 def losses_at(loss, mi, mf, states, actions, out):
     for k in range(actions.size):
         out[k] = loss(mi, mf, states[k], actions[k])
 
 
-@kernel(types.void(function_type(ALLOWED), INTS, FLOATS, STATES, STATES))
+@kernel(types.void(function_type(ALLOWED_SIGNATURE), INTS, FLOATS, INT_ROWS, INT_ROWS))
 def allowed_at(allowed, mi, mf, states, out):
     """Whether each action is allowed, 0 or 1, a row for each of the given states."""
     for k in range(out.shape[0]):
@@ -272,14 +273,18 @@ def allowed_at(allowed, mi, mf, states, out):
             out[k, a] = allowed(mi, mf, states[k], a)
 
 
-@kernel(types.void(TALLIES, STATES, INTS, ROWS))
+@kernel(types.void(TALLIES, INT_ROWS, INTS, FLOAT_ROWS))
 def sums_at(tallies, states, actions, out):
     """What a step from each of the given pairs adds to the model's columns, in expectation."""
     for k in range(actions.size):
         sums_of(tallies, states[k], actions[k], out[k])
 
 
-@kernel(types.void(function_type(FORWARD), INTS, FLOATS, STATES, INTS, STATES, ROWS, INTS))
+@kernel(
+    types.void(
+        function_type(FORWARD_SIGNATURE), INTS, FLOATS, INT_ROWS, INTS, INT_ROWS, FLOAT_ROWS, INTS
+    )
+)
 def laws_at(forward, mi, mf, states, actions, after, chances, counts):
     """The next states and their probabilities from given pairs.
 
@@ -292,7 +297,7 @@ def laws_at(forward, mi, mf, states, actions, after, chances, counts):
         )
 
 
-@kernel(types.void(RNG, INT, FLOATS))
+@kernel(types.void(RNG_WORDS, INT, FLOATS))
 def uniforms(rng, first, out):
     """The first number of each of the samples first, first + 1, ..."""
     for k in range(out.size):
@@ -300,7 +305,7 @@ def uniforms(rng, first, out):
         out[k] = uniform(rng)
 
 
-@kernel(INT(DYNAMICS, FEATURE_SET, SPAN, RNG, PAIR_ROWS, FLOATS, INT))
+@kernel(INT(DYNAMICS, FEATURE_SET, SPAN, RNG_WORDS, PAIR_ROWS, FLOATS, INT))
 def draw_pairs(model, features, span, rng, rows, work, first):
     """Draw the samples first, first + 1, ... from q1: pairs, their rows and q1; −1, or a sample at
     fault.
@@ -342,7 +347,7 @@ def add_row(room, count, span, weight, number):
             number += 1
         sums[j] += weight * row.values[k]
         if sums[j] == 0.0:  # a cancellation must not be noted twice
-            sums[j] = NOTED
+            sums[j] = NOTED_ZERO
     return number, total(row, count, span)
 
 
@@ -354,7 +359,7 @@ def change_unit(room, number, exponent):
         j = room.touched[k]
         room.sums[j] *= factor
         if room.sums[j] == 0.0:
-            room.sums[j] = NOTED
+            room.sums[j] = NOTED_ZERO
     return factor
 
 
@@ -510,7 +515,7 @@ def draw_state(model, features, flow, span, rng, y, room):
     return True
 
 
-@kernel(INT(BACKWARD, FEATURE_SET, FLOW, SPAN, RNG, ROW_ROOM, FLOW_ROWS, INT))
+@kernel(INT(BACKWARD, FEATURE_SET, FLOW, SPAN, RNG_WORDS, ROW_ROOM, FLOW_ROWS, INT))
 def draw_flows(model, features, flow, span, rng, room, rows, first):
     """Draw the samples first, first + 1, ... from q2 or q4: states, rows, α and density.
 

@@ -8,9 +8,9 @@ and its (coordinate, stride) pairs are *places*. A law of variable i is a table 
 rows of as many probabilities as the variable has values. ints of a model: the header below, then
 the fields that it points to,
 
-    SIZE       the number of values of each variable
-    TABLE      for each table: its first place, the number of its places, its start in `floats`
-    PLACE      the places
+    SIZES      the number of values of each variable
+    TABLES     for each table: its first place, the number of its places, its start in `floats`
+    PLACES     the places
     CHANGE_PTR, CHANGE     for each action the (variable, table) whose law it changes, by variable;
                            the other variables
                            have table i
@@ -24,22 +24,22 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels.compiler import (
-    ACT,
-    ALLOWED,
-    FORWARD,
-    LOSS,
-    PREDECESSORS,
-    STEP,
+    ACT_SIGNATURE,
+    ALLOWED_SIGNATURE,
+    FORWARD_SIGNATURE,
+    LOSS_SIGNATURE,
+    PREDECESSORS_SIGNATURE,
+    STEP_SIGNATURE,
     copy,
     helper,
     inlined_helper,
     kernel,
 )
-from dualplan._kernels.look_ahead import NOISE
+from dualplan._kernels.look_ahead import ROUNDING_SHARE
 from dualplan._kernels.philox import uniform
 
-N, ACTIONS, SIZE, TABLE, PLACE, CHANGE_PTR, CHANGE, LOSS_PTR, LOSSES, COST = range(10)
-HEADER = 10
+COORDINATES, ACTIONS, SIZES, TABLES, PLACES, CHANGE_PTR, CHANGE, LOSS_PTR, LOSSES, COST = range(10)
+FACTORED_HEADER_SIZE = 10
 
 
 @inlined_helper
@@ -64,8 +64,8 @@ def total_loss(ints, floats, x, a):
     cost = floats[ints[COST] + a]
     ptr = ints[LOSS_PTR]
     first = ints[LOSSES]
-    table = ints[TABLE]
-    place = ints[PLACE]
+    table = ints[TABLES]
+    place = ints[PLACES]
     for k in range(first, first + ints[ptr + 1]):
         cost += floats[entry(ints, table, place, x, ints[k])]
     for k in range(first + ints[ptr + 1 + a], first + ints[ptr + 2 + a]):
@@ -73,23 +73,23 @@ def total_loss(ints, floats, x, a):
     return cost
 
 
-@kernel(ALLOWED)
+@kernel(ALLOWED_SIGNATURE)
 def allowed(ints, floats, x, a):
     return True
 
 
-@kernel(LOSS)
+@kernel(LOSS_SIGNATURE)
 def loss(ints, floats, x, a):
     return total_loss(ints, floats, x, a)
 
 
-@kernel(STEP)
+@kernel(STEP_SIGNATURE)
 def step(ints, floats, x, a, rng, out, counts):
     """One draw for each variable, whatever the action, so that policies meet the same draws."""
     k, end = changes(ints, a)
-    size = ints[SIZE]
-    table = ints[TABLE]
-    place = ints[PLACE]
+    size = ints[SIZES]
+    table = ints[TABLES]
+    place = ints[PLACES]
     for i in range(x.size):
         t = i
         if k < end and ints[k] == i:
@@ -108,21 +108,21 @@ def step(ints, floats, x, a, rng, out, counts):
     return total_loss(ints, floats, x, a)
 
 
-@kernel(FORWARD)
+@kernel(FORWARD_SIGNATURE)
 def forward(ints, floats, x, a, states, probabilities):
     """Variable by variable, every outcome so far times every value that is possible."""
     k, end = changes(ints, a)
     count = 1
     probabilities[0] = 1.0
-    for i in range(ints[N]):
+    for i in range(ints[COORDINATES]):
         t = i
         if k < end and ints[k] == i:
             t = ints[k + 1]
             k += 2
-        row = entry(ints, ints[TABLE], ints[PLACE], x, t)
+        row = entry(ints, ints[TABLES], ints[PLACES], x, t)
         first = -1
         copies = count
-        for v in range(ints[ints[SIZE] + i]):
+        for v in range(ints[ints[SIZES] + i]):
             if floats[row + v] > 0.0:
                 if first < 0:
                     first = v  # takes the place of the outcomes so far, so it comes last
@@ -144,22 +144,22 @@ def transition(ints, floats, x, a, y):
     """P(y|x, a)."""
     k, end = changes(ints, a)
     p = 1.0
-    for i in range(ints[N]):
+    for i in range(ints[COORDINATES]):
         t = i
         if k < end and ints[k] == i:
             t = ints[k + 1]
             k += 2
-        p *= floats[entry(ints, ints[TABLE], ints[PLACE], x, t) + y[i]]
+        p *= floats[entry(ints, ints[TABLES], ints[PLACES], x, t) + y[i]]
         if p == 0.0:
             break
     return p
 
 
-@kernel(PREDECESSORS)
+@kernel(PREDECESSORS_SIGNATURE)
 def predecessors(ints, floats, y, states, actions, probabilities):
     """All pairs are tried; the row after the last one found holds the state that is tried."""
     count = 0
-    n = ints[N]
+    n = ints[COORDINATES]
     for i in range(n):
         states[0, i] = 0
     while True:
@@ -173,7 +173,7 @@ def predecessors(ints, floats, y, states, actions, probabilities):
                 copy(states[count], x)
         x = states[count]
         i = n - 1
-        while i >= 0 and x[i] == ints[ints[SIZE] + i] - 1:
+        while i >= 0 and x[i] == ints[ints[SIZES] + i] - 1:
             x[i] = 0
             i -= 1
         if i < 0:
@@ -184,7 +184,7 @@ def predecessors(ints, floats, y, states, actions, probabilities):
 # -- policies --------------------------------------------------------------------------------------
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def local_rule(ints, floats, x, out):
     """The action of least Σ of its tables, ties to the lowest.
 
@@ -198,13 +198,13 @@ def local_rule(ints, floats, x, out):
         q = floats[a]
         for k in range(ints[ints[2] + a], ints[ints[2] + a + 1]):
             q += floats[entry(ints, ints[0], ints[1], x, ints[ints[3] + k])]
-        if a == 0 or q < best - NOISE * (abs(q) + floats[out.size + a]):
+        if a == 0 or q < best - ROUNDING_SHARE * (abs(q) + floats[out.size + a]):
             best = q
             action = a
     out[action] = 1.0
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def reboot_rule(ints, floats, x, out):
     """Reboot (action 1 + i) the failed machine i of largest index, the first among equals; nothing
     if none is above −∞.

@@ -58,7 +58,7 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels.choices import (
-    FIXED,
+    FIXED_CHOICE,
     chance_of,
     choice_count,
     choice_kind,
@@ -68,12 +68,12 @@ from dualplan._kernels.choices import (
     write_choice,
 )
 from dualplan._kernels.compiler import (
-    ANCHOR,
-    DRAW,
+    ANCHOR_SIGNATURE,
+    DRAW_SIGNATURE,
     FLOATS,
     INT,
     INTS,
-    NEAR,
+    NEAR_SIGNATURE,
     Kernel,
     function_type,
     group,
@@ -89,8 +89,9 @@ from dualplan.core.types import Floats, Ints
 TABLE, BOXES, BANDS, TREES, MIXTURES, USER = range(6)
 # What a block has in the header: its kind, its first feature, where its fields start in the two
 # arrays, its first function of the user, and where its room to work starts.
-KIND, FIRST, INTS_AT, FLOATS_AT, SLOT, ROOM_AT, RECORD = range(7)
-PLAIN = -300.0  # logarithm of the largest density at a state from which on values are plain
+KIND, FIRST, INTS_AT, FLOATS_AT, SLOT, ROOM_AT, BLOCK_RECORD_SIZE = range(7)
+# logarithm of the largest density at a state from which on values are plain
+PLAIN_LOG_DENSITY = -300.0
 
 
 class FeatureSet(NamedTuple):
@@ -140,24 +141,29 @@ class Block(NamedTuple):
 
 
 FEATURE_SET = group(
-    FeatureSet, function_type(ANCHOR), function_type(NEAR), function_type(DRAW), INTS, FLOATS
+    FeatureSet,
+    function_type(ANCHOR_SIGNATURE),
+    function_type(NEAR_SIGNATURE),
+    function_type(DRAW_SIGNATURE),
+    INTS,
+    FLOATS,
 )
 ROW = group(Row, INTS, FLOATS)
 
 
 @helper
 def feature_count(ints):
-    return ints[1 + RECORD * ints[0]]
+    return ints[1 + BLOCK_RECORD_SIZE * ints[0]]
 
 
 @helper
 def row_places(ints):
-    return ints[2 + RECORD * ints[0]]
+    return ints[2 + BLOCK_RECORD_SIZE * ints[0]]
 
 
 @helper
 def work_places(ints):
-    return ints[3 + RECORD * ints[0]]
+    return ints[3 + BLOCK_RECORD_SIZE * ints[0]]
 
 
 @helper
@@ -637,7 +643,7 @@ def block_draw(block, j, rng, x, work):
         return a
     c = choices_at(block)
     k = choice_of_feature(block, j)
-    if choice_kind(block.ints, c, k) == FIXED:
+    if choice_kind(block.ints, c, k) == FIXED_CHOICE:
         return choice_value(block.ints, c, k)
     i, _ = chances_of(block)
     out = work[i : i + block.ints[block.o + 1]]
@@ -649,7 +655,7 @@ def block_draw(block, j, rng, x, work):
 def block_at(features, b, w):
     """Block b of a set whose room starts at w."""
     ints = features.ints
-    h = 1 + RECORD * b
+    h = 1 + BLOCK_RECORD_SIZE * b
     return Block(
         ints,
         features.floats,
@@ -663,14 +669,14 @@ def block_at(features, b, w):
 
 @helper
 def user_slot(ints, b):
-    return ints[1 + RECORD * b + SLOT]
+    return ints[1 + BLOCK_RECORD_SIZE * b + SLOT]
 
 
 @helper
 def block_of(ints, j):
     """The block that has feature j."""
     b = ints[0] - 1
-    while ints[1 + RECORD * b + FIRST] > j:
+    while ints[1 + BLOCK_RECORD_SIZE * b + FIRST] > j:
         b -= 1
     return b
 
@@ -684,7 +690,7 @@ def unmixed_anchor(features, y, work, w):
     return largest
 
 
-@kernel(ANCHOR)
+@kernel(ANCHOR_SIGNATURE)
 def anchor_of(ints, floats, y, work):
     """Prepare for rows near y; the logarithm of the unit for those at y."""
     features = Arrays(ints, floats)
@@ -695,7 +701,7 @@ def anchor_of(ints, floats, y, work):
             largest = max(largest, unmixed_anchor(mixed_set(block), y, work, block.w))
         else:
             largest = max(largest, block_anchor(block, y, work))
-    if -np.inf < largest < PLAIN:
+    if -np.inf < largest < PLAIN_LOG_DENSITY:
         return largest
     return 0.0
 
@@ -739,7 +745,7 @@ def near_spot(features, spot, row, work):
     return count
 
 
-@kernel(NEAR)
+@kernel(NEAR_SIGNATURE)
 def near_of(ints, floats, y, x, coords, changed, m, a, indices, values, work):
     """Write the features that are positive at (x, a) and their values in units of e^m; their
     number.
@@ -750,7 +756,7 @@ def near_of(ints, floats, y, x, coords, changed, m, a, indices, values, work):
     return near_spot(Arrays(ints, floats), spot, Row(indices, values), work)
 
 
-@kernel(DRAW)
+@kernel(DRAW_SIGNATURE)
 def draw_of(ints, floats, j, rng, x, work):
     """Write a state drawn from feature j to x; its action."""
     block = block_at(Arrays(ints, floats), block_of(ints, j), 0)

@@ -25,12 +25,12 @@ from numba import types
 
 from dualplan._kernels import network as net
 from dualplan._kernels.compiler import (
+    FLOAT_ROWS,
     FLOATS,
     INT,
+    INT_ROWS,
     INTS,
-    RNG,
-    ROWS,
-    STATES,
+    RNG_WORDS,
     allocating_helper,
     copy,
     group,
@@ -41,15 +41,15 @@ from dualplan._kernels.linear_index import best_waiting
 from dualplan._kernels.philox import seek, uniform
 from dualplan.core.types import Floats, Ints, Words
 
-CUBE = types.float64[:, :, ::1]
-PATHS = types.int64[:, :, ::1]
-WORDS = types.uint64[:, ::1]
+FLOAT_CUBE = types.float64[:, :, ::1]
+INT_CUBE = types.int64[:, :, ::1]
+WORD_ROWS = types.uint64[:, ::1]
 
 
 @helper
 def _serve(ints, floats, x, served):
     """The class that each server works at: of largest index, its first where nobody waits."""
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         _, place = best_waiting(ints, floats, x, s)
         first = ints[ints[net.CHOICE_PTR] + s]
         served[s] = ints[ints[net.CHOICE] + first + max(place, 0)]
@@ -98,7 +98,7 @@ def _events(ints, floats, x, served, out, rates, moves):
         c = ints[i]
         net.receive(ints, out, c, nothing)
         k = _add(x, out, floats[ints[net.LAM] + c], c, -1, k, rates, moves)
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         c = served[s]
         for r in range(ints[ints[net.ROUTE_PTR] + c], ints[ints[net.ROUTE_PTR] + c + 1]):
             d = ints[ints[net.ROUTE_DEST] + r]
@@ -130,10 +130,10 @@ class Room(NamedTuple):
 
 @allocating_helper
 def _room(ints):
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     most = n + ints[ints[net.ROUTE_PTR] + n]
     return Room(
-        np.empty(ints[net.S], np.int64),
+        np.empty(ints[net.SERVERS], np.int64),
         np.empty(n + 1, np.int64),
         np.empty(n, np.float64),
         np.empty(most, np.float64),
@@ -146,7 +146,7 @@ def _drift(ints, floats, weights, x, room):
     """Ph − h."""
     slopes = room.slopes
     moves = room.moves
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     total = 0.0
     _slopes(weights, x, n, slopes)
     for k in range(_events(ints, floats, x, room.served, room.out, room.rates, moves)):
@@ -171,7 +171,7 @@ def _loss(ints, floats, x, served):
         for k in range(ints[net.ARRIVAL], ints[net.ARRIVAL + 1]):
             total += net.arrival_penalty(ints, floats, x, ints[k])
         if ints[net.LOSE]:
-            for s in range(ints[net.S]):
+            for s in range(ints[net.SERVERS]):
                 total += net.completion_penalty(ints, floats, x, served[s])
         total *= floats[ints[net.SCALE]]
     return net.holding(ints, floats, x) + total
@@ -200,7 +200,7 @@ def _happen(ints, floats, served, rng, x, out, counts):
         if u < 0.0:
             net.receive(ints, x, ints[k], counts)
             return True
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         peak = floats[ints[net.PEAK] + s]
         if u < peak:
             return _finish(ints, floats, served[s], u, rng, x, out, counts)
@@ -237,8 +237,8 @@ def _happen_pending(ints, floats, served, event, rng, x, out, counts):
 @helper
 def _observe(ints, x, served, event, counts):
     """Busy servers, and all that are observed: those of all events, or of the pending one."""
-    n = ints[net.N]
-    servers = ints[net.S]
+    n = ints[net.CLASSES]
+    servers = ints[net.SERVERS]
     for s in range(servers):
         if ints[net.PER_SERVER] == 0 or event == s + 1:
             if x[served[s]] > 0:
@@ -246,7 +246,7 @@ def _observe(ints, x, served, event, counts):
             counts[4 * n + servers + s] += 1.0
 
 
-@kernel(types.void(INTS, FLOATS, FLOATS, INTS, RNG, INT, INT, ROWS), allocates=True)
+@kernel(types.void(INTS, FLOATS, FLOATS, INTS, RNG_WORDS, INT, INT, FLOAT_ROWS), allocates=True)
 def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
     """Go on from x, which is updated, by one chunk of `length` steps for each row, as `simulate`
     does.
@@ -254,7 +254,7 @@ def simulate_indices(ints, floats, weights, x, rng, t0, length, rows):
     With weights of h, as `simulate_shaped` does; where decisions are made at events, Ph is over
     these too, which leaves the mean as it is.
     """
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     dim = x.size
     room = _room(ints)
     served = room.served
@@ -314,8 +314,8 @@ class Seen(NamedTuple):
     sums: Floats
 
 
-WALKS = group(Walks, STATES, WORDS, INT)
-SEEN = group(Seen, INT, PATHS, ROWS)
+WALKS = group(Walks, INT_ROWS, WORD_ROWS, INT)
+SEEN = group(Seen, INT, INT_CUBE, FLOAT_ROWS)
 
 
 @kernel(types.void(INTS, FLOATS, FLOATS, WALKS, INT, SEEN), allocates=True)
@@ -354,7 +354,7 @@ def _walk(ints, floats, weights, walks, k, length, seen, room):
             copy(states[t // every], x)
 
 
-@kernel(types.void(INTS, FLOATS, STATES, FLOATS, ROWS, CUBE), allocates=True)
+@kernel(types.void(INTS, FLOATS, INT_ROWS, FLOATS, FLOAT_ROWS, FLOAT_CUBE), allocates=True)
 def moments(ints, floats, states, losses, drifts, seconds):
     """ℓ, E[δ] and E[δδᵀ] at states, one a row: what a step of the network does to quadratic
     functions.

@@ -24,9 +24,9 @@ from numba import types
 from dualplan._kernels.compiler import (
     FLOATS,
     INT,
+    INT_ROWS,
     INTS,
-    STATES,
-    VALUE,
+    VALUE_SIGNATURE,
     allocating_helper,
     group,
     helper,
@@ -143,7 +143,7 @@ def valued(li, lf, x, room):
     return total, size
 
 
-@kernel(types.void(INTS, FLOATS, STATES, FLOATS), allocates=True)
+@kernel(types.void(INTS, FLOATS, INT_ROWS, FLOATS), allocates=True)
 def values_at(li, lf, states, out):
     """The function at the given states."""
     room = corner_room(li[0])
@@ -151,7 +151,7 @@ def values_at(li, lf, states, out):
         out[n] = valued(li, lf, states[n], room)[0]
 
 
-@kernel(VALUE, allocates=True)
+@kernel(VALUE_SIGNATURE, allocates=True)
 def lattice_value(li, lf, x, room):
     """The function at one state.
 

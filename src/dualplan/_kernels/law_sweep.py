@@ -21,7 +21,7 @@ from dualplan._kernels.network_sweep import SWEEP_ROOM, holding_row, relax
 from dualplan._kernels.sweep import UPDATE
 from dualplan.core.types import Floats, Ints
 
-WORK = 4  # rows of numbers that a sweep needs for itself
+LAW_SWEEP_WORK_ROWS = 4  # rows of numbers that a sweep needs for itself
 
 
 class CaseLaws(NamedTuple):

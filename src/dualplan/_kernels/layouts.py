@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualplan._kernels.compiler import (
-    ACT,
-    ALLOWED,
-    COUNTS,
+    ACT_SIGNATURE,
+    ALLOWED_SIGNATURE,
+    COUNTS_SIGNATURE,
     FLOATS,
-    FORWARD,
+    FORWARD_SIGNATURE,
     INT,
     INTS,
-    LOSS,
-    RNG,
-    STEP,
-    VALUE,
+    LOSS_SIGNATURE,
+    RNG_WORDS,
+    STEP_SIGNATURE,
+    VALUE_SIGNATURE,
     Kernel,
     function_type,
     group,
@@ -125,19 +125,38 @@ class Control(NamedTuple):
     room: int  # numbers that the function needs to work in
 
 
-RULE = group(Rule, function_type(ACT), INTS, FLOATS)
-DYNAMICS = group(Dynamics, function_type(STEP), function_type(ALLOWED), INTS, FLOATS)
+RULE = group(Rule, function_type(ACT_SIGNATURE), INTS, FLOATS)
+DYNAMICS = group(
+    Dynamics, function_type(STEP_SIGNATURE), function_type(ALLOWED_SIGNATURE), INTS, FLOATS
+)
 BOUNDS = group(Bounds, INTS, INTS)
 GRID = group(Grid, INTS, INTS, INTS)
 LAW = group(
-    Law, function_type(ALLOWED), function_type(LOSS), function_type(FORWARD), INTS, FLOATS, INT, INT
+    Law,
+    function_type(ALLOWED_SIGNATURE),
+    function_type(LOSS_SIGNATURE),
+    function_type(FORWARD_SIGNATURE),
+    INTS,
+    FLOATS,
+    INT,
+    INT,
 )
-TALLIES = group(Tallies, function_type(LOSS), function_type(COUNTS), INTS, FLOATS)
+TALLIES = group(
+    Tallies, function_type(LOSS_SIGNATURE), function_type(COUNTS_SIGNATURE), INTS, FLOATS
+)
 ARRAYS = group(Arrays, INTS, FLOATS)
 SPARSE = group(Sparse, INTS, INTS, FLOATS)
 PROCESS = group(Process, DYNAMICS, RULE, BOUNDS, INT)
-TRAJECTORY = group(Trajectory, INTS, RNG, INTS)
-CONTROL = group(Control, function_type(FORWARD), INT, function_type(VALUE), INTS, FLOATS, INT)
+TRAJECTORY = group(Trajectory, INTS, RNG_WORDS, INTS)
+CONTROL = group(
+    Control,
+    function_type(FORWARD_SIGNATURE),
+    INT,
+    function_type(VALUE_SIGNATURE),
+    INTS,
+    FLOATS,
+    INT,
+)
 
 
 def sparse_rows(matrix: Any) -> Sparse:

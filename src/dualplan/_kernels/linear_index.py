@@ -13,14 +13,14 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import ACT, helper, kernel
+from dualplan._kernels.compiler import ACT_SIGNATURE, helper, kernel
 from dualplan._kernels.policies import waiting_of
 
 
 @helper
 def index_of(ints, floats, x, c):
     """v_c(x)."""
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     base = ints[net.FLOAT_END]
     row = base + n + n * c
     v = floats[base + c]
@@ -68,7 +68,7 @@ def _write_choices(ints, floats, x, s, stride, out):
     best, place = best_waiting(ints, floats, x, s)
     tau = floats[floats.size - 1]
     bound = place < 0 or (
-        ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == 0
+        ints[net.NONPREEMPTIVE] and x[ints[net.CLASSES] + s] == 0
     )  # no choice: its first stands for none
     if bound or tau == 0.0:
         total = 1.0
@@ -95,7 +95,7 @@ def _write_choices(ints, floats, x, s, stride, out):
                 out[a] *= q
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def linear_index_rule(ints, floats, x, out):
     if ints[net.PER_SERVER]:
         event = x[x.size - 1]
@@ -108,5 +108,5 @@ def linear_index_rule(ints, floats, x, out):
         _write_choices(ints, floats, x, event - 1, 1, out[:options])
         return
     out[:] = 1.0
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         _write_choices(ints, floats, x, s, ints[ints[net.STRIDE] + s], out)

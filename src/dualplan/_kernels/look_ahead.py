@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dualplan._kernels.compiler import ACT, Kernel, copy, helper, made_once, user_kernel
+from dualplan._kernels.compiler import ACT_SIGNATURE, Kernel, copy, helper, made_once, user_kernel
 
-HEAD = 5
-MEMORY = 64  # outcomes that a look-ahead remembers
-NOISE = 1e-12  # of the sum of absolute terms: actions that differ by no more than rounding are ties
+LOOK_AHEAD_HEADER_SIZE = 5
+REMEMBERED_OUTCOMES = 64  # outcomes that a look-ahead remembers
+# of the sum of absolute terms: actions that differ by no more than rounding are ties
+ROUNDING_SHARE = 1e-12
 
 
 @helper
@@ -65,8 +66,8 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
         outcomes = ints[0]
         dim = x.size
         actions = wanted.size
-        first = HEAD + 2 * dim
-        seen = ints[HEAD : HEAD + dim]
+        first = LOOK_AHEAD_HEADER_SIZE + 2 * dim
+        seen = ints[LOOK_AHEAD_HEADER_SIZE : LOOK_AHEAD_HEADER_SIZE + dim]
         last = first + ints[1]
         f = 1 + ints[3]
         mi = ints[first:last]
@@ -75,14 +76,14 @@ def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) ->
         prices = floats[1:f]
         mf = floats[f : f + ints[2]]
         vf = floats[f + ints[2] :]
-        memory = min(MEMORY, outcomes * actions)
+        memory = min(REMEMBERED_OUTCOMES, outcomes * actions)
         table = np.empty((1 + outcomes + memory, dim), np.int64)
         states = table[1 : 1 + outcomes]
         known = table[1 + outcomes :]
         keys = np.empty(memory, np.int64)
         here = table[0]
         for i in range(dim):
-            here[i] = min(x[i], ints[HEAD + dim + i])
+            here[i] = min(x[i], ints[LOOK_AHEAD_HEADER_SIZE + dim + i])
         work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
         chances = work[:outcomes]
         values = work[outcomes:]
@@ -136,9 +137,9 @@ def greedy_rule(
     may = allowed.compiled
     looked = _look_ahead(loss, forward, counts, value)
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def greedy(ints, floats, x, out):
-        first = HEAD + 2 * x.size
+        first = LOOK_AHEAD_HEADER_SIZE + 2 * x.size
         f = 1 + ints[3]
         mi = ints[first : first + ints[1]]
         mf = floats[f : f + ints[2]]
@@ -167,7 +168,7 @@ def within_rule(
     rule = act.compiled
     looked = _look_ahead(loss, forward, counts, value)
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def within(ints, floats, x, out):
         i = 2 + ints[0]
         f = ints[1]
@@ -193,12 +194,12 @@ def among_rule(
     looked = _look_ahead(loss, forward, counts, value)
     table_of = fill.compiled
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def among(ints, floats, x, out):
         own = ints[2 : 2 + ints[0]]
         bank = ints[2 + ints[0] :]
         numbers = floats[: ints[1]]
-        first = HEAD + 2 * x.size
+        first = LOOK_AHEAD_HEADER_SIZE + 2 * x.size
         f = 1 + own[3]
         mi = own[first : first + own[1]]
         mf = numbers[f : f + own[2]]
@@ -221,7 +222,7 @@ def among_rule(
                 if table[k, a] > 0.0:
                     total += table[k, a] * costs[a]
                     size += table[k, a] * sizes[a]
-            if total < least - (NOISE * size if k > 0 else 0.0):
+            if total < least - (ROUNDING_SHARE * size if k > 0 else 0.0):
                 least = total
                 chosen = k
         out[:] = table[chosen]
@@ -239,7 +240,7 @@ def choose_least(costs, sizes, out):
     action = -1
     for a in range(out.size):
         out[a] = 0.0
-        if costs[a] < least - (NOISE * sizes[a] if action >= 0 else 0.0):
+        if costs[a] < least - (ROUNDING_SHARE * sizes[a] if action >= 0 else 0.0):
             least = costs[a]
             action = a
     if action >= 0:

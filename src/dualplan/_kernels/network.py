@@ -18,11 +18,11 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels.compiler import (
-    ALLOWED,
-    COUNTS,
-    FORWARD,
-    LOSS,
-    STEP,
+    ALLOWED_SIGNATURE,
+    COUNTS_SIGNATURE,
+    FORWARD_SIGNATURE,
+    LOSS_SIGNATURE,
+    STEP_SIGNATURE,
     allocating_helper,
     copy,
     helper,
@@ -31,7 +31,7 @@ from dualplan._kernels.compiler import (
 from dualplan._kernels.philox import uniform
 
 # Positions in the header of `ints`. Numbers and switches:
-N, S, BERNOULLI, PHANTOM, LOSE, NONPREEMPTIVE, PER_SERVER, ACTIONS, PENALISED = range(9)
+CLASSES, SERVERS, BERNOULLI, PHANTOM, LOSE, NONPREEMPTIVE, PER_SERVER, ACTIONS, PENALISED = range(9)
 # Where the integer fields start (each ends where the next one starts):
 CHOICE_PTR, CHOICE, STRIDE, SERVER, BUFFER, ARRIVAL, ROUTE_PTR, ROUTE_DEST, ORDER, INT_END = range(
     9, 19
@@ -40,7 +40,7 @@ CHOICE_PTR, CHOICE, STRIDE, SERVER, BUFFER, ARRIVAL, ROUTE_PTR, ROUTE_DEST, ORDE
 LAM, MU, ROUTE_PROB, LINEAR, QUADRATIC, EXCESS, LEVEL, PENALTY, PEAK, SCALE, QUIET, FLOAT_END = (
     range(19, 31)
 )
-HEADER = 31
+NETWORK_HEADER_SIZE = 31
 
 INT_FIELDS = (
     "CHOICE_PTR",
@@ -67,9 +67,9 @@ FLOAT_FIELDS = (
     "QUIET",
 )
 
-EMPTY = 0
-BLOCKED = 1
-DONE = 2
+SERVICE_EMPTY = 0
+SERVICE_BLOCKED = 1
+SERVICE_DONE = 2
 
 
 # A field is read as ints[ints[FIELD] + i].
@@ -90,7 +90,7 @@ def chosen(ints, x, a, s):
 @helper
 def in_service(ints, x, s):
     """Non-preemptive: the class that server s is at; -1: none."""
-    place = x[ints[N] + s]
+    place = x[ints[CLASSES] + s]
     if place > 0:
         return ints[ints[CHOICE] + ints[ints[CHOICE_PTR] + s] + place - 1]
     return np.int64(-1)
@@ -127,7 +127,7 @@ def arrive(ints, out, c, counts):
     """A customer comes to class c from outside."""
     tally(counts, c)
     if ints[LOSE] == 0 and out[c] >= ints[ints[BUFFER] + c]:
-        tally(counts, ints[N] + c)
+        tally(counts, ints[CLASSES] + c)
         return
     # where full queues lose, `clip` turns the surplus away once departures have counted
     out[c] += 1
@@ -137,17 +137,17 @@ def arrive(ints, out, c, counts):
 def serve(ints, x, out, c, d, counts):
     """Class c completes a customer, who goes on to class d (-1: leaves)."""
     if x[c] == 0 and ints[PHANTOM] == 0:
-        return EMPTY
+        return SERVICE_EMPTY
     out[c] -= 1
     if d >= 0:
         if ints[LOSE] == 0 and out[d] >= ints[ints[BUFFER] + d]:
             out[c] += 1
-            tally(counts, 3 * ints[N] + c)
-            return BLOCKED
+            tally(counts, 3 * ints[CLASSES] + c)
+            return SERVICE_BLOCKED
         out[d] += 1
     if x[c] > 0:
-        tally(counts, 2 * ints[N] + c)
-    return DONE
+        tally(counts, 2 * ints[CLASSES] + c)
+    return SERVICE_DONE
 
 
 @helper
@@ -157,7 +157,7 @@ def clip(ints, out, c, counts):
     if surplus > 0:
         out[c] -= surplus
         if counts.size > 0:
-            counts[ints[N] + c] += surplus
+            counts[ints[CLASSES] + c] += surplus
     elif out[c] < 0:
         out[c] = 0
 
@@ -169,9 +169,9 @@ def next_service(ints, x, a, out, c):
     """
     s = ints[ints[SERVER] + c]
     k = chosen(ints, x, a, s)
-    out[ints[N] + s] = 0
+    out[ints[CLASSES] + s] = 0
     if k >= 0 and x[k] - (1 if k == c else 0) > 0:
-        out[ints[N] + s] = place_of(ints, k)
+        out[ints[CLASSES] + s] = place_of(ints, k)
 
 
 @helper
@@ -181,12 +181,12 @@ def wake(ints, out, c):
     Its server, if idle, starts its first waiting class.
     """
     s = ints[ints[SERVER] + c]
-    if out[ints[N] + s] == 0:
+    if out[ints[CLASSES] + s] == 0:
         first = ints[ints[CHOICE_PTR] + s]
         last = ints[ints[CHOICE_PTR] + s + 1]
         for j in range(first, last):
             if out[ints[ints[CHOICE] + j]] > 0:
-                out[ints[N] + s] = j - first + 1
+                out[ints[CLASSES] + s] = j - first + 1
                 return
 
 
@@ -207,7 +207,7 @@ def complete(ints, x, a, out, c, d, counts):
     if d >= 0:
         clip(ints, out, d, counts)
     if ints[NONPREEMPTIVE]:
-        if result != BLOCKED:
+        if result != SERVICE_BLOCKED:
             next_service(ints, x, a, out, c)
             wake(ints, out, c)
         if d >= 0:
@@ -229,16 +229,16 @@ def apply(ints, x, a, arrived, done, out, counts):
         c = ints[k]
         if done[c] >= 0:
             result = serve(ints, x, out, c, ints[dest + done[c]], counts)
-            if ints[NONPREEMPTIVE] and result != BLOCKED:
+            if ints[NONPREEMPTIVE] and result != SERVICE_BLOCKED:
                 next_service(ints, x, a, out, c)
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         c = ints[k]
         if arrived[c]:
             arrive(ints, out, c, counts)
-    for c in range(ints[N]):
+    for c in range(ints[CLASSES]):
         clip(ints, out, c, counts)
     if ints[NONPREEMPTIVE]:
-        for c in range(ints[N]):
+        for c in range(ints[CLASSES]):
             if arrived[c]:
                 wake(ints, out, c)
             if done[c] >= 0:
@@ -252,7 +252,7 @@ def allowed_of(ints, x, a):
     if ints[PER_SERVER] and x[x.size - 1] == 0:
         return a == 0
     first = np.int64(0)
-    last = ints[S]
+    last = ints[SERVERS]
     if ints[PER_SERVER]:
         first = x[x.size - 1] - 1
         last = x[x.size - 1]
@@ -278,7 +278,7 @@ def allowed_of(ints, x, a):
     return True
 
 
-@kernel(ALLOWED)
+@kernel(ALLOWED_SIGNATURE)
 def allowed(ints, floats, x, a):
     return allowed_of(ints, x, a)
 
@@ -294,7 +294,7 @@ def limits_of(ints, x, a, limits):
     for i in range(arrivals):
         limits[i] = 2
         number *= 2
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         c = active(ints, x, a, s)
         limits[arrivals + s] = 1
         if c >= 0:
@@ -318,7 +318,7 @@ def bernoulli_outcome(ints, floats, x, a, number, limits, arrived, done):
         arrived[c] = digit
         p *= floats[lam + c] if digit else 1.0 - floats[lam + c]
     done[:] = -1
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         digit = number % limits[arrivals + s]
         number //= limits[arrivals + s]
         c = active(ints, x, a, s)
@@ -339,7 +339,7 @@ def holding(ints, floats, x):
     excess = ints[EXCESS]
     level = ints[LEVEL]
     total = 0.0
-    for c in range(ints[N]):
+    for c in range(ints[CLASSES]):
         v = float(x[c])
         total += (floats[linear + c] + floats[quadratic + c] * v) * v
         if floats[excess + c] > 0.0 and v > floats[level + c]:
@@ -386,7 +386,7 @@ def expected_penalty(ints, floats, x, a):
         for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
             total += scale * arrival_penalty(ints, floats, x, ints[k])
     if ints[LOSE]:
-        for s in range(ints[S]):
+        for s in range(ints[SERVERS]):
             c = active(ints, x, a, s)
             if c >= 0:
                 if ints[PER_SERVER]:
@@ -399,8 +399,8 @@ def expected_penalty(ints, floats, x, a):
 
 @allocating_helper
 def expected_penalty_bernoulli(ints, floats, x, a):
-    n = ints[N]
-    limits = np.empty(n + ints[S], np.int64)
+    n = ints[CLASSES]
+    limits = np.empty(n + ints[SERVERS], np.int64)
     arrived = np.zeros(n, np.int64)
     done = np.empty(n, np.int64)
     out = np.empty(x.size, np.int64)
@@ -418,7 +418,7 @@ def expected_penalty_bernoulli(ints, floats, x, a):
 @helper
 def counters(ints):
     """Per class: offered, lost, completed, blocked; per server: busy, observed."""
-    return 4 * ints[N] + 2 * ints[S]
+    return 4 * ints[CLASSES] + 2 * ints[SERVERS]
 
 
 @helper
@@ -437,20 +437,20 @@ def loss_bernoulli_of(ints, floats, x, a):
     return total
 
 
-@kernel(LOSS)
+@kernel(LOSS_SIGNATURE)
 def loss(ints, floats, x, a):
     return loss_one_event(ints, floats, x, a)
 
 
-@kernel(LOSS, allocates=True)
+@kernel(LOSS_SIGNATURE, allocates=True)
 def loss_bernoulli(ints, floats, x, a):
     return loss_bernoulli_of(ints, floats, x, a)
 
 
-@kernel(FORWARD, allocates=True)
+@kernel(FORWARD_SIGNATURE, allocates=True)
 def forward_bernoulli(ints, floats, x, a, states, probabilities):
-    n = ints[N]
-    limits = np.empty(n + ints[S], np.int64)
+    n = ints[CLASSES]
+    limits = np.empty(n + ints[SERVERS], np.int64)
     arrived = np.zeros(n, np.int64)
     done = np.empty(n, np.int64)
     nothing = floats[:0]
@@ -492,7 +492,7 @@ def forward_one_event(ints, floats, x, a, states, probabilities, tallies):
             rest -= probabilities[count]
             count += 1
     if event != 0:
-        for s in range(ints[S]):
+        for s in range(ints[SERVERS]):
             c = active(ints, x, a, s)
             if c < 0:
                 continue
@@ -517,13 +517,13 @@ def forward_one_event(ints, floats, x, a, states, probabilities, tallies):
     return count
 
 
-@kernel(FORWARD)
+@kernel(FORWARD_SIGNATURE)
 def forward(ints, floats, x, a, states, probabilities):
     count = forward_one_event(ints, floats, x, a, states, probabilities, floats[:0].reshape(0, 1))
     if ints[PER_SERVER] == 0:
         return count
     # The next pending event is drawn independently of everything else.
-    events = ints[S] + 1
+    events = ints[SERVERS] + 1
     for i in range(count - 1, -1, -1):
         p = probabilities[i]
         for event in range(events - 1, -1, -1):
@@ -553,8 +553,8 @@ def route_at(ints, floats, c, u):
 def observe_servers(ints, x, a, counts):
     if counts.size == 0:
         return
-    n = ints[N]
-    servers = ints[S]
+    n = ints[CLASSES]
+    servers = ints[SERVERS]
     for s in range(servers):
         if ints[PER_SERVER] and x[x.size - 1] != s + 1:
             continue
@@ -569,7 +569,7 @@ def next_event(ints, floats, u):
     """The event at u in [0, 1): 0, or 1 + the server whose potential completion it is."""
     u -= floats[ints[QUIET]]
     event = 0
-    while u >= 0.0 and event < ints[S]:
+    while u >= 0.0 and event < ints[SERVERS]:
         u -= floats[ints[PEAK] + event]
         event += 1
     return event
@@ -596,7 +596,7 @@ def step_one_event(ints, floats, x, a, rng, out, counts):
                 return
         if event == 0:
             return
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         if event > 0:
             if s != event - 1:
                 continue
@@ -617,7 +617,7 @@ def add_tallies(probabilities, tallies, count, counts):
             counts[i] += probabilities[k] * tallies[k, i]
 
 
-@kernel(COUNTS, allocates=True)
+@kernel(COUNTS_SIGNATURE, allocates=True)
 def expected_counts(ints, floats, x, a, counts):
     """What a step counts, in expectation."""
     most = ints[ARRIVAL + 1] - ints[ARRIVAL] + ints[ROUTE_DEST + 1] - ints[ROUTE_DEST] + 1
@@ -630,10 +630,10 @@ def expected_counts(ints, floats, x, a, counts):
     add_tallies(probabilities, tallies, count, counts)
 
 
-@kernel(COUNTS, allocates=True)
+@kernel(COUNTS_SIGNATURE, allocates=True)
 def expected_counts_bernoulli(ints, floats, x, a, counts):
-    n = ints[N]
-    limits = np.empty(n + ints[S], np.int64)
+    n = ints[CLASSES]
+    limits = np.empty(n + ints[SERVERS], np.int64)
     arrived = np.zeros(n, np.int64)
     done = np.empty(n, np.int64)
     out = np.empty(x.size, np.int64)
@@ -648,7 +648,7 @@ def expected_counts_bernoulli(ints, floats, x, a, counts):
         add_tallies(p, tallies, 1, counts)
 
 
-@kernel(STEP)
+@kernel(STEP_SIGNATURE)
 def step(ints, floats, x, a, rng, out, counts):
     copy(out, x)
     observe_servers(ints, x, a, counts)
@@ -663,15 +663,15 @@ def step(ints, floats, x, a, rng, out, counts):
     return loss_one_event(ints, floats, x, a)
 
 
-@kernel(STEP, allocates=True)
+@kernel(STEP_SIGNATURE, allocates=True)
 def step_bernoulli(ints, floats, x, a, rng, out, counts):
-    n = ints[N]
+    n = ints[CLASSES]
     arrived = np.zeros(n, np.int64)
     done = np.full(n, -1, np.int64)
     observe_servers(ints, x, a, counts)
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         arrived[ints[k]] = uniform(rng) < floats[ints[LAM] + ints[k]]
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         c = active(ints, x, a, s)
         u = uniform(rng)
         v = uniform(rng)

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dualplan._kernels.compiler import (
-    CHANGES,
-    PREDECESSORS,
+    CHANGES_SIGNATURE,
+    PREDECESSORS_SIGNATURE,
     allocating_helper,
     copy,
     helper,
@@ -29,6 +29,7 @@ from dualplan._kernels.network import (
     ACTIONS,
     ARRIVAL,
     BUFFER,
+    CLASSES,
     LAM,
     MU,
     NONPREEMPTIVE,
@@ -39,8 +40,7 @@ from dualplan._kernels.network import (
     ROUTE_PROB,
     ROUTE_PTR,
     SERVER,
-    N,
-    S,
+    SERVERS,
     active,
     allowed_of,
     apply,
@@ -50,7 +50,8 @@ from dualplan._kernels.network import (
 )
 from dualplan.core.types import Floats, Ints
 
-MOST_CHANGED = 5  # coordinates that one event changes: two classes, two services, the pending event
+# coordinates that one event changes: two classes, two services, the pending event
+MOST_CHANGED_COORDINATES = 5
 
 
 class Pairs(NamedTuple):
@@ -107,7 +108,7 @@ def outcome_probability(ints, floats, x, a, arrived, done):
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         c = ints[k]
         p *= floats[lam + c] if arrived[c] else 1.0 - floats[lam + c]
-    for c in range(ints[N]):
+    for c in range(ints[CLASSES]):
         working = active(ints, x, a, ints[ints[SERVER] + c]) == c
         if done[c] >= 0:
             p *= floats[mu + c] * floats[route_prob + done[c]] if working else 0.0
@@ -126,7 +127,7 @@ def same(x, y, size):
 
 @allocating_helper
 def no_outcome(ints, dim):
-    n = ints[N]
+    n = ints[CLASSES]
     return Outcome(
         np.zeros(n, np.int64),
         np.full(n, -1, np.int64),
@@ -205,7 +206,7 @@ def rewind_services(ints, x, done, touched, size, history):
 
     False if it repeats another one.
     """
-    n = ints[N]
+    n = ints[CLASSES]
     for i in range(size):
         c = touched[i]
         s = ints[ints[SERVER] + c]
@@ -241,13 +242,13 @@ def touch(touched, size, c):
 @helper
 def ways_of_server(ints, s):
     ways = 1
-    for c in range(ints[N]):
+    for c in range(ints[CLASSES]):
         if ints[ints[SERVER] + c] == s:
             ways += ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
     return ways
 
 
-@kernel(PREDECESSORS, allocates=True)
+@kernel(PREDECESSORS_SIGNATURE, allocates=True)
 def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
     """The predecessors of y, with independent events, as whole states; −1 if there are too many."""
     dest = ints[ROUTE_DEST]
@@ -257,7 +258,7 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
     done = outcome.done
     touched = outcome.touched
     outcomes = 1 << (ints[ARRIVAL + 1] - ints[ARRIVAL])
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         outcomes *= ways_of_server(ints, s)
     count = np.int64(0)
     for number in range(outcomes):
@@ -271,11 +272,11 @@ def predecessors_bernoulli(ints, floats, y, states, actions, probabilities):
                 arrived[c] = 1
                 size = touch(touched, size, c)
             digits //= 2
-        for s in range(ints[S]):
+        for s in range(ints[SERVERS]):
             ways = ways_of_server(ints, s)
             way = digits % ways - 1
             digits //= ways
-            for c in range(ints[N]):
+            for c in range(ints[CLASSES]):
                 if ints[ints[SERVER] + c] != s:
                     continue
                 slots = ints[ints[ROUTE_PTR] + c + 1] - ints[ints[ROUTE_PTR] + c]
@@ -326,7 +327,7 @@ def unchanged(ints, floats, factor, listed, count):
     """Append the pairs from which nothing happens, with decisions per server."""
     x = listed.x
     last = x.size - 1
-    for event in range(ints[S] + 1):
+    for event in range(ints[SERVERS] + 1):
         x[last] = event
         for a in range(ints[ACTIONS]):
             if count < 0 or not allowed_of(ints, x, a):
@@ -369,7 +370,7 @@ def rewind_one(ints, y, x, c, d, route, history):
 
     False if there is none.
     """
-    n = ints[N]
+    n = ints[CLASSES]
     for i in range(1 if d < 0 or d == c else 2):
         s = ints[ints[SERVER] + (c if i == 0 else d)]
         woken = (history >> i) & 1
@@ -394,7 +395,7 @@ def invert_one(ints, floats, c, route, factor, listed, count):
     y = listed.y
     x = listed.x
     near = listed.near
-    n = ints[N]
+    n = ints[CLASSES]
     buffer = ints[BUFFER]
     last = y.size - 1
     if route >= 0:
@@ -501,7 +502,7 @@ def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x
                 rest = 1.0
                 for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
                     rest -= floats[ints[LAM] + ints[k]]
-                for s in range(ints[S]):
+                for s in range(ints[SERVERS]):
                     c = active(ints, x, a, s)
                     if c >= 0:
                         rest -= floats[ints[MU] + c]
@@ -510,14 +511,14 @@ def list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x
     for k in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
         if count >= 0:
             count = invert_one(ints, floats, ints[k], np.int64(-1), factor, listed, count)
-    for c in range(ints[N]):
+    for c in range(ints[CLASSES]):
         for r in range(ints[ints[ROUTE_PTR] + c], ints[ints[ROUTE_PTR] + c + 1]):
             if count >= 0:
                 count = invert_one(ints, floats, c, r, factor, listed, count)
     return count
 
 
-@kernel(CHANGES)
+@kernel(CHANGES_SIGNATURE)
 def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out):
     """The predecessors of y, with one event a step: for each what differs from y; −1 if there are
     too many.
@@ -527,12 +528,12 @@ def changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out
     return list_changes(ints, floats, y, coords, news, sizes, actions, probabilities, x, out)
 
 
-@kernel(PREDECESSORS, allocates=True)
+@kernel(PREDECESSORS_SIGNATURE, allocates=True)
 def predecessors(ints, floats, y, states, actions, probabilities):
     """The predecessors of y, with one event a step, as whole states: y with what differs."""
     most = actions.size
-    coords = np.empty((most + 1, MOST_CHANGED), np.int64)
-    news = np.empty((most + 1, MOST_CHANGED), np.int64)
+    coords = np.empty((most + 1, MOST_CHANGED_COORDINATES), np.int64)
+    news = np.empty((most + 1, MOST_CHANGED_COORDINATES), np.int64)
     sizes = np.empty(most, np.int64)
     x = y.copy()
     out = y.copy()

@@ -26,6 +26,7 @@ from dualplan._kernels.network import (
     BUFFER,
     CHOICE,
     CHOICE_PTR,
+    CLASSES,
     EXCESS,
     LAM,
     LEVEL,
@@ -39,9 +40,8 @@ from dualplan._kernels.network import (
     ROUTE_PROB,
     ROUTE_PTR,
     SCALE,
+    SERVERS,
     STRIDE,
-    N,
-    S,
     holding,
 )
 from dualplan._kernels.sweep import UPDATE
@@ -114,7 +114,7 @@ def one_state(ints, floats, x, strides, gamma, values, i):
         shift, penalty = arrival_effect(ints, floats, x, strides, c)
         total += floats[ints[LAM] + c] * (gamma * (values[i + shift] - v) + penalty)
     action = np.int64(0)
-    for s in range(ints[S]):
+    for s in range(ints[SERVERS]):
         least = np.inf
         choice = np.int64(0)
         first = ints[ints[CHOICE_PTR] + s]
@@ -137,18 +137,18 @@ def one_state(ints, floats, x, strides, gamma, values, i):
 
 
 # What an event brings to a slab is added to it, starts it, or is brought into a minimum.
-ADD = 0
-SET = 1
-LEAST = 2
+ADD_TO_SLAB = 0
+START_SLAB = 1
+LOWER_SLAB = 2
 
 
 @helper
 def along(here, there, weight, constant, mode, out):
     """Bring weight·(there − here) + constant into a stretch of a slab."""
-    if mode == ADD:
+    if mode == ADD_TO_SLAB:
         for k in range(out.size):
             out[k] += weight * (there[k] - here[k]) + constant
-    elif mode == SET:
+    elif mode == START_SLAB:
         for k in range(out.size):
             out[k] = weight * (there[k] - here[k]) + constant
     else:
@@ -181,7 +181,7 @@ def event(slab, c, r, mode, out):
     height = slab.height
     width = slab.width
     values = slab.values
-    last = ints[N] - 1
+    last = ints[CLASSES] - 1
     if r >= 0:
         d = ints[ints[ROUTE_DEST] + r]
     else:
@@ -243,9 +243,9 @@ def choice(slab, c, mode, least, q):
     for k in range(slab.height * slab.width):
         q[k] = 0.0
     for r in range(first, first + routes):
-        event(slab, c, r, ADD, q)
+        event(slab, c, r, ADD_TO_SLAB, q)
     for k in range(slab.height * slab.width):
-        if mode == SET or q[k] < least[k]:
+        if mode == START_SLAB or q[k] < least[k]:
             least[k] = q[k]
 
 
@@ -254,7 +254,7 @@ def holding_row(network, x, row):
     """h(x) along a row of the last class."""
     ints = network.ints
     floats = network.floats
-    last = ints[N] - 1
+    last = ints[CLASSES] - 1
     linear = floats[ints[LINEAR] + last]
     quadratic = floats[ints[QUADRATIC] + last]
     excess = floats[ints[EXCESS] + last]
@@ -268,7 +268,7 @@ def holding_row(network, x, row):
 @helper
 def stay(slab, total):
     """h(x) + γ·V(x) in a slab."""
-    n = slab.ints[N]
+    n = slab.ints[CLASSES]
     width = slab.width
     for row in range(slab.height):
         if n > 1:
@@ -286,15 +286,15 @@ def operator(slab, total, least, q):
     ints = slab.ints
     stay(slab, total)
     for e in range(ints[ARRIVAL], ints[ARRIVAL + 1]):
-        event(slab, ints[e], -1, ADD, total)
-    for s in range(ints[S]):
+        event(slab, ints[e], -1, ADD_TO_SLAB, total)
+    for s in range(ints[SERVERS]):
         first = ints[ints[CHOICE_PTR] + s]
         for j in range(first, ints[ints[CHOICE_PTR] + s + 1]):
             c = ints[ints[CHOICE] + j]
             if j == first:
-                mode = SET
+                mode = START_SLAB
             else:
-                mode = LEAST
+                mode = LOWER_SLAB
             choice(slab, c, mode, least, q)
         for k in range(slab.height * slab.width):
             total[k] += least[k]
@@ -317,7 +317,7 @@ def relax(update, i, total, low, high):
             high[k] = difference
 
 
-WORK = 5  # slabs of numbers that a sweep needs for itself
+NETWORK_SWEEP_WORK_SLABS = 5  # slabs of numbers that a sweep needs for itself
 
 
 @kernel(INT(ARRAYS, GRID, UPDATE, SWEEP_ROOM, FLOATS, INT, INT))
@@ -328,7 +328,7 @@ def optimal(network, grid, update, room, ends, first, last):
     upper = grid.upper
     values = update.values
     x = room.x
-    n = ints[N]
+    n = ints[CLASSES]
     width = upper[n - 1] + 1
     if n > 1:
         height = upper[n - 2] + 1

@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOATS, ROWS, STATES, helper, kernel
+from dualplan._kernels.compiler import FLOAT_ROWS, FLOATS, INT_ROWS, helper, kernel
 
-TABLE = types.float64[:, :, :, ::1]
-BLOCK = types.float64[:, :, ::1]
-EXACT = 2.0**53
+FLOAT_TABLE = types.float64[:, :, :, ::1]
+FLOAT_CUBE = types.float64[:, :, ::1]
+LARGEST_EXACT_INTEGER = 2.0**53
 
 
 @helper
@@ -45,7 +45,7 @@ def contrast(table, factors, row, k, down, up):
 @helper
 def rounded(after, before):
     """What rounding may touch of their difference."""
-    if abs(after) + abs(before) >= EXACT:
+    if abs(after) + abs(before) >= LARGEST_EXACT_INTEGER:
         return abs(after) + abs(before)
     return 0.0
 
@@ -79,7 +79,9 @@ def replaced(table, factors, row, k, i, s):
     return entries[1] if entries[1] != 0.0 else 1.0, entries[1 + s]
 
 
-@kernel(types.void(TABLE, STATES, STATES, STATES, STATES, FLOATS, ROWS, ROWS))
+@kernel(
+    types.void(FLOAT_TABLE, INT_ROWS, INT_ROWS, INT_ROWS, INT_ROWS, FLOATS, FLOAT_ROWS, FLOAT_ROWS)
+)
 def drifts(table, factors, rows, down, up, weights, out, sizes):
     """Σ_k w_k (Ψ_k after − Ψ_k before) of every row and move, and the sum of the absolute terms."""
     for r in range(rows.shape[0]):
@@ -110,7 +112,7 @@ def drifts(table, factors, rows, down, up, weights, out, sizes):
                 sizes[r, m] += abs(weights[k]) * rounded(after, before)
 
 
-@kernel(types.void(TABLE, STATES, STATES, STATES, STATES, BLOCK))
+@kernel(types.void(FLOAT_TABLE, INT_ROWS, INT_ROWS, INT_ROWS, INT_ROWS, FLOAT_CUBE))
 def contrasts(table, factors, rows, down, up, out):
     """Ψ_k after − Ψ_k before, of every row, move and function."""
     for r in range(rows.shape[0]):
@@ -122,7 +124,7 @@ def contrasts(table, factors, rows, down, up, out):
                     out[r, m, k] = after - before
 
 
-@kernel(types.void(TABLE, STATES, STATES, ROWS))
+@kernel(types.void(FLOAT_TABLE, INT_ROWS, INT_ROWS, FLOAT_ROWS))
 def products(table, factors, rows, out):
     """Ψ_k itself, of every row and function."""
     for r in range(rows.shape[0]):

@@ -25,12 +25,12 @@ from numba.extending import intrinsic
 from dualplan._kernels.compiler import helper
 from dualplan.core.types import Words
 
-WORDS = 11
-_POSITION = 10
-_M0 = np.uint64(0xD2E7470EE14C6C93)
-_M1 = np.uint64(0xCA5A826395121157)
-_W0 = np.uint64(0x9E3779B97F4A7C15)
-_W1 = np.uint64(0xBB67AE8584CAA73B)
+GENERATOR_WORDS = 11
+_POSITION_WORD = 10
+_MULTIPLIER_0 = np.uint64(0xD2E7470EE14C6C93)
+_MULTIPLIER_1 = np.uint64(0xCA5A826395121157)
+_WEYL_0 = np.uint64(0x9E3779B97F4A7C15)
+_WEYL_1 = np.uint64(0xBB67AE8584CAA73B)
 _ONE = np.uint64(1)
 _ELEVEN = np.uint64(11)
 
@@ -57,31 +57,31 @@ def refill(rng):
     c2 = rng[4]
     c3 = rng[5]
     for _ in range(10):
-        h0 = _high_word(_M0, c0)
-        l0 = _M0 * c0
-        h1 = _high_word(_M1, c2)
-        l1 = _M1 * c2
+        h0 = _high_word(_MULTIPLIER_0, c0)
+        l0 = _MULTIPLIER_0 * c0
+        h1 = _high_word(_MULTIPLIER_1, c2)
+        l1 = _MULTIPLIER_1 * c2
         c0 = h1 ^ c1 ^ k0
         c1 = l1
         c2 = h0 ^ c3 ^ k1
         c3 = l0
-        k0 += _W0
-        k1 += _W1
+        k0 += _WEYL_0
+        k1 += _WEYL_1
     rng[6] = c0
     rng[7] = c1
     rng[8] = c2
     rng[9] = c3
-    rng[_POSITION] = np.uint64(0)
+    rng[_POSITION_WORD] = np.uint64(0)
     rng[2] += _ONE
 
 
 @helper
 def uniform(rng):
     """The next draw of this step: a double in [0, 1)."""
-    if rng[_POSITION] > np.uint64(3):
+    if rng[_POSITION_WORD] > np.uint64(3):
         refill(rng)
-    word = rng[6 + rng[_POSITION]]
-    rng[_POSITION] += _ONE
+    word = rng[6 + rng[_POSITION_WORD]]
+    rng[_POSITION_WORD] += _ONE
     return np.float64(word >> _ELEVEN) * 1.1102230246251565e-16  # 2**-53
 
 
@@ -90,14 +90,14 @@ def seek(rng, step):
     """Go to the first draw of a step."""
     rng[2] = np.uint64(0)
     rng[3] = np.uint64(step)
-    rng[_POSITION] = np.uint64(4)
+    rng[_POSITION_WORD] = np.uint64(4)
 
 
 def generator(seed: int, stream: int, replica: int) -> Words:
     """The state of the generator of one replica, before its first step."""
-    rng = np.zeros(WORDS, np.uint64)
+    rng = np.zeros(GENERATOR_WORDS, np.uint64)
     rng[0] = seed
     rng[1] = stream
     rng[4] = replica
-    rng[_POSITION] = 4
+    rng[_POSITION_WORD] = 4
     return rng

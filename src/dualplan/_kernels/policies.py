@@ -18,7 +18,16 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import ACT, FLOATS, INTS, ROWS, STATES, copy, helper, kernel
+from dualplan._kernels.compiler import (
+    ACT_SIGNATURE,
+    FLOAT_ROWS,
+    FLOATS,
+    INT_ROWS,
+    INTS,
+    copy,
+    helper,
+    kernel,
+)
 
 
 @helper
@@ -31,7 +40,7 @@ def waiting_of(ints, x, c, s):
 
 @helper
 def _index(ints, floats, x, c, s):
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     base = ints[net.FLOAT_END]
     alpha = floats[base + c]
     beta = floats[base + n + c]
@@ -84,7 +93,7 @@ def _write_rule(ints, floats, x, s, stride, out):
     """Multiply `out` by the probabilities of the choices of server s, whose digit in the action has
     this stride.
     """
-    n = ints[net.N]
+    n = ints[net.CLASSES]
     first = ints[ints[net.CHOICE_PTR] + s]
     last = ints[ints[net.CHOICE_PTR] + s + 1]
     best, ties, waiting, empty = _survey(ints, floats, x, s)
@@ -137,11 +146,11 @@ def write_network_rule(ints, floats, x, out):
         _write_rule(ints, floats, x, event - 1, 1, out[:options])
         return
     out[:] = 1.0
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         _write_rule(ints, floats, x, s, ints[ints[net.STRIDE] + s], out)
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def network_rule(ints, floats, x, out):
     write_network_rule(ints, floats, x, out)
 
@@ -160,7 +169,7 @@ def write_action_rule(ints, floats, x, out):
     out[ints[2 * x.size + _number(ints, x)]] = 1.0
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def action_rule(ints, floats, x, out):
     """ints: [lower..., strides..., one action for each state of a bounded box]."""
     write_action_rule(ints, floats, x, out)
@@ -172,7 +181,7 @@ def write_table_rule(ints, floats, x, out):
     copy(out, floats[index * out.size : (index + 1) * out.size])
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def table_rule(ints, floats, x, out):
     """ints: [lower..., strides...].
 
@@ -181,7 +190,7 @@ def table_rule(ints, floats, x, out):
     write_table_rule(ints, floats, x, out)
 
 
-@kernel(types.void(types.FunctionType(ACT), INTS, FLOATS, STATES, ROWS))
+@kernel(types.void(types.FunctionType(ACT_SIGNATURE), INTS, FLOATS, INT_ROWS, FLOAT_ROWS))
 def rows_at(act, ints, floats, states, out):
     """π(·|x) of each state, in a row of its own."""
     for k in range(len(states)):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels.compiler import (
+    FLOAT_ROWS,
     FLOATS,
     INT,
+    INT_ROWS,
     INTS,
-    ROW,
-    ROWS,
-    STATES,
+    ROW_SIGNATURE,
     function_type,
     helper,
     kernel,
@@ -39,7 +39,7 @@ def cell_of(ints, o, x):
     return cell
 
 
-@kernel(INT(function_type(ROW), INTS, FLOATS, STATES, INTS, INTS, STATES, ROWS))
+@kernel(INT(function_type(ROW_SIGNATURE), INTS, FLOATS, INT_ROWS, INTS, INTS, INT_ROWS, FLOAT_ROWS))
 def rows_at(row, ints, floats, states, actions, counts, indices, values):
     """The rows of the given pairs.
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from dualplan._kernels.compiler import (
     FLOAT,
+    FLOAT_ROWS,
     FLOATS,
-    FORWARD,
+    FORWARD_SIGNATURE,
     INT,
+    INT_ROWS,
     INTS,
-    ROWS,
-    STATES,
-    VALUE,
+    VALUE_SIGNATURE,
     copy,
     group,
     helper,
@@ -24,7 +24,7 @@ from dualplan._kernels.compiler import (
     kernel,
 )
 from dualplan._kernels.layouts import CONTROL, PROCESS, TRAJECTORY, Control
-from dualplan._kernels.simulate import FINE, law_room, one_step, shaping, step_room
+from dualplan._kernels.simulate import NO_FAULT, law_room, one_step, shaping, step_room
 from dualplan.core.types import Floats, Ints
 
 
@@ -49,17 +49,17 @@ class Differences(NamedTuple):
     steps: Ints
 
 
-GROUPS = group(Groups, INTS, STATES, INT)
-DIFFERENCES = group(Differences, ROWS, FLOATS, INTS)
+GROUPS = group(Groups, INTS, INT_ROWS, INT)
+DIFFERENCES = group(Differences, FLOAT_ROWS, FLOATS, INTS)
 
 
-@kernel(FORWARD)
+@kernel(FORWARD_SIGNATURE)
 def no_forward(ints, floats, x, a, states, probabilities):
     """Stands for the law of a model that has none, where there is no control variate."""
     return 0
 
 
-@kernel(VALUE)
+@kernel(VALUE_SIGNATURE)
 def no_value(ints, floats, x, room):
     """Stands for the control variate where there is none."""
     return 0.0
@@ -92,7 +92,7 @@ def _begin(states, x, live):
 def _shaped_step(process, control, x, t, gamma, nothing, room, listed):
     """r(x, a) of a step from x and a fault code."""
     loss, fault = one_step(process, x, t, nothing, room)
-    if fault == FINE and control.room > 0:
+    if fault == NO_FAULT and control.room > 0:
         loss += shaping(process.model, control, x, room.where[x.size], gamma, listed)
     return loss, fault
 
@@ -132,7 +132,7 @@ def coupled(process, trajectory, control, groups, gamma, horizon, differences):
             factor = 1.0
             while count > 0 and t < horizon:
                 base, fault = _shaped_step(process, control, x[0], t, gamma, nothing, room, listed)
-                if fault != FINE:
+                if fault != NO_FAULT:
                     return fault
                 copy(x[0], room.out)
                 differences.steps[0] += 1 + count
@@ -142,7 +142,7 @@ def coupled(process, trajectory, control, groups, gamma, horizon, differences):
                     loss, fault = _shaped_step(
                         process, control, x[j], t, gamma, nothing, room, listed
                     )
-                    if fault != FINE:
+                    if fault != NO_FAULT:
                         return fault
                     totals[low + j, k] += factor * (loss - base)
                     copy(x[j], room.out)
@@ -155,4 +155,4 @@ def coupled(process, trajectory, control, groups, gamma, horizon, differences):
                 t += 1
             for i in range(count):
                 met[low + live[i]] -= 1.0
-    return FINE
+    return NO_FAULT

@@ -20,11 +20,11 @@ from __future__ import annotations
 import numpy as np
 
 from dualplan._kernels import network as net
-from dualplan._kernels.compiler import ACT, Kernel, helper, kernel, made_once, user_kernel
+from dualplan._kernels.compiler import ACT_SIGNATURE, Kernel, helper, kernel, made_once, user_kernel
 from dualplan._kernels.policies import waiting_of
 
-TEST = 4  # numbers of a test before its terms
-LEAF = 2  # numbers of a leaf before its choices
+TEST_HEADER_SIZE = 4  # numbers of a test before its terms
+LEAF_HEADER_SIZE = 2  # numbers of a leaf before its choices
 
 
 @helper
@@ -34,7 +34,9 @@ def leaf_of(ints, base, tree, x):
     while ints[at] > 0:
         total = np.int64(0)
         for k in range(ints[at]):
-            total += ints[at + TEST + 2 * k + 1] * x[ints[at + TEST + 2 * k]]
+            total += (
+                ints[at + TEST_HEADER_SIZE + 2 * k + 1] * x[ints[at + TEST_HEADER_SIZE + 2 * k]]
+            )
         at = base + (ints[at + 2] if total >= ints[at + 1] else ints[at + 3])
     return at
 
@@ -56,11 +58,13 @@ def _served(ints, base, x, s):
         elif c >= 0 and empty < 0:
             empty = j
     phantom = ints[net.PHANTOM]
-    if (waiting == 0 and not phantom) or (ints[net.NONPREEMPTIVE] and x[ints[net.N] + s] == 0):
+    if (waiting == 0 and not phantom) or (
+        ints[net.NONPREEMPTIVE] and x[ints[net.CLASSES] + s] == 0
+    ):
         return 0
     at = leaf_of(ints, base, s, x)
     for k in range(ints[at + 1]):
-        j = ints[at + LEAF + k]
+        j = ints[at + LEAF_HEADER_SIZE + k]
         if j == last - first:
             if empty >= 0 and not phantom and not ints[net.NONPREEMPTIVE]:
                 return empty
@@ -71,7 +75,7 @@ def _served(ints, base, x, s):
     return 0
 
 
-@kernel(ACT)
+@kernel(ACT_SIGNATURE)
 def network_tree_rule(ints, floats, x, out):
     base = ints[net.INT_END]
     out[:] = 0.0
@@ -80,7 +84,7 @@ def network_tree_rule(ints, floats, x, out):
         out[0 if event == 0 else _served(ints, base, x, event - 1)] = 1.0
         return
     a = 0
-    for s in range(ints[net.S]):
+    for s in range(ints[net.SERVERS]):
         a += ints[ints[net.STRIDE] + s] * _served(ints, base, x, s)
     out[a] = 1.0
 
@@ -90,13 +94,13 @@ def tree_rule(allowed: Kernel) -> Kernel:
     """The rule for models whose function `allowed` this is."""
     may = allowed.compiled
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):
         out[:] = 0.0
         base = 1 + ints[0]
         at = leaf_of(ints, base, 0, x)
         for k in range(ints[at + 1]):
-            a = ints[at + LEAF + k]
+            a = ints[at + LEAF_HEADER_SIZE + k]
             if may(ints[1:base], floats, x, a):
                 out[a] = 1.0
                 return

@@ -14,12 +14,12 @@ import numpy as np
 
 from dualplan._kernels.compiler import (
     FLOAT,
+    FLOAT_ROWS,
     FLOATS,
     INT,
+    INT_ROWS,
     INTS,
-    RNG,
-    ROWS,
-    STATES,
+    RNG_WORDS,
     allocating_helper,
     copy,
     group,
@@ -30,8 +30,8 @@ from dualplan._kernels.layouts import CONTROL, PROCESS, TRAJECTORY
 from dualplan._kernels.philox import seek, uniform
 from dualplan.core.types import Floats, Ints, Words
 
-FINE, LEFT_BOX, BAD_POLICY, FORBIDDEN, BAD_LAW = range(5)
-_LARGEST = 2**62
+NO_FAULT, LEFT_BOX_FAULT, BAD_POLICY_FAULT, FORBIDDEN_ACTION_FAULT, BAD_LAW_FAULT = range(5)
+_LARGEST_COORDINATE = 2**62
 # What a row of sums holds: steps, losses, coordinates, then the model's counters.
 STEPS, LOSSES, COORDINATES = range(3)
 
@@ -92,9 +92,9 @@ class LawRoom(NamedTuple):
 
 
 CYCLES = group(Cycles, INTS, FLOATS, FLOATS)
-STARTS = group(Starts, STATES, FLOATS)
-BEGINNINGS = group(Beginnings, RNG, FLOAT, STARTS)
-TRANSITIONS = group(Transitions, STATES, INTS, FLOATS, STATES)
+STARTS = group(Starts, INT_ROWS, FLOATS)
+BEGINNINGS = group(Beginnings, RNG_WORDS, FLOAT, STARTS)
+TRANSITIONS = group(Transitions, INT_ROWS, INTS, FLOATS, INT_ROWS)
 
 
 @allocating_helper
@@ -153,17 +153,17 @@ def one_step(process, x, t, counts, room):
     a = _draw_action(room.probabilities, uniform(rng))
     where[x.size] = a
     if a < 0:
-        return 0.0, BAD_POLICY
+        return 0.0, BAD_POLICY_FAULT
     if not model.allowed(model.ints, model.floats, x, a):
-        return 0.0, FORBIDDEN
+        return 0.0, FORBIDDEN_ACTION_FAULT
     loss = model.step(model.ints, model.floats, x, a, rng, out, counts)
     if not np.isfinite(loss):
-        return 0.0, BAD_LAW
+        return 0.0, BAD_LAW_FAULT
     for i in range(x.size):
-        if out[i] < box.lower[i] or out[i] > box.upper[i] or out[i] > _LARGEST:
+        if out[i] < box.lower[i] or out[i] > box.upper[i] or out[i] > _LARGEST_COORDINATE:
             copy(where[x.size + 1 :], out)
-            return 0.0, LEFT_BOX
-    return loss, FINE
+            return 0.0, LEFT_BOX_FAULT
+    return loss, NO_FAULT
 
 
 @helper
@@ -190,7 +190,7 @@ def _note_cycle(x, loss, cycles):
     current[:] = 0.0
 
 
-@kernel(INT(PROCESS, TRAJECTORY, INT, INT, CYCLES, ROWS), allocates=True)
+@kernel(INT(PROCESS, TRAJECTORY, INT, INT, CYCLES, FLOAT_ROWS), allocates=True)
 def simulate(process, trajectory, t0, length, cycles, rows):
     """Go on along the trajectory, which is updated, by one chunk of `length` steps for each row.
 
@@ -206,7 +206,7 @@ def simulate(process, trajectory, t0, length, cycles, rows):
         sums[STEPS] += length
         for _ in range(length):
             loss, fault = one_step(process, x, t, counts, room)
-            if fault != FINE:
+            if fault != NO_FAULT:
                 return fault
             t += 1
             sums[LOSSES] += loss
@@ -215,7 +215,7 @@ def simulate(process, trajectory, t0, length, cycles, rows):
             copy(x, room.out)
             if cycles.anchor.size > 0:
                 _note_cycle(x, loss, cycles)
-    return FINE
+    return NO_FAULT
 
 
 @helper
@@ -234,7 +234,7 @@ def shaping(model, control, x, a, gamma, room):
     return gamma * total / mass - control.value(control.ints, control.floats, x, room.scratch)
 
 
-@kernel(INT(PROCESS, TRAJECTORY, CONTROL, INT, INT, ROWS), allocates=True)
+@kernel(INT(PROCESS, TRAJECTORY, CONTROL, INT, INT, FLOAT_ROWS), allocates=True)
 def simulate_shaped(process, trajectory, control, t0, length, rows):
     """As `simulate`, with ℓ(x,a) + Σ_y P(y|x,a) h(y) − h(x) in the place of losses, and these in a
     last column.
@@ -251,21 +251,21 @@ def simulate_shaped(process, trajectory, control, t0, length, rows):
         sums[STEPS] += length
         for _ in range(length):
             loss, fault = one_step(process, x, t, counts, room)
-            if fault != FINE:
+            if fault != NO_FAULT:
                 return fault
             shaped = shaping(process.model, control, x, room.where[dim], 1.0, listed)
             if not np.isfinite(shaped):
-                return BAD_LAW
+                return BAD_LAW_FAULT
             t += 1
             sums[LOSSES] += loss + shaped
             sums[last] += loss
             for i in range(dim):
                 sums[COORDINATES + i] += x[i]
             copy(x, room.out)
-    return FINE
+    return NO_FAULT
 
 
-@kernel(INT(PROCESS, TRAJECTORY, INT, INT, STATES), allocates=True)
+@kernel(INT(PROCESS, TRAJECTORY, INT, INT, INT_ROWS), allocates=True)
 def visits(process, trajectory, t0, every, states):
     """Go on along the trajectory, and write down where it is after every so many steps."""
     x = trajectory.x
@@ -275,12 +275,12 @@ def visits(process, trajectory, t0, every, states):
     for k in range(states.shape[0]):
         for _ in range(every):
             _, fault = one_step(process, x, t, nothing, room)
-            if fault != FINE:
+            if fault != NO_FAULT:
                 return fault
             t += 1
             copy(x, room.out)
         copy(states[k], x)
-    return FINE
+    return NO_FAULT
 
 
 @helper
@@ -304,7 +304,7 @@ def record(process, trajectory, t0, every, beginnings, transitions):
     for k in range(transitions.losses.size):
         for j in range(every):
             loss, fault = one_step(process, x, t, nothing, room)
-            if fault != FINE:
+            if fault != NO_FAULT:
                 return fault
             if j == every - 1:
                 copy(transitions.states[k], x)
@@ -317,7 +317,7 @@ def record(process, trajectory, t0, every, beginnings, transitions):
                 if uniform(beginnings.rng) >= beginnings.gamma:
                     _begin(beginnings.starts, beginnings.rng, x)
             t += 1
-    return FINE
+    return NO_FAULT
 
 
 @kernel(INT(PROCESS, TRAJECTORY, STARTS, FLOAT, INT, INT, FLOATS, INTS), allocates=True)
@@ -343,7 +343,7 @@ def simulate_discounted(process, trajectory, starts, gamma, horizon, first, tota
         factor = 1.0
         for t in range(steps):
             loss, fault = one_step(process, x, t, nothing, room)
-            if fault != FINE:
+            if fault != NO_FAULT:
                 return fault
             total += factor * loss
             if horizon > 0:
@@ -351,4 +351,4 @@ def simulate_discounted(process, trajectory, starts, gamma, horizon, first, tota
             copy(x, room.out)
         totals[run] = total
         lengths[run] = steps
-    return FINE
+    return NO_FAULT

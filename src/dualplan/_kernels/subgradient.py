@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOAT, FLOATS, INT, ROWS, copy, group, helper, kernel
+from dualplan._kernels.compiler import FLOAT, FLOAT_ROWS, FLOATS, INT, copy, group, helper, kernel
 from dualplan._kernels.layouts import SPARSE, Sparse
 from dualplan.core.types import Floats
 
@@ -66,7 +66,7 @@ class AdaptiveWalk(NamedTuple):
 
 
 SURROGATE = group(
-    Surrogate, FLOATS, SPARSE, FLOATS, FLOATS, SPARSE, FLOATS, FLOATS, ROWS, FLOATS, FLOATS
+    Surrogate, FLOATS, SPARSE, FLOATS, FLOATS, SPARSE, FLOATS, FLOATS, FLOAT_ROWS, FLOATS, FLOATS
 )
 SETTINGS = group(Settings, FLOAT, FLOAT, INT, FLOAT, FLOAT)
 ADAPTIVE_WALK = group(AdaptiveWalk, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS)

@@ -18,12 +18,12 @@ import numpy as np
 from numba import types
 
 from dualplan._kernels.compiler import (
-    COUNTS,
+    COUNTS_SIGNATURE,
     FLOAT,
+    FLOAT_ROWS,
     FLOATS,
     INT,
     INTS,
-    ROWS,
     allocating_helper,
     group,
     helper,
@@ -363,7 +363,7 @@ def sums_of(tallies, x, a, out):
         tallies.counts(tallies.ints, tallies.floats, x, a, out[2 + n :])
 
 
-@kernel(types.void(TALLIES, BOUNDS, PAIR_LIST, ROWS), allocates=True)
+@kernel(types.void(TALLIES, BOUNDS, PAIR_LIST, FLOAT_ROWS), allocates=True)
 def pair_sums(tallies, box, pairs, out):
     """`sums_of` each pair, in a row of its own."""
     x = np.empty(box.lower.size, np.int64)
@@ -388,7 +388,7 @@ def policy_sums(tallies, rule, box, actions, states_of, weights, out):
                     out[i] += weights[k] * row[a] * sums[i]
 
 
-@kernel(types.void(RULE, BOUNDS, INTS, ROWS), allocates=True)
+@kernel(types.void(RULE, BOUNDS, INTS, FLOAT_ROWS), allocates=True)
 def policy_rows(rule, box, states_of, out):
     """π(·|x) of each state, in a row of its own."""
     x = np.empty(box.lower.size, np.int64)
@@ -397,7 +397,7 @@ def policy_rows(rule, box, states_of, out):
         rule.act(rule.ints, rule.floats, x, out[k])
 
 
-@kernel(types.void(LAW, BOUNDS, ROWS), allocates=True)
+@kernel(types.void(LAW, BOUNDS, FLOAT_ROWS), allocates=True)
 def all_losses(law, box, out):
     """ℓ(x, a) of all states, one a row; not a number where the action is not allowed."""
     x = np.empty(box.lower.size, np.int64)
@@ -411,6 +411,6 @@ def all_losses(law, box, out):
         next_state(box, x)
 
 
-@kernel(COUNTS)
+@kernel(COUNTS_SIGNATURE)
 def no_counts(mi, mf, x, a, out):
     return

@@ -8,19 +8,19 @@ ints[2:8]; floats: [losses, forward probabilities, backward probabilities], star
 from __future__ import annotations
 
 from dualplan._kernels.compiler import (
-    ALLOWED,
-    FORWARD,
-    LOSS,
-    PREDECESSORS,
-    STEP,
+    ALLOWED_SIGNATURE,
+    FORWARD_SIGNATURE,
+    LOSS_SIGNATURE,
+    PREDECESSORS_SIGNATURE,
+    STEP_SIGNATURE,
     copy,
     helper,
     kernel,
 )
 from dualplan._kernels.philox import uniform
 
-STATES, ACTIONS, PTR, TARGET, MAY, BACK_PTR, BACK_PAIR, LOSSES, PROB, BACK_PROB = range(10)
-HEADER = 10
+STATES, ACTIONS, PTR, TARGET, MAY_BE_TAKEN, BACK_PTR, BACK_PAIR, LOSSES, PROB, BACK_PROB = range(10)
+TABULAR_HEADER_SIZE = 10
 
 
 @helper
@@ -28,17 +28,17 @@ def pair(ints, x, a):
     return x[0] * ints[ACTIONS] + a
 
 
-@kernel(ALLOWED)
+@kernel(ALLOWED_SIGNATURE)
 def allowed(ints, floats, x, a):
-    return ints[ints[MAY] + pair(ints, x, a)] != 0
+    return ints[ints[MAY_BE_TAKEN] + pair(ints, x, a)] != 0
 
 
-@kernel(LOSS)
+@kernel(LOSS_SIGNATURE)
 def loss(ints, floats, x, a):
     return floats[ints[LOSSES] + pair(ints, x, a)]
 
 
-@kernel(FORWARD)
+@kernel(FORWARD_SIGNATURE)
 def forward(ints, floats, x, a, states, probabilities):
     k = ints[PTR] + pair(ints, x, a)
     for i in range(ints[k], ints[k + 1]):
@@ -47,7 +47,7 @@ def forward(ints, floats, x, a, states, probabilities):
     return ints[k + 1] - ints[k]
 
 
-@kernel(STEP)
+@kernel(STEP_SIGNATURE)
 def step(ints, floats, x, a, rng, out, counts):
     k = ints[PTR] + pair(ints, x, a)
     u = uniform(rng)
@@ -63,7 +63,7 @@ def step(ints, floats, x, a, rng, out, counts):
     return floats[ints[LOSSES] + pair(ints, x, a)]
 
 
-@kernel(PREDECESSORS)
+@kernel(PREDECESSORS_SIGNATURE)
 def predecessors(ints, floats, y, states, actions, probabilities):
     k = ints[BACK_PTR] + y[0]
     for i in range(ints[k], ints[k + 1]):

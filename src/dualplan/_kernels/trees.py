@@ -15,11 +15,11 @@ change:
 so that the density of a state costs one pass over the coordinates, and that of each of its
 predecessors a few look-ups. Terms that are log 0 are counted apart from the sum of the others.
 
-A node is NODE numbers: low, high, the largest value, parent or −1, where its table starts in
-`floats`, the number of classes of its parent, where its children are listed (from the law on),
-their number. A law is its nodes, an order in which parents come first, and the lists of children. A
-table is the logarithms by class and value, the cumulative sums by class and value, then log r and
-the logarithm of the tail's first probability.
+A node is NODE_RECORD_SIZE numbers: low, high, the largest value, parent or −1, where its table
+starts in `floats`, the number of classes of its parent, where its children are listed (from the law
+on), their number. A law is its nodes, an order in which parents come first, and the lists of
+children. A table is the logarithms by class and value, the cumulative sums by class and value, then
+log r and the logarithm of the tail's first probability.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOATS, INTS, ROWS, helper, inlined_helper, kernel
+from dualplan._kernels.compiler import FLOAT_ROWS, FLOATS, INTS, helper, inlined_helper, kernel
 from dualplan._kernels.philox import uniform
 
-NODE = 8
-CODES = types.uint8[:, ::1]
+NODE_RECORD_SIZE = 8
+BYTE_ROWS = types.uint8[:, ::1]
 
 
 @inlined_helper
@@ -43,7 +43,7 @@ def class_of(ints, node, value):
 @helper
 def term(ints, floats, law, f, x, i):
     """log P_i(x_i | its parent's class); −inf where it is 0."""
-    node = law + NODE * i
+    node = law + NODE_RECORD_SIZE * i
     value = x[i]
     low = ints[node]
     high = ints[node + 1]
@@ -54,7 +54,7 @@ def term(ints, floats, law, f, x, i):
     size = high - low + 1
     kind = np.int64(0)
     if parent >= 0:
-        kind = class_of(ints, law + NODE * parent, x[parent])
+        kind = class_of(ints, law + NODE_RECORD_SIZE * parent, x[parent])
     table = f + ints[node + 4]
     if value < high or most == high:
         return floats[table + kind * size + value - low]
@@ -101,7 +101,7 @@ def log_ratio(ints, floats, law, f, y, x, coords, changed):
             zeros += 1
         else:
             total += new
-        node = law + NODE * i
+        node = law + NODE_RECORD_SIZE * i
         if ints[node + 7] == 0 or class_of(ints, node, x[i]) == class_of(ints, node, y[i]):
             continue
         for j in range(law + ints[node + 6], law + ints[node + 6] + ints[node + 7]):
@@ -124,9 +124,9 @@ def log_ratio(ints, floats, law, f, y, x, coords, changed):
 @helper
 def draw_states(ints, floats, law, f, dim, rng, x):
     """Write a state drawn from the law, parents first."""
-    for k in range(law + NODE * dim, law + NODE * dim + dim):
+    for k in range(law + NODE_RECORD_SIZE * dim, law + NODE_RECORD_SIZE * dim + dim):
         i = ints[k]
-        node = law + NODE * i
+        node = law + NODE_RECORD_SIZE * i
         low = ints[node]
         high = ints[node + 1]
         most = ints[node + 2]
@@ -134,7 +134,7 @@ def draw_states(ints, floats, law, f, dim, rng, x):
         size = high - low + 1
         kind = np.int64(0)
         if parent >= 0:
-            kind = class_of(ints, law + NODE * parent, x[parent])
+            kind = class_of(ints, law + NODE_RECORD_SIZE * parent, x[parent])
         table = f + ints[node + 4]
         sums = table + (ints[node + 5] + kind) * size
         place = sums
@@ -164,7 +164,7 @@ def draw_states(ints, floats, law, f, dim, rng, x):
 # -- fitting a tree: which coordinates say most of each other --------------------------------------
 
 
-@kernel(types.void(CODES, INTS, FLOATS, ROWS))
+@kernel(types.void(BYTE_ROWS, INTS, FLOATS, FLOAT_ROWS))
 def mutual_information(codes, sizes, counts, out):
     """I(i; j) in nats; a row of codes 0, ..., size − 1 for each coordinate. `counts` has room for
     two sizes' product.

@@ -9,8 +9,8 @@ A basis of K functions over P pieces is two flat arrays,
 and function k is the product of the pieces that are its members (none: the constant 1). A piece at
 v is
 
-    POWER     ((v − q)/s)^p              BETWEEN   1 if p <= v <= q, else 0
-    HINGE     max(v − p, 0)/s            CAPPED    min(v, p)/s
+    POWER_PIECE  ((v − q)/s)^p              BETWEEN_PIECE  1 if p <= v <= q, else 0
+    HINGE_PIECE  max(v − p, 0)/s            CAPPED_PIECE  min(v, p)/s
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from dualplan._kernels.compiler import FLOATS, INTS, ROWS, STATES, VALUE, helper, kernel
+from dualplan._kernels.compiler import (
+    FLOAT_ROWS,
+    FLOATS,
+    INT_ROWS,
+    INTS,
+    VALUE_SIGNATURE,
+    helper,
+    kernel,
+)
 
-POWER, BETWEEN, HINGE, CAPPED = range(4)
-HEAD = 3
-PARAMETERS = 3
+POWER_PIECE, BETWEEN_PIECE, HINGE_PIECE, CAPPED_PIECE = range(4)
+BASIS_HEADER_SIZE = 3
+PIECE_PARAMETERS = 3
 
 
 @helper
 def piece_value(kind, p, q, s, v):
-    if kind == BETWEEN:
+    if kind == BETWEEN_PIECE:
         if p <= v <= q:
             return 1.0
         return 0.0
-    if kind == HINGE:
+    if kind == HINGE_PIECE:
         return max(v - p, 0.0) / s
-    if kind == CAPPED:
+    if kind == CAPPED_PIECE:
         return min(v, p) / s
     base = (v - q) / s
     power = 1.0
@@ -47,15 +55,15 @@ def piece_values(bi, bf, x, pieces):
     """Write the value of every piece at x."""
     count = bi[1]
     for j in range(count):
-        f = PARAMETERS * j
-        v = float(x[bi[HEAD + j]])
-        pieces[j] = piece_value(bi[HEAD + count + j], bf[f], bf[f + 1], bf[f + 2], v)
+        f = PIECE_PARAMETERS * j
+        v = float(x[bi[BASIS_HEADER_SIZE + j]])
+        pieces[j] = piece_value(bi[BASIS_HEADER_SIZE + count + j], bf[f], bf[f + 1], bf[f + 2], v)
 
 
 @helper
 def product(bi, pieces, k):
     """Ψ_k from the values of the pieces."""
-    places = HEAD + 2 * bi[1]
+    places = BASIS_HEADER_SIZE + 2 * bi[1]
     members = places + bi[0] + 1
     value = 1.0
     for m in range(bi[places + k], bi[places + k + 1]):
@@ -78,7 +86,7 @@ def weighted(bi, weights, pieces):
     return total, size
 
 
-@kernel(types.void(INTS, FLOATS, STATES, ROWS), allocates=True)
+@kernel(types.void(INTS, FLOATS, INT_ROWS, FLOAT_ROWS), allocates=True)
 def functions_at(bi, bf, states, out):
     """Ψ(x), a row for each of the given states."""
     pieces = np.empty(bi[1], np.float64)
@@ -88,7 +96,7 @@ def functions_at(bi, bf, states, out):
             out[n, k] = product(bi, pieces, k)
 
 
-@kernel(types.void(INTS, FLOATS, FLOATS, STATES, FLOATS), allocates=True)
+@kernel(types.void(INTS, FLOATS, FLOATS, INT_ROWS, FLOATS), allocates=True)
 def values_at(bi, bf, weights, states, out):
     """Σ w_k Ψ_k(x) of the given states."""
     pieces = np.empty(bi[1], np.float64)
@@ -97,7 +105,7 @@ def values_at(bi, bf, weights, states, out):
         out[n] = weighted(bi, weights, pieces)[0]
 
 
-@kernel(VALUE)
+@kernel(VALUE_SIGNATURE)
 def linear_value(ints, floats, x, room):
     """Σ w_k Ψ_k(x); ints: the basis's, floats: the weights, the basis's.
 

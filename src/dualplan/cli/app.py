@@ -26,14 +26,16 @@ from dualplan.cli.show import show
 from dualplan.cli.solve import solve
 from dualplan.core.errors import DualplanError
 
-VERSION = Annotated[bool, typer.Option("--version", help="which version this is", is_eager=True)]
+VERSION_OPTION = Annotated[
+    bool, typer.Option("--version", help="which version this is", is_eager=True)
+]
 app = typer.Typer(add_completion=False)
 for command in (models, check, evaluate, exact, solve, show, compare, report, reproduce):
     app.command()(shared(command))
 
 
 @app.callback(invoke_without_command=True)
-def common(context: typer.Context, version: VERSION = False) -> None:
+def common(context: typer.Context, version: VERSION_OPTION = False) -> None:
     """Plan in Markov decision processes of any size."""
     if version:
         sys.stdout.write(f"dualplan {metadata.version('dualplan')}\n")

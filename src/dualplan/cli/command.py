@@ -24,10 +24,10 @@ import typer
 
 from dualplan.cli import output
 from dualplan.core.errors import InputError
-from dualplan.core.runs import SETTINGS
+from dualplan.core.runs import SETTINGS_FILE
 from dualplan.core.status import Status
 
-INTERRUPTED = 130  # the exit status that shells give to what Ctrl-C has ended
+INTERRUPTED_EXIT_STATUS = 130  # the exit status that shells give to what Ctrl-C has ended
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="nothing on stderr but errors")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="a line on stderr for each event")
@@ -43,11 +43,11 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
         if quiet and verbose:
             raise InputError("--quiet and --verbose contradict each other; leave one of them out.")
         if quiet:
-            output.loudness = output.QUIET
+            output.loudness = output.QUIET_OUTPUT
         elif verbose:
-            output.loudness = output.VERBOSE
+            output.loudness = output.VERBOSE_OUTPUT
         else:
-            output.loudness = output.NORMAL
+            output.loudness = output.NORMAL_OUTPUT
         with _interrupts():
             try:
                 command(**given)
@@ -82,7 +82,7 @@ def stop_if_interrupted(
 
 def _go_on(out: Any, resumable: bool) -> str:
     """The command that goes on, where there is one."""
-    if out is not None and not (Path(out) / SETTINGS).exists():
+    if out is not None and not (Path(out) / SETTINGS_FILE).exists():
         return "; nothing was saved."
     if out is None or not resumable:
         return "; nothing was saved" + (
@@ -94,7 +94,7 @@ def _go_on(out: Any, resumable: bool) -> str:
 
 def _stop(words: str) -> None:
     output.note(words)
-    raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(INTERRUPTED_EXIT_STATUS)
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _interrupts() -> Iterator[None]:
         pressed += 1
         if pressed > 1:
             output.err.show_cursor()  # which a progress bar has hidden
-            os._exit(INTERRUPTED)
+            os._exit(INTERRUPTED_EXIT_STATUS)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)

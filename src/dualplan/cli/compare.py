@@ -24,12 +24,12 @@ from dualplan.core.types import Json
 from dualplan.core.words import estimate
 from dualplan.evaluation.evaluate import compare as compare_two
 from dualplan.evaluation.judge import Judge
-from dualplan.evaluation.results import EXACT, Evaluation
+from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation
 from dualplan.models.contract import few_states
 from dualplan.models.criteria import Criterion, make_criterion
 from dualplan.report.figures import require_drawable
 
-STEPS = 8_000_000  # of each comparison, unless others are given
+COMPARISON_STEPS = 8_000_000  # of each comparison, unless others are given
 
 
 def compare(
@@ -50,7 +50,7 @@ def compare(
     gamma: GammaOption = None,
     steps: Annotated[
         int, typer.Option(min=1, help="simulated steps of each comparison with the first")
-    ] = STEPS,
+    ] = COMPARISON_STEPS,
     confidence: Annotated[float, typer.Option(help="that all intervals hold together")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     simulate: Annotated[bool, typer.Option("--simulate", help="even where states are few")] = False,
@@ -107,7 +107,7 @@ def exactly(
     model = sources[0].policy.model
     if not few_states(model) or any(s.policy.code is None for s in sources):
         return None
-    judge = Judge(EXACT, threads=threads)
+    judge = Judge(EXACT_EVALUATION, threads=threads)
     try:
         found = [judge(model, s.policy, criterion) for s in sources]
     except ModelError:

@@ -33,7 +33,7 @@ from dualplan.models.load import require_stable
 from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
 
-STEPS = 20_000_000  # of simulation, unless others are given
+EVALUATION_STEPS = 20_000_000  # of simulation, unless others are given
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     method: Annotated[
         str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = STEPS,
+    steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = EVALUATION_STEPS,
     tol: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
     relative_tol: Annotated[
         float | None, typer.Option(help="the same, as a fraction of the cost")
@@ -88,7 +88,7 @@ def evaluate(
             None,
             None,
             0.95,
-            STEPS,
+            EVALUATION_STEPS,
         )
         if changed:
             raise InputError(

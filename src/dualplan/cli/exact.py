@@ -18,14 +18,14 @@ from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.core.words import ends
 from dualplan.exact import solve_exact, solve_lp
-from dualplan.exact.iteration import METHODS as ITERATIONS
-from dualplan.exact.programs import FORMS
+from dualplan.exact.iteration import ITERATION_METHODS as ITERATIONS
+from dualplan.exact.programs import PROGRAM_FORMS
 from dualplan.models.criteria import make_criterion
 from dualplan.models.limits import Limit
 
-LINEAR = tuple(f"{form}-lp" for form in FORMS)
-EXACT_METHODS = (*ITERATIONS, *LINEAR)
-SWEEPS = 200_000  # unless others are given
+LINEAR_PROGRAM_METHODS = tuple(f"{form}-lp" for form in PROGRAM_FORMS)
+EXACT_METHODS = (*ITERATIONS, *LINEAR_PROGRAM_METHODS)
+DEFAULT_SWEEPS = 200_000  # unless others are given
 
 
 def exact(
@@ -41,7 +41,9 @@ def exact(
         ),
     ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
-    sweeps: Annotated[int, typer.Option(min=1, help="budget of sweeps over all states")] = SWEEPS,
+    sweeps: Annotated[
+        int, typer.Option(min=1, help="budget of sweeps over all states")
+    ] = DEFAULT_SWEEPS,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,16 +52,18 @@ def exact(
     chosen = make_criterion(criterion, gamma)
     if method is not None and method not in EXACT_METHODS:
         raise unknown("exact method", method, EXACT_METHODS)
-    if method in LINEAR or (limit and method is None):
-        if sweeps != SWEEPS:
+    if method in LINEAR_PROGRAM_METHODS or (limit and method is None):
+        if sweeps != DEFAULT_SWEEPS:
             raise InputError("--sweeps is for the methods that sweep, not for linear programs.")
-        form = (method or LINEAR[0]).removesuffix("-lp")
+        form = (method or LINEAR_PROGRAM_METHODS[0]).removesuffix("-lp")
         limits = [Limit.parse(text) for text in limit or []]
         result = solve_lp(
             loaded, chosen, limits=limits, form=form, tol=tol, threads=threads
         ).to_json()
     elif limit:
-        raise InputError(f"--limit works with --method {' or '.join(LINEAR)}, not with {method}.")
+        raise InputError(
+            f"--limit works with --method {' or '.join(LINEAR_PROGRAM_METHODS)}, not with {method}."
+        )
     else:
         with bar("sweeping", unit="sweeps") as update:
             looks = _Looks(update, tol, sweeps)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dualplan.core.errors import InputError, RunError
-from dualplan.core.runs import SETTINGS, read_json
+from dualplan.core.runs import SETTINGS_FILE, read_json
 from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, make_criterion
@@ -15,7 +15,7 @@ from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load, remake
 from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
-from dualplan.policies.saved import POLICY, load_policy
+from dualplan.policies.saved import POLICY_FILE, load_policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,14 @@ def sources_of(spec: str, model: Model | None = None) -> list[Source]:
     path = Path(spec)
     if spec.endswith(".npz"):
         return [Source(spec, _loaded(path, model))]
-    if not (path / SETTINGS).exists():
+    if not (path / SETTINGS_FILE).exists():
         raise RunError(
             f"{spec!r} is neither the folder of a run that was saved with --out nor a saved policy."
         )
-    settings = read_json(path / SETTINGS).get("settings", {})
+    settings = read_json(path / SETTINGS_FILE).get("settings", {})
     criterion = _criterion(settings)
-    if (path / POLICY).exists():
-        return [Source(spec, _loaded(path / POLICY, model), criterion)]
+    if (path / POLICY_FILE).exists():
+        return [Source(spec, _loaded(path / POLICY_FILE, model), criterion)]
     if settings.get("task") != "evaluate":
         raise RunError(f"the run in {spec!r} has no policy yet; go on with it by --resume.")
     made = _model_of(spec, settings["model"], model)

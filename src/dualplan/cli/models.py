@@ -15,7 +15,7 @@ from dualplan.cli.tables import print_report
 from dualplan.core.errors import InputError
 from dualplan.models.check import check_model
 from dualplan.models.instances import INSTANCES
-from dualplan.models.queueing import OPTIONS
+from dualplan.models.queueing import NETWORK_OPTIONS
 
 
 def models(as_json: JsonOption = False) -> None:
@@ -69,7 +69,8 @@ def _parameters(make: Any) -> dict[str, Any]:
     for p in inspect.signature(make).parameters.values():
         if p.kind is inspect.Parameter.VAR_KEYWORD:
             result |= {
-                key: "|".join(str(v).lower() for v in values) for key, values in OPTIONS.items()
+                key: "|".join(str(v).lower() for v in values)
+                for key, values in NETWORK_OPTIONS.items()
             }
         else:
             result[p.name] = _show(p.default)

@@ -10,24 +10,27 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.core.errors import InputError
-from dualplan.search.plans import FORMER, KEYS, Key, Part
+from dualplan.search.plans import FORMER_PLAN_KEYS, PLAN_KEYS, Key, Part
 
 ModelArgument = Annotated[
     str, typer.Argument(help="an instance name, FILE.toml, or FILE.py:OBJECT", metavar="MODEL")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help=KEYS["set"].help, metavar=KEYS["set"].metavar)
+    list[str] | None,
+    typer.Option("--set", help=PLAN_KEYS["set"].help, metavar=PLAN_KEYS["set"].metavar),
 ]
 CriterionOption = Annotated[str, typer.Option(help="average or discounted")]
-GammaOption = Annotated[float | None, typer.Option(help=KEYS["gamma"].help)]
+GammaOption = Annotated[float | None, typer.Option(help=PLAN_KEYS["gamma"].help)]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")
 ]
-OverloadedOption = Annotated[bool, typer.Option("--overloaded", help=KEYS["overloaded"].help)]
+OverloadedOption = Annotated[bool, typer.Option("--overloaded", help=PLAN_KEYS["overloaded"].help)]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
-PANELS = {Part.DUAL: "Of the dual program"}  # keys of other parts are among the options of all
-FORMER_OPTIONS = {**FORMER, "jobs": "workers"}
+PANELS_OF_PARTS = {
+    Part.DUAL: "Of the dual program"
+}  # keys of other parts are among the options of all
+FORMER_OPTIONS = {**FORMER_PLAN_KEYS, "jobs": "workers"}
 
 
 def with_keys(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,7 +49,7 @@ def with_keys(command: Callable[..., None]) -> Callable[..., None]:
         values = {name: given.pop(name) for name in list(given) if name in options}
         command(keys={name: value for name, value in values.items() if _said(value)}, **given)
 
-    options = {said.name: _option(said) for said in KEYS.values() if said.flags}
+    options = {said.name: _option(said) for said in PLAN_KEYS.values() if said.flags}
     former = [_former_option(name) for name in FORMER_OPTIONS]
     own = [p for p in signature.parameters.values() if p.name != "keys"]
     vars(run)["__signature__"] = signature.replace(
@@ -73,7 +76,10 @@ def _option(said: Key) -> inspect.Parameter:
     if said.without and not truth:
         words = f"{words}; default: {said.without}"
     option = typer.Option(
-        *said.flags, help=words, metavar=said.metavar, rich_help_panel=PANELS.get(said.part)
+        *said.flags,
+        help=words,
+        metavar=said.metavar,
+        rich_help_panel=PANELS_OF_PARTS.get(said.part),
     )
     if truth:
         return _parameter(said.name, Annotated[bool, option], False)

@@ -23,9 +23,9 @@ from rich.text import Text
 from dualplan.core.encoding import encoded
 
 err = Console(stderr=True)
-PROGRESS_AFTER = 2.0  # seconds
-QUIET, NORMAL, VERBOSE = range(3)
-loudness = NORMAL  # how much is said on stderr besides errors; each command sets it
+PROGRESS_AFTER_SECONDS = 2.0  # seconds
+QUIET_OUTPUT, NORMAL_OUTPUT, VERBOSE_OUTPUT = range(3)
+loudness = NORMAL_OUTPUT  # how much is said on stderr besides errors; each command sets it
 
 
 class _Out(Console):
@@ -91,7 +91,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def note(words: str) -> None:
     """One line on stderr, unless nothing is to be said."""
-    if loudness == QUIET:
+    if loudness == QUIET_OUTPUT:
         return
     if err.is_terminal:  # above the bar, if there is one
         err.print(words, style=None, markup=False, highlight=False, soft_wrap=True)
@@ -192,7 +192,12 @@ def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
             pace = (done - first[1]) / (now - first[0])
         else:
             pace = 0.0
-        if not shown and err.is_terminal and loudness != QUIET and now - started > PROGRESS_AFTER:
+        if (
+            not shown
+            and err.is_terminal
+            and loudness != QUIET_OUTPUT
+            and now - started > PROGRESS_AFTER_SECONDS
+        ):
             bars.start()
             shown = True
         bars.update(
@@ -204,7 +209,7 @@ def bar(title: str, *, unit: str = "", timed: bool = False) -> Iterator[Update]:
             looked=now,
             pace=pace,
         )
-        if loudness == VERBOSE and new and event:
+        if loudness == VERBOSE_OUTPUT and new and event:
             if unit and pace > 0:
                 quick = f", {rate(pace, unit)}"
             else:

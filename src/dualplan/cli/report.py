@@ -8,7 +8,7 @@ import typer
 
 from dualplan.cli.output import bar, out_console
 from dualplan.report import write_report
-from dualplan.report.page import SECONDS
+from dualplan.report.page import PAGE_SECONDS
 
 
 def report(
@@ -20,7 +20,7 @@ def report(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help=f"for what is simulated and tabulated, such as 1m; {SECONDS:g}s"),
+        typer.Option(help=f"for what is simulated and tabulated, such as 1m; {PAGE_SECONDS:g}s"),
     ] = None,
 ) -> None:
     """Write a page about a saved run: what was found, how good it is, what the policy does.
@@ -31,7 +31,7 @@ def report(
         path = write_report(
             folder,
             out,
-            time=SECONDS if time is None else time,
+            time=PAGE_SECONDS if time is None else time,
             tell=lambda words: update(0, 1, words),
         )
     out_console().print(f"written to {path}", soft_wrap=True)

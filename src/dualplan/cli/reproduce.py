@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 from dualplan.cli import output
-from dualplan.cli.experiments.catalogue import EXPERIMENTS, FOLDER, RESULT, run_again
+from dualplan.cli.experiments.catalogue import (
+    EXPERIMENT_RESULT_FILE,
+    EXPERIMENTS,
+    EXPERIMENTS_FOLDER,
+    run_again,
+)
 from dualplan.cli.experiments.rows import failure
 from dualplan.cli.inputs import parameters_from
 from dualplan.cli.options import JsonOption, SetOption
@@ -25,7 +30,8 @@ def reproduce(
     seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
     settings: SetOption = None,
     out: Annotated[
-        str | None, typer.Option(help=f"folder of the figure and the result; {FOLDER}/NAME")
+        str | None,
+        typer.Option(help=f"folder of the figure and the result; {EXPERIMENTS_FOLDER}/NAME"),
     ] = None,
     as_json: JsonOption = False,
     features: Annotated[int | None, typer.Option(help="366 or 372 (figure-3)")] = None,
@@ -58,7 +64,7 @@ def reproduce(
     with bar(name) as update:
         outcome, folder = run_again(name, given, out=out, progress=update)
     if as_json:
-        print_json(read_json(folder / RESULT))
+        print_json(read_json(folder / EXPERIMENT_RESULT_FILE))
     else:
         print_curves(outcome)
         print_outcome(outcome, folder)

@@ -16,7 +16,7 @@ from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.report.figures import blank, save
 from dualplan.report.rules import Rule
 
-RATES = (
+RATES_AMONG_COSTS = (
     "lost fraction",
     "rejected fraction",
 )  # in the table of costs; what is lost of each class has its own
@@ -87,7 +87,7 @@ def print_compared(result: dict[str, Any]) -> None:
     """A row for each policy: its cost, and how much more than the first."""
     out = out_console()
     rows = result["rows"]
-    rates = [name for name in RATES if any(name in row["measures"] for row in rows)]
+    rates = [name for name in RATES_AMONG_COSTS if any(name in row["measures"] for row in rows)]
     table = Table("policy", "cost", "interval", "minus the first", "interval", *rates, "status")
     for row in rows:
         difference = row["difference"]

@@ -12,9 +12,9 @@ from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError
 
 # states up to which a policy's law and cost are computed, unless told otherwise: seconds
-EXACTLY = 20_000
-LISTABLE = 2_000_000  # states up to which all of them may be gone through at all: minutes
-UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+MOST_EXACT_STATES = 20_000
+MOST_LISTED_STATES = 2_000_000  # states up to which all of them may be gone through at all: minutes
+SECONDS_OF_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def seconds(given: str | float) -> float:
@@ -24,11 +24,11 @@ def seconds(given: str | float) -> float:
         found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text)
     else:
         found = None
-    if found is None or found[2] not in UNITS or float(found[1]) == 0:
+    if found is None or found[2] not in SECONDS_OF_UNITS or float(found[1]) == 0:
         raise InputError(
             f"a time is a positive number with s, m or h, such as 90s or 2m, got {given!r}."
         )
-    return float(found[1]) * UNITS[found[2]]
+    return float(found[1]) * SECONDS_OF_UNITS[found[2]]
 
 
 def share(given: str | float) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-WORDS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+WORDS_FOR_NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
 def encoded(value: Any) -> Any:
@@ -49,7 +49,7 @@ def decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [decoded(one) for one in value]
     if isinstance(value, str):
-        return WORDS.get(value, value)
+        return WORDS_FOR_NOT_FINITE.get(value, value)
     return value
 
 

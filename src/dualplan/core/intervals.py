@@ -32,7 +32,7 @@ from scipy import stats
 
 from dualplan.core.types import Floats, Json
 
-BATCHES = (16, 8, 4)
+BATCH_COUNTS = (16, 8, 4)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def warm_up(series: Floats) -> int:
 def cut_into_batches(rows: Floats, dropped: int, column: int) -> Floats:
     """Sums over batches, shape (batches, columns), as many as are uncorrelated in `column`."""
     replicas, n, columns = rows.shape
-    for b in BATCHES:
+    for b in BATCH_COUNTS:
         length = (n - dropped) // b
         if length == 0:
             continue

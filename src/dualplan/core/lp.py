@@ -21,7 +21,7 @@ from dualplan.core.types import Floats
 # Interior points without crossover first: where solutions are not unique they give one in the
 # middle, which is accurate also where a basic solution is merely feasible. Then what is slower but
 # surer.
-ATTEMPTS: tuple[dict[str, Any], ...] = (
+SOLVER_ATTEMPTS: tuple[dict[str, Any], ...] = (
     {
         "solver": "ipm",
         "run_crossover": "off",
@@ -73,7 +73,7 @@ def minimise(
     lp.a_matrix_.start_ = sparse.indptr
     lp.a_matrix_.index_ = sparse.indices
     lp.a_matrix_.value_ = sparse.data
-    for attempt in ATTEMPTS:
+    for attempt in SOLVER_ATTEMPTS:
         solver = highspy.Highs()
         for option, value in {"output_flag": False, **attempt}.items():
             solver.setOptionValue(option, value)
@@ -88,7 +88,7 @@ def minimise(
     return Optimum(word, np.zeros(0), np.zeros(0))
 
 
-WARM: dict[str, Any] = {
+WARM_START_OPTIONS: dict[str, Any] = {
     "output_flag": False,
     "solver": "simplex",
     # dual, although the last basis is feasible for the primal one: on these programs that stalls,
@@ -108,7 +108,7 @@ class Growing:
         import highspy  # here, since it cannot share a process with OR-Tools
 
         self._solver = highspy.Highs()
-        for option, value in WARM.items():
+        for option, value in WARM_START_OPTIONS.items():
             self._solver.setOptionValue(option, value)
         none = np.zeros(0, np.int32)
         starts = np.zeros(right.size, np.int32)

@@ -26,10 +26,10 @@ from dualplan.core.encoding import decoded, encoded
 from dualplan.core.errors import RunError
 from dualplan.core.types import Json
 
-SETTINGS = "settings.json"
-CHECKPOINT = "checkpoint.npz"
-TRACE = "trace.jsonl"
-RESULT = "result.json"
+SETTINGS_FILE = "settings.json"
+CHECKPOINT_FILE = "checkpoint.npz"
+TRACE_FILE = "trace.jsonl"
+RESULT_FILE = "result.json"
 
 
 class Run:
@@ -42,7 +42,7 @@ class Run:
         settings must be the same, but for the budget.
         """
         self.folder = Path(folder)
-        path = self.folder / SETTINGS
+        path = self.folder / SETTINGS_FILE
         if resume and not path.exists():
             raise RunError(
                 f"there is no run in {str(folder)!r} to go on with; begin one, without resuming."
@@ -61,11 +61,11 @@ class Run:
         """Replace the checkpoint, whole or not at all."""
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **dict(arrays))
-        write_bytes(self.folder / CHECKPOINT, buffer.getvalue())
+        write_bytes(self.folder / CHECKPOINT_FILE, buffer.getvalue())
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The arrays of the last checkpoint, or None before the first."""
-        path = self.folder / CHECKPOINT
+        path = self.folder / CHECKPOINT_FILE
         if not path.exists():
             return None
         try:
@@ -78,26 +78,26 @@ class Run:
 
     def trace(self, line: Json) -> None:
         """Append one line to the trace."""
-        with (self.folder / TRACE).open("a", encoding="utf-8") as file:
+        with (self.folder / TRACE_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(encoded(line), allow_nan=False) + "\n")
 
     @property
     def traced(self) -> int:
         """The number of lines in the trace."""
-        path = self.folder / TRACE
+        path = self.folder / TRACE_FILE
         if path.exists():
             return len(path.read_text(encoding="utf-8").splitlines())
         return 0
 
     def save_result(self, result: Json) -> None:
         """Write what came out."""
-        write_json(self.folder / RESULT, result)
+        write_json(self.folder / RESULT_FILE, result)
 
 
 def require_free(folder: str | Path) -> None:
     """Raise unless a new run may be written to the folder."""
     path = Path(folder)
-    if (path / SETTINGS).exists():
+    if (path / SETTINGS_FILE).exists():
         raise RunError(
             f"folder {str(folder)!r} already holds a run; choose another one, or resume it."
         )
@@ -150,11 +150,11 @@ def read_json(path: Path) -> Json:
 def read_result(folder: str | Path) -> Json:
     """What came out of the run in a folder."""
     path = Path(folder)
-    if not (path / SETTINGS).exists():
+    if not (path / SETTINGS_FILE).exists():
         raise RunError(f"folder {str(folder)!r} holds no run; name one that was saved with --out.")
-    if not (path / RESULT).exists():
+    if not (path / RESULT_FILE).exists():
         raise RunError(f"the run in {str(folder)!r} has no result yet; go on with it by --resume.")
-    return read_json(path / RESULT)
+    return read_json(path / RESULT_FILE)
 
 
 def _check_same(old: Json, new: Json, folder: str) -> None:

@@ -41,17 +41,17 @@ class Status(StrEnum):
     @property
     def advice(self) -> str:
         """What happened and what to do next."""
-        return _ADVICE[self]
+        return _ADVICE_BY_STATUS[self]
 
     @property
     def good(self) -> bool:
         """Of an evaluation: whether its interval is what it is said to be, however wide."""
-        return self in _GOOD
+        return self in _GOOD_STATUSES
 
 
-_GOOD = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
+_GOOD_STATUSES = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
 
-_ADVICE = {
+_ADVICE_BY_STATUS = {
     Status.REACHED: "the interval is as narrow as you asked",
     Status.BUDGET: (
         "all steps were taken before the interval was as narrow as you asked; allow more steps"

@@ -32,7 +32,9 @@ Result = TypeVar("Result")
 def check_workers(workers: int | None) -> None:
     """Raise unless this is a number of workers."""
     if workers is not None and (not is_whole(workers) or workers == 0):
-        raise InputError(f"workers is a number, or -1 for one a core, got {workers!r}.")
+        raise InputError(
+            f"the number of workers must be whole, or -1 for one a core, got {workers!r}."
+        )
 
 
 def in_order(

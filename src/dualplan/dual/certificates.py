@@ -35,7 +35,7 @@ from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
-from dualplan.dual.policy import NOISE
+from dualplan.dual.policy import ROUNDING_SHARE
 from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers.contract import Solution
 from dualplan.dual.violations import Violations, measure_violations
@@ -45,12 +45,12 @@ from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy, require_policy_of
 
-ERRORS = 5.0  # standard errors of an estimated objective that count as certain
-ROUNDING = 2.0**-45
+CERTAIN_STANDARD_ERRORS = 5.0  # standard errors of an estimated objective that count as certain
+OBJECTIVE_ROUNDING = 2.0**-45
 LOSS_ROUNDING = 1e-9  # by which a loss may be outside of declared bounds
 MEASURED_SPAN = "span, measured"
-APART = "span, from the potential"
-ORDER = (PROVED, MEASURED, ASSUMED)
+SPAN_FROM_POTENTIAL = "span, from the potential"
+LABELS_BY_STRENGTH = (PROVED, MEASURED, ASSUMED)
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def _spans(
             apart = exact.values - problem.potential(problem.model.box.states(exact.reached))
             found.append(
                 _span(
-                    APART,
+                    SPAN_FROM_POTENTIAL,
                     float(np.ptp(apart)),
                     MEASURED,
                     "of h minus the potential, over all states",
@@ -341,8 +341,10 @@ def _cost(
         words = trouble if bounded else f"the range of the losses is {reason}"
         words = f"no interval: {words}"
         return Entry("cost", math.nan, -math.inf, math.inf, UNKNOWN, words)
-    apart = bounds.pop(APART, None)
-    best = min(bounds.values(), key=lambda entry: (ORDER.index(entry.label), entry.value))
+    apart = bounds.pop(SPAN_FROM_POTENTIAL, None)
+    best = min(
+        bounds.values(), key=lambda entry: (LABELS_BY_STRENGTH.index(entry.label), entry.value)
+    )
     on_negative, on_flow = theorems.price(high - low, best.value, problem.gamma)
     centre = objective
     words = "ℓᵀu"
@@ -352,17 +354,19 @@ def _cost(
         centre = float(problem.slope @ theta) + problem.intercept
         on_flow = apart.value / 2
         words = "ℓᵀu + fᵀg"
-        source = APART
+        source = SPAN_FROM_POTENTIAL
         errors = problem.slope_errors
     if found.mass is None:
         off = float(theta.sum()) - problem.mass
     else:
         off = found.mass - problem.total
     mass = abs(off) * max(abs(low), abs(high))
-    rounding = ROUNDING * float(np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept))
+    rounding = OBJECTIVE_ROUNDING * float(
+        np.abs(problem.slope) @ np.abs(theta) + abs(problem.intercept)
+    )
     # the policy takes what is this small in u for rounding, and for 0
     size = float(np.abs(theta).sum()) + (problem.total if problem.base is not None else 0.0)
-    rounding += on_negative * NOISE * size
+    rounding += on_negative * ROUNDING_SHARE * size
     if exact is not None:
         residual = (1 + 2 * found.negative.upper) * (exact.upper - exact.lower)
     else:
@@ -371,7 +375,7 @@ def _cost(
         base_error = 0.0
     else:
         base_error = problem.total * float(problem.base.errors[0])
-    estimated = ERRORS * (float(errors @ np.abs(theta)) + base_error)
+    estimated = CERTAIN_STANDARD_ERRORS * (float(errors @ np.abs(theta)) + base_error)
     reach = (
         on_negative * found.negative.upper
         + on_flow * found.flow.upper
@@ -382,9 +386,9 @@ def _cost(
     )
     words += f" ± ({on_negative:.4g}·V_neg + {on_flow:.4g}·V_flow), by the {source}"
     if estimated:
-        words += f", and {ERRORS:g} standard errors of the objective"
+        words += f", and {CERTAIN_STANDARD_ERRORS:g} standard errors of the objective"
     if estimated:
-        label = max(best.label, MEASURED, key=ORDER.index)
+        label = max(best.label, MEASURED, key=LABELS_BY_STRENGTH.index)
     else:
         label = best.label
     # no policy costs less than the least loss or more than the largest

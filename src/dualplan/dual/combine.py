@@ -83,22 +83,25 @@ from dualplan.values.functions import StateFunction, state_values
 from dualplan.values.partitions import Partition, cells
 from dualplan.values.test_functions import Cells, Witnesses
 
-FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the loss scale: H
-HARD = 1_000.0  # of the loss scale: the penalty of the negative part
+PENALTY_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the loss scale: H
+NEGATIVE_PART_FACTOR = 1_000.0  # of the loss scale: the penalty of the negative part
 # samples and steps between them, with means over next states and without
-MEANS = (24_000, 20)
-DRAWN = (200_000, 1)
-EXPLORE = (0.1, 0.3)  # with means over next states, where ratios bring no noise, and without
-MOST_CELLS = 243
-FEW_IN_A_CELL = 50  # samples for each cell, at least
-LOOKED_AT = 16_000  # states of the incumbent by which the partition is chosen
-MOST_FUNCTIONS = 300  # of the basis that a potential is fitted with
-NOTHING = 1e-6  # R² that is rounding
-SURE = 2.0  # standard errors by which R² must exceed it
-EVENT = "event"  # the coordinate that says who decides, in models with decisions per server
-DUAL = "dual"
-CHOICE = "hard"
-GREEDY = "greedy"
+SAMPLES_AND_SPACING_WITH_MEANS = (24_000, 20)
+SAMPLES_AND_SPACING_WITHOUT_MEANS = (200_000, 1)
+# with means over next states, where ratios bring no noise, and without
+EXPLORATION_SHARES = (0.1, 0.3)
+MOST_PARTITION_CELLS = 243
+LEAST_SAMPLES_A_CELL = 50  # samples for each cell, at least
+PARTITION_STATES = 16_000  # states of the incumbent by which the partition is chosen
+MOST_POTENTIAL_FUNCTIONS = 300  # of the basis that a potential is fitted with
+NEGLIGIBLE_R_SQUARED = 1e-6  # R² that is rounding
+SURE_STANDARD_ERRORS = 2.0  # standard errors by which R² must exceed it
+EVENT_COORDINATE = (
+    "event"  # the coordinate that says who decides, in models with decisions per server
+)
+DUAL_CANDIDATE = "dual"
+HARD_CHOICE_CANDIDATE = "hard"
+GREEDY_CANDIDATE = "greedy"
 Cuts = dict[str | int, list[int]]  # of coordinates
 
 
@@ -190,7 +193,7 @@ def combine(
     basis: Basis | None = None,
     penalties: Sequence[float] | None = None,
     partition: Partition | None = None,
-    most_cells: int = MOST_CELLS,
+    most_cells: int = MOST_PARTITION_CELLS,
     epsilon: float | None = None,
     samples: int | None = None,
     every: int | None = None,
@@ -210,9 +213,9 @@ def combine(
     members = _members(model, portfolio, incumbent)
     means = not isinstance(model, SimulatorModel) and model.has_forward
     if epsilon is None:
-        epsilon = EXPLORE[0 if means else 1]
+        epsilon = EXPLORATION_SHARES[0 if means else 1]
     _check(penalties, epsilon, most_cells)
-    size, steps = MEANS if means else DRAWN
+    size, steps = SAMPLES_AND_SPACING_WITH_MEANS if means else SAMPLES_AND_SPACING_WITHOUT_MEANS
     if samples is None:
         size = size
     else:
@@ -243,7 +246,9 @@ def combine(
         else:
             status = Status.NO_POTENTIAL
     if partition is None:
-        partition = choose_partition(seen, shape, min(most_cells, max(1, size // FEW_IN_A_CELL)))
+        partition = choose_partition(
+            seen, shape, min(most_cells, max(1, size // LEAST_SAMPLES_A_CELL))
+        )
     reference = exploring(incumbent, epsilon, members[1:])
     ratios = ratios_of(reference, members, partition)
     problem = SimulatedALP(
@@ -261,15 +266,20 @@ def combine(
     )
     scale = seen.scale
     if penalties is None:
-        wanted = [float(f"{factor * scale:.3g}") for factor in FACTORS]
+        wanted = [float(f"{factor * scale:.3g}") for factor in PENALTY_FACTORS]
     else:
         wanted = list(penalties)
-    found = [_dual(problem, float(h), HARD * scale) for h in wanted]
-    found.append(Candidate(CHOICE, RatioPolicy(ratios, _hard(problem), name="hard choice")))
+    found = [_dual(problem, float(h), NEGATIVE_PART_FACTOR * scale) for h in wanted]
+    found.append(
+        Candidate(HARD_CHOICE_CANDIDATE, RatioPolicy(ratios, _hard(problem), name="hard choice"))
+    )
     if shape is not None and means:
         gamma = problem.restarts.gamma
         found.append(
-            Candidate(GREEDY, GreedyAmong(members, shape, gamma, name="greedy among the portfolio"))
+            Candidate(
+                GREEDY_CANDIDATE,
+                GreedyAmong(members, shape, gamma, name="greedy among the portfolio"),
+            )
         )
     return Combined(
         incumbent,
@@ -323,7 +333,7 @@ def _dual(problem: SimulatedALP, penalty: float, on_negative: float) -> Candidat
     policy = RatioPolicy(
         problem.ratios, _covered(problem.ratios, solution.theta), name=f"combined, H = {penalty:g}"
     )
-    return Candidate(DUAL, policy, penalty, solution)
+    return Candidate(DUAL_CANDIDATE, policy, penalty, solution)
 
 
 def _covered(ratios: Ratios, theta: Floats) -> Floats:
@@ -357,7 +367,7 @@ class _Seen:
         self.members = members
         self.means = means
         self.model = problem.model
-        apart = max(1, problem.each * REPLICAS // LOOKED_AT)
+        apart = max(1, problem.each * REPLICAS // PARTITION_STATES)
         self.chunks: list[list[Recorded]] = list(
             problem.transitions()
         )  # as many as were asked for, and no more
@@ -407,8 +417,8 @@ class _Seen:
 
 def _basis(model: Model) -> Basis:
     """Monomials of all coordinates but who decides, up to a degree for which they are few."""
-    chosen = [i for i, name in enumerate(model.coordinates) if name != EVENT]
-    degrees = [d for d in (3, 2, 1) if math.comb(len(chosen) + d, d) <= MOST_FUNCTIONS]
+    chosen = [i for i, name in enumerate(model.coordinates) if name != EVENT_COORDINATE]
+    degrees = [d for d in (3, 2, 1) if math.comb(len(chosen) + d, d) <= MOST_POTENTIAL_FUNCTIONS]
     if not degrees:
         raise InputError(
             f"a state of {model.name!r} has too many coordinates for monomials; give a basis or a "
@@ -424,13 +434,15 @@ def _fitted(seen: _Seen, basis: Basis) -> tuple[StateFunction | None, float, flo
     """
     differences = temporal_differences(seen.problem, basis, seen.chunks)
     half = REPLICAS // 2
-    most = max(2, min(MOST_CELLS, seen.problem.each * REPLICAS // FEW_IN_A_CELL // 4))
+    most = max(
+        2, min(MOST_PARTITION_CELLS, seen.problem.each * REPLICAS // LEAST_SAMPLES_A_CELL // 4)
+    )
     judged = _grown(seen, {}, most, _Spread(seen.states, seen.losses))
     potential = differences.fitted(range(half))
     level = differences.level(range(half))
     sums = _residuals(seen.problem, seen.chunks, potential, level, judged)[:, half:]
     explained, error = _explained(sums)
-    good = explained - SURE * error > NOTHING
+    good = explained - SURE_STANDARD_ERRORS * error > NEGLIGIBLE_R_SQUARED
     return (differences.fitted(range(REPLICAS)) if good else None), explained, error
 
 
@@ -505,9 +517,9 @@ def _grown(seen: _Seen, cuts: Cuts, most: int, score: _Gain | _Spread) -> Partit
 
 
 def _who_decides(model: Model) -> Cuts:
-    if EVENT not in model.coordinates:
+    if EVENT_COORDINATE not in model.coordinates:
         return {}
-    c = model.coordinates.index(EVENT)
+    c = model.coordinates.index(EVENT_COORDINATE)
     low = int(model.box.lower[c])
     high = int(model.box.upper[c])
     if high < UNBOUNDED:
@@ -518,7 +530,7 @@ def _who_decides(model: Model) -> Cuts:
 def _next(states: Ints, model: Model, cuts: Cuts) -> Iterator[Cuts]:
     """The cuts with one coordinate cut further."""
     for c, name in enumerate(model.coordinates):
-        if name != EVENT:
+        if name != EVENT_COORDINATE:
             finer = [steps for steps in _steps(states[:, c]) if len(steps) > len(cuts.get(c, []))]
             if finer:
                 yield {**cuts, c: finer[0]}

@@ -34,19 +34,19 @@ from dualplan._kernels import constraints as kernels
 from dualplan._kernels.features import Row
 from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.streams import Stream
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
-from dualplan.dual.features.contract import DRAWS, Features
+from dualplan.dual.features.contract import EXPECTED_LOSS_DRAWS, Features
 from dualplan.models.contract import Model, vector
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.limits import Limit
 from dualplan.models.transitions import tallies_of
 
-CHUNK = 4_096  # rows drawn or listed at once
-LISTED = 200_000  # states up to which expectations are sums over all pairs
+ROWS_AT_ONCE = 4_096  # rows drawn or listed at once
+MOST_SUMMED_STATES = 200_000  # states up to which expectations are sums over all pairs
 
 Prices = Callable[[Ints], Floats]  # of states, one a row
 
@@ -121,7 +121,7 @@ class Rows:
         prices: Prices | None = None,
     ) -> Drawn:
         """`count` rows of each kind, numbered from `first`; a number always gives the same row."""
-        edges = [*range(first, first + count, CHUNK), first + count]
+        edges = [*range(first, first + count, ROWS_AT_ONCE), first + count]
         ranges = list(itertools.pairwise(edges))
         span = kernels.Span(low, high)
         pairs = in_parallel(
@@ -278,7 +278,7 @@ class Rows:
         """
         self.model.box.strides  # noqa: B018 - raises if they cannot
         count = int(self.model.box.count or 0)
-        edges = [*range(0, count, CHUNK), count]
+        edges = [*range(0, count, ROWS_AT_ONCE), count]
         work = [
             partial(self._every, signs or self.signs, a, b) for a, b in itertools.pairwise(edges)
         ]
@@ -330,7 +330,7 @@ class Rows:
         Exact where the pairs can be listed, and otherwise means over draws.
         """
         shape = (len(limits), len(self.features))
-        if limits and self.enumerable and int(self.model.box.count or 0) <= LISTED:
+        if limits and self.enumerable and int(self.model.box.count or 0) <= MOST_SUMMED_STATES:
             pairs = self.every().pairs
             actions = len(self.model.actions)
             numbers = np.flatnonzero(np.diff(pairs.indptr))
@@ -342,10 +342,10 @@ class Rows:
         errors = np.empty(shape)
         width = max(1, len(self.model.columns) // self.model.box.dim)
         for j in range(len(self.features) if limits else 0):
-            pieces = self.features.pieces(j, DRAWS, width)
+            pieces = self.features.pieces(j, EXPECTED_LOSS_DRAWS, width)
             weights = np.hstack([self._weights(limits, *piece) for piece in pieces])
             values[:, j] = weights.mean(axis=1)
-            errors[:, j] = weights.std(axis=1) / np.sqrt(DRAWS)
+            errors[:, j] = weights.std(axis=1) / np.sqrt(EXPECTED_LOSS_DRAWS)
         return values, errors
 
     # -- potentials --------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Rows:
         be listed.
         """
         d = len(self.features)
-        if self.enumerable and int(self.model.box.count or 0) <= LISTABLE:
+        if self.enumerable and int(self.model.box.count or 0) <= MOST_LISTED_STATES:
             every = self.every(signs=(-1.0, self.gamma))
             return np.asarray(
                 every.flows.T @ potential(self.model.box.states(np.arange(every.masses.size)))
@@ -363,10 +363,12 @@ class Rows:
         values = np.empty(d)
         errors = np.empty(d)
         for j in range(d):
-            pieces = self.features.pieces(j, DRAWS, max(1, self.model.code.max_outcomes))
+            pieces = self.features.pieces(
+                j, EXPECTED_LOSS_DRAWS, max(1, self.model.code.max_outcomes)
+            )
             changes = np.concatenate([self._steps(potential, *piece) for piece in pieces])
             values[j] = changes.mean()
-            errors[j] = changes.std() / np.sqrt(DRAWS)
+            errors[j] = changes.std() / np.sqrt(EXPECTED_LOSS_DRAWS)
         return values, errors
 
     def _steps(self, potential: Callable[[Ints], Floats], states: Ints, actions: Ints) -> Floats:

@@ -18,8 +18,8 @@ import math
 from dualplan.core.checks import require_positive
 from dualplan.core.errors import InputError
 
-GRIDS = ("geometric", "paper")
-MOST = 10_000  # points
+PENALTY_GRIDS = ("geometric", "paper")
+MOST_GRID_POINTS = 10_000  # points
 
 
 def paper_grid(beta: float, v_max: float, epsilon: float, step: float | None = None) -> list[float]:
@@ -28,10 +28,11 @@ def paper_grid(beta: float, v_max: float, epsilon: float, step: float | None = N
     Between neighbours F varies by at most `step`, by default ε.
     """
     size = grid_size(beta, v_max, epsilon, step)
-    if size > MOST:
+    if size > MOST_GRID_POINTS:
         raise InputError(
             f"the paper's grid has about {size:.3g} points for β = {beta:.3g}, V_max = {v_max:.3g} "
-            f"and ε = {epsilon:.3g}, more than {MOST:,}; take grid 'geometric', or a larger "
+            f"and ε = {epsilon:.3g}, more than {MOST_GRID_POINTS:,}; take grid 'geometric', or a "
+            "larger "
             "epsilon."
         )
     return _paper_points(beta, v_max, epsilon, step or epsilon)
@@ -47,7 +48,7 @@ def grid_size(beta: float, v_max: float, epsilon: float, step: float | None = No
     if first >= last:
         return 1.0
     about = (v_max * (last - first) + beta / first - beta / last) / width
-    if about > MOST:
+    if about > MOST_GRID_POINTS:
         return about
     return float(len(_paper_points(beta, v_max, epsilon, width)))
 
@@ -59,8 +60,10 @@ def geometric_grid(beta: float, v_max: float, epsilon: float, ratio: float = 2.0
     first = _ends(beta, v_max, epsilon)
     last = 2 * beta / epsilon
     count = max(0, math.ceil(math.log(last / first) / math.log(ratio) - 1e-12)) + 1
-    if count > MOST:
-        raise InputError(f"the grid has {count:,} points, more than {MOST:,}; take a larger ratio.")
+    if count > MOST_GRID_POINTS:
+        raise InputError(
+            f"the grid has {count:,} points, more than {MOST_GRID_POINTS:,}; take a larger ratio."
+        )
     return [first * ratio**k for k in range(count)]
 
 

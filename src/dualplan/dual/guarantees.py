@@ -24,7 +24,7 @@ from dualplan.core.errors import InputError
 from dualplan.core.status import ASSUMED
 from dualplan.core.types import Json
 from dualplan.dual import theorems
-from dualplan.dual.certificates import ERRORS, loss_range, measurable
+from dualplan.dual.certificates import CERTAIN_STANDARD_ERRORS, loss_range, measurable
 from dualplan.dual.grids import geometric_grid, grid_size
 from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers.subgradient import first_point
@@ -32,7 +32,7 @@ from dualplan.dual.theorems import Requirements, Statement
 from dualplan.dual.violations import measure_violations
 from dualplan.models.criteria import Discounted
 
-DRAWS = 200_000
+GUARANTEE_DRAWS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,18 +83,20 @@ def guarantees(
     if measurable(problem.model):
         rows = problem.enumerate()
     else:
-        rows = problem.draw(DRAWS, seed=seed)
+        rows = problem.draw(GUARANTEE_DRAWS, seed=seed)
     theta = first_point(problem, penalty, rows)
-    found = measure_violations(problem, theta, confidence=1 - delta, samples=DRAWS, seed=seed)
+    found = measure_violations(
+        problem, theta, confidence=1 - delta, samples=GUARANTEE_DRAWS, seed=seed
+    )
     if span is None:
         sigma = losses / (1 - problem.gamma)
     else:
         sigma = span
     on_negative, on_flow = theorems.price(losses, sigma, problem.gamma)
     objective = float(problem.losses @ theta) + problem.base_loss
-    errors = ERRORS * float(problem.features.errors @ abs(theta))
+    errors = CERTAIN_STANDARD_ERRORS * float(problem.features.errors @ abs(theta))
     if problem.base is not None:
-        errors += ERRORS * problem.total * float(problem.base.errors[0])
+        errors += CERTAIN_STANDARD_ERRORS * problem.total * float(problem.base.errors[0])
     cost = objective + errors + on_negative * found.negative.upper + on_flow * found.flow.upper
     if beta is None:
         beta = kappa * theorems.spread(problem)

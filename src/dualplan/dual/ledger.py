@@ -20,10 +20,10 @@ from dualplan.core.status import Status
 from dualplan.dual.problem import DualALP, Penalty, Value
 from dualplan.dual.problem import penalties as weigh
 from dualplan.dual.solvers.contract import Solution
-from dualplan.dual.solvers.solve import BUDGET
+from dualplan.dual.solvers.solve import DEFAULT_SAMPLES
 
 Progress = Callable[[float, int, str], None]
-KEPT = ("theta", "parts", "status")
+KEPT_OF_A_SOLUTION = ("theta", "parts", "status")
 
 
 class Ledger:
@@ -44,7 +44,7 @@ class Ledger:
         self.problem = problem
         self.penalties = [weigh(penalty) for penalty in penalties]
         self.method = method
-        self.samples = samples or BUDGET
+        self.samples = samples or DEFAULT_SAMPLES
         self.seed = seed
         self.run = run
         self.progress = progress
@@ -54,7 +54,7 @@ class Ledger:
             self.kept = run.checkpoint() or {}
         self.found: dict[int, Solution] = {}
         for k, penalty in enumerate(self.penalties):
-            if all(_key(what, penalty) in self.kept for what in KEPT):
+            if all(_key(what, penalty) in self.kept for what in KEPT_OF_A_SOLUTION):
                 self.found[k] = self._from_checkpoint(penalty)
 
     @property

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from dualplan.core.checks import require_seed
 from dualplan.core.errors import unknown
 from dualplan.core.identity import digest
 from dualplan.core.intervals import Interval
@@ -45,16 +46,16 @@ from dualplan.dual.problem import DualALP, Penalty
 from dualplan.dual.problem import penalties as weigh
 from dualplan.dual.scheme import Point, Scheme, make_scheme
 from dualplan.dual.solvers.contract import Solution
-from dualplan.dual.solvers.solve import BUDGET, Watch, check_solver, solve
+from dualplan.dual.solvers.solve import DEFAULT_SAMPLES, Watch, check_solver, solve
 from dualplan.dual.solvers.subgradient import solve_by_theory
-from dualplan.dual.violations import BERNSTEIN, RULES
+from dualplan.dual.violations import BERNSTEIN_RULE, VIOLATION_RULES
 from dualplan.evaluation.judge import Judge
 from dualplan.policies.contract import Policy
 
-POLICIES, RULE = CHOICES = ("policies", "rule")
-THEORY = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
-WARM = ("adaptive", "paper")  # solvers that can start from another solution
-STRAND = 4  # neighbours that are solved one after another
+CHOICE_BY_POLICIES, CHOICE_BY_RULE = WAYS_TO_CHOOSE = ("policies", "rule")
+THEORY_SOLVER = "theory"  # the paper's method with the theorem's step and number of steps, for ε/4
+WARM_STARTED_SOLVERS = ("adaptive", "paper")  # solvers that can start from another solution
+STRAND_LENGTH = 4  # neighbours that are solved one after another
 STEPS_IF_INTERRUPTED = 200_000  # of simulation that are still taken
 DRAWS_OF_FINGERPRINT = 200  # constraints by which a problem is known again
 
@@ -88,7 +89,7 @@ def solve_along(
     found = dict(known or {})
     tell = done or (lambda *_: None)
     order = sorted(range(len(penalties)), key=lambda k: -weigh(penalties[k])[1])
-    strands = [order[k : k + STRAND] for k in range(0, len(order), STRAND)]
+    strands = [order[k : k + STRAND_LENGTH] for k in range(0, len(order), STRAND_LENGTH)]
     if effective_n_jobs(workers) == 1:
         work = partial(work, watch=watch)
         for strand in strands:
@@ -143,11 +144,13 @@ def _solved(
     start: Floats | None,
     watch: Watch | None = None,
 ) -> Solution:
-    if method == THEORY:
-        return solve_by_theory(problem, penalty, samples=samples or BUDGET, seed=seed, **options)
+    if method == THEORY_SOLVER:
+        return solve_by_theory(
+            problem, penalty, samples=samples or DEFAULT_SAMPLES, seed=seed, **options
+        )
     # the theorem is about walks from the projection of 0
     warm: dict[str, Any] = {}
-    if method in WARM and "epsilon" not in options:
+    if method in WARM_STARTED_SOLVERS and "epsilon" not in options:
         warm["start"] = start
     return solve(
         problem, penalty, method=method, samples=samples, seed=seed, watch=watch, **warm, **options
@@ -170,9 +173,9 @@ class AlongGrid:
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     scheme: Scheme | None = None
-    violations: str = BERNSTEIN
+    violations: str = BERNSTEIN_RULE
     violation_samples: int = 2_000_000
-    choice: str = POLICIES
+    choice: str = CHOICE_BY_POLICIES
     judge: Judge | None = None
     fallback: Policy | None = None
 
@@ -228,7 +231,7 @@ def solve_grid(
         outcomes = _evaluate_all(ledger, judge, how.fallback)
         places = places[: len(outcomes)]
     points = _points(how, places, [ledger.found[k] for k in places], outcomes)
-    if how.choice == RULE or judge is None:
+    if how.choice == CHOICE_BY_RULE or judge is None:
         chosen = least(points)
         best = outcomes[chosen] if outcomes else None
         advantage = None
@@ -358,8 +361,8 @@ def solve_meta(
     span: float | None = None,
     grid: str | Sequence[float] = "geometric",
     ratio: float = 2.0,
-    choice: str = POLICIES,
-    violations: str = BERNSTEIN,
+    choice: str = CHOICE_BY_POLICIES,
+    violations: str = BERNSTEIN_RULE,
     method: str = "adaptive",
     samples: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -377,21 +380,22 @@ def solve_meta(
     `epsilon`, `delta`, `beta`, `span`, `grid` and `ratio` make the grid (`make_scheme`). `choice`
     is `policies` (the cheapest, as `judge` evaluates them) or `rule` (the least F̂). `violations`
     is how V̂ is found, with at most `violation_samples` draws a point: `bernstein`, `hoeffding` or
-    `listed`. The solver `theory` is the paper's method with the steps that ε/4 asks for. What is
-    solved is kept in the `folder`, and with `resume` not solved again.
+    `listed`. The method `theory` is the paper's with the steps that ε/4 asks for. What is solved is
+    kept in the `folder`, and with `resume` not solved again.
     """
     started = time.monotonic()
     options = dict(options or {})
     check_choice(choice, violations)
     check_workers(workers)
-    if method != THEORY:
+    require_seed(seed)
+    if method != THEORY_SOLVER:
         check_solver(method, samples, options)
     scheme = make_scheme(
         problem, epsilon=epsilon, delta=delta, beta=beta, span=span, grid=grid, ratio=ratio
     )
-    if method == THEORY:
+    if method == THEORY_SOLVER:
         options |= {"epsilon": epsilon / 4, "delta": scheme.failure}
-    if choice == RULE:
+    if choice == CHOICE_BY_RULE:
         judge = None
     elif judge is None:
         judge = Judge(seed=seed)
@@ -447,7 +451,7 @@ def _settings(problem: DualALP, how: AlongGrid) -> Json:
 
 def check_choice(choice: str, violations: str) -> None:
     """Raise unless these are a way to choose and a rule for V̂."""
-    if choice not in CHOICES:
-        raise unknown("choice", str(choice), CHOICES)
-    if violations not in RULES:
-        raise unknown("rule", str(violations), RULES)
+    if choice not in WAYS_TO_CHOOSE:
+        raise unknown("choice", str(choice), WAYS_TO_CHOOSE)
+    if violations not in VIOLATION_RULES:
+        raise unknown("rule", str(violations), VIOLATION_RULES)

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import ACT, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import ACT_SIGNATURE, Kernel, made_once, user_kernel
 from dualplan._kernels.features import feature_count, row_places, work_places
 from dualplan.core.errors import InputError, MissingError, PolicyError
 from dualplan.core.types import ArrayLike
@@ -22,10 +22,10 @@ from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.saved import Parts, saved_as
 from dualplan.policies.tables import random_policy
 
-UNIFORM = "uniform"  # in files: the fallback where none was named
-FIELDS = ("ints", "floats", "losses", "errors")  # of a block of features, in files
+UNIFORM_FALLBACK = "uniform"  # in files: the fallback where none was named
+SAVED_BLOCK_FIELDS = ("ints", "floats", "losses", "errors")  # of a block of features, in files
 # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
-NOISE = 1e-12
+ROUNDING_SHARE = 1e-12
 
 
 @saved_as("mixture")
@@ -80,7 +80,7 @@ class MixturePolicy(Policy):
             )
         arrays = {"theta": self.theta}
         for k, block in enumerate(blocks):
-            arrays |= {f"{field}_{k}": getattr(block, field) for field in FIELDS}
+            arrays |= {f"{field}_{k}": getattr(block, field) for field in SAVED_BLOCK_FIELDS}
         named = [
             {"kind": b.kind, "names": list(b.names), "widest": b.widest, "room": b.room}
             for b in blocks
@@ -91,7 +91,7 @@ class MixturePolicy(Policy):
         model = self.model
         fallback = self.fallback
         if fallback.digest == random_policy(model).digest:
-            return UNIFORM
+            return UNIFORM_FALLBACK
         if (
             fallback.name not in model.policies
             or model.policy(fallback.name).digest != fallback.digest
@@ -120,7 +120,7 @@ class MixturePolicy(Policy):
             for k, b in enumerate(parts.header["blocks"])
         ]
         named = parts.header["fallback"]
-        if named == UNIFORM:
+        if named == UNIFORM_FALLBACK:
             fallback = None
         else:
             fallback = model.policy(named)
@@ -135,7 +135,7 @@ def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
     positive = _positive_part(anchor.compiled, near.compiled)
     other = fallback.compiled
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
         # ints: sizes of the features' two arrays, their ints, the fallback's; floats: θ, theirs,
         # the fallback's
@@ -172,7 +172,7 @@ def _positive_part(anchor: Any, near: Any) -> Any:
                 term = values[k] * theta[indices[k]]
                 u += term
                 size += abs(term)
-            if u > NOISE * size:
+            if u > ROUNDING_SHARE * size:
                 out[a] = u
             else:
                 out[a] = 0.0

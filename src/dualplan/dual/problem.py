@@ -71,9 +71,9 @@ from dualplan.models.limits import Limit, require_limits
 from dualplan.values.functions import StateFunction, state_values
 
 Penalty = float | tuple[float, float]
-FEW = 50  # terms that carry a sampled violation, below which it is not to be trusted
-NEGLIGIBLE = 1e-9  # violation that rounding makes
-KEPT = 5  # sets of constraints: two samples, two larger ones, and one that judges
+FEW_VIOLATED_TERMS = 50  # terms that carry a sampled violation, below which it is not to be trusted
+NEGLIGIBLE_VIOLATION = 1e-9  # violation that rounding makes
+KEPT_CONSTRAINT_SETS = 5  # sets of constraints: two samples, two larger ones, and one that judges
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class Value:
             ("negative part", self.negative_effective, self.negative),
             ("flow violation", self.flow_effective, self.flow),
         ):
-            if number < FEW and size > NEGLIGIBLE:
+            if number < FEW_VIOLATED_TERMS and size > NEGLIGIBLE_VIOLATION:
                 return (
                     f"about {number:.0f} of the drawn constraints carry the {what}: its estimate "
                     "and standard error may be far off; draw more, or sample from a set of "
@@ -342,7 +342,7 @@ class DualALP:
                 rows = self.enumerate()
             else:
                 rows = self.draw(count, seed=seed, first=first)
-            self._kept = dict([*self._kept.items(), (key, rows)][-KEPT:])
+            self._kept = dict([*self._kept.items(), (key, rows)][-KEPT_CONSTRAINT_SETS:])
         return self._kept[key]
 
     def __getstate__(self) -> dict[str, Any]:

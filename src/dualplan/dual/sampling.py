@@ -41,10 +41,10 @@ from dualplan.core.errors import InputError, unknown
 from dualplan.core.status import COMPUTED, ESTIMATED, PROVED
 from dualplan.core.streams import FIXED_SEED, Stream
 from dualplan.core.types import Floats, Ints
-from dualplan.dual.constraints import LISTED, Drawn, Listed, Prices, Rows
+from dualplan.dual.constraints import MOST_SUMMED_STATES, Drawn, Listed, Prices, Rows
 
 # rows drawn to estimate constants, and to see that sampling overlaps with the features
-CHECKED = 20_000
+CHECKED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Mixture:
                 COMPUTED,
                 start,
             )
-        drawn = self.draw(CHECKED, seed=FIXED_SEED, first=0, threads=None)
+        drawn = self.draw(CHECKED_ROWS, seed=FIXED_SEED, first=0, threads=None)
         return Constants(
             _largest_ratio(_norms(drawn.pairs[:, : self.own]), drawn.pair_densities),
             _largest_ratio(_norms(drawn.flows[:, : self.own]), drawn.flow_densities),
@@ -118,7 +118,7 @@ class Mixture:
 
     @property
     def _small(self) -> bool:
-        return self.rows.enumerable and int(self.rows.model.box.count or 0) <= LISTED
+        return self.rows.enumerable and int(self.rows.model.box.count or 0) <= MOST_SUMMED_STATES
 
     @cached_property
     def _densities(self) -> tuple[Floats, Floats, Listed]:
@@ -147,11 +147,11 @@ class Mixture:
                 np.hypot(_norms(every.flows[:, : self.own]), every.masses), q2, "state"
             )
             return
-        drawn = self.rows.draw(CHECKED, 0, self.own)
+        drawn = self.rows.draw(CHECKED_ROWS, 0, self.own)
         mass = np.asarray(drawn.pairs[:, self.low : self.high].sum(axis=1), np.float64)
-        _require_overlap(np.ones(CHECKED), mass, "pair")
+        _require_overlap(np.ones(CHECKED_ROWS), mass, "pair")
         inflow = np.asarray(abs(drawn.flows[:, self.low : self.high]).sum(axis=1), np.float64)
-        _require_overlap(np.ones(CHECKED), inflow + drawn.masses, "state")
+        _require_overlap(np.ones(CHECKED_ROWS), inflow + drawn.masses, "state")
 
 
 class Table:
@@ -253,7 +253,7 @@ def _largest(rows: Any) -> Floats:
     return np.asarray(abs(rows).max(axis=1).toarray(), np.float64).ravel()
 
 
-SCHEMES: dict[str, Callable[[Rows], tuple[Floats, Floats]]] = {
+SAMPLING_SCHEMES: dict[str, Callable[[Rows], tuple[Floats, Floats]]] = {
     "uniform": _uniform,
     "largest": _by_entries(_largest),
     "look-ahead": _look_ahead,
@@ -263,10 +263,10 @@ SCHEMES: dict[str, Callable[[Rows], tuple[Floats, Floats]]] = {
 
 def table(rows: Rows, scheme: str) -> Table:
     """A scheme by name, over all pairs and states."""
-    if scheme not in SCHEMES:
-        raise unknown("sampling", scheme, ["features", *SCHEMES])
+    if scheme not in SAMPLING_SCHEMES:
+        raise unknown("sampling", scheme, ["features", *SAMPLING_SCHEMES])
     rows.model.box.strides  # noqa: B018 - raises if states cannot be numbered
-    return Table(rows, *SCHEMES[scheme](rows))
+    return Table(rows, *SAMPLING_SCHEMES[scheme](rows))
 
 
 def _require_overlap(norms: Floats, q: Floats, what: str) -> None:

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import is_number, is_positive
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.status import ASSUMED, MEASURED, PROVED
 from dualplan.core.types import Json
 from dualplan.dual import theorems
-from dualplan.dual.certificates import ERRORS, loss_range
-from dualplan.dual.grids import GRIDS, geometric_grid, paper_grid
+from dualplan.dual.certificates import CERTAIN_STANDARD_ERRORS, loss_range
+from dualplan.dual.grids import PENALTY_GRIDS, geometric_grid, paper_grid
 from dualplan.dual.outcomes import Outcome
 from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers.contract import Solution
@@ -107,7 +107,9 @@ class Scheme:
             base_error = 0.0
         else:
             base_error = problem.total * float(problem.base.errors[0])
-        errors = ERRORS * (float(problem.slope_errors @ np.abs(solution.theta)) + base_error)
+        errors = CERTAIN_STANDARD_ERRORS * (
+            float(problem.slope_errors @ np.abs(solution.theta)) + base_error
+        )
         v = found.total
         estimate = Interval(
             rest + weight * v.value,
@@ -134,8 +136,8 @@ def make_scheme(
     ratio: float = 2.0,
 ) -> Scheme:
     """`grid` is `geometric`, `paper`, or numbers; β is by default κ·D (`default_beta`)."""
-    if isinstance(grid, str) and grid not in GRIDS:
-        raise unknown("grid", grid, GRIDS)
+    if isinstance(grid, str) and grid not in PENALTY_GRIDS:
+        raise unknown("grid", grid, PENALTY_GRIDS)
     if not is_positive(epsilon) or not is_positive(delta) or delta >= 1:
         raise InputError(
             f"epsilon must be positive and delta between 0 and 1, got {epsilon!r} and {delta!r}."
@@ -191,7 +193,7 @@ def default_beta(problem: DualALP, span: float | None = None) -> tuple[float, st
 def _measured_span(problem: DualALP) -> float:
     """The span of the bias of the model's first heuristic, or without one of choosing evenly."""
     model = problem.model
-    if model.box.count is None or model.box.count > LISTABLE:
+    if model.box.count is None or model.box.count > MOST_LISTED_STATES:
         raise InputError(
             f"model {model.name!r} has too many states to measure the span of a bias, from which β "
             "has its default; give beta or span."

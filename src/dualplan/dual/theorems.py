@@ -76,7 +76,7 @@ from dualplan.dual.solvers.subgradient import gradient_bound, theory
 from dualplan.dual.violations import hoeffding_size
 from dualplan.models.criteria import Discounted
 
-NOT_PLAIN = (
+NOT_PLAIN_MESSAGE = (
     "the theorems are about the surrogate without potential, weights over states and limits; leave "
     "them or epsilon out, and name features of your own instead of the standard ones."
 )
@@ -296,7 +296,7 @@ def _short_of(kappa: float, penalty: float, largest: float, error: float) -> dic
 def require_plain(problem: DualALP) -> None:
     """Raise unless the surrogate is the one that the theorems are about."""
     if problem.potential is not None or problem.weights is not None or problem.limits:
-        raise InputError(NOT_PLAIN)
+        raise InputError(NOT_PLAIN_MESSAGE)
 
 
 def exact_penalty(problem: DualALP, loss_range: float, span: float | None = None) -> float:

@@ -41,15 +41,16 @@ from dualplan.core.types import Floats, Json
 from dualplan.dual.features.mixtures import mixtures
 from dualplan.dual.problem import DualALP
 
-LISTED = "listed"
-BERNSTEIN = "bernstein"
-HOEFFDING = "hoeffding"
-RULES = (LISTED, BERNSTEIN, HOEFFDING)
-FEW = 200_000  # states up to which all constraints are listed unless a rule is named
-FIRST = 1_000  # draws at the first look
-CHUNK = 200_000  # draws at once
-BUDGET = 2_000_000
-ROUNDING = 2.0**-44
+LISTED_RULE = "listed"
+BERNSTEIN_RULE = "bernstein"
+HOEFFDING_RULE = "hoeffding"
+VIOLATION_RULES = (LISTED_RULE, BERNSTEIN_RULE, HOEFFDING_RULE)
+# states up to which all constraints are listed unless a rule is named
+MOST_LISTED_STATES_BY_DEFAULT = 200_000
+FIRST_LOOK_DRAWS = 1_000  # draws at the first look
+DRAWS_AT_ONCE = 200_000  # draws at once
+VIOLATION_BUDGET = 2_000_000
+VIOLATION_ROUNDING = 2.0**-44
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class Violations:
     @property
     def exact(self) -> bool:
         """Whether nothing was drawn."""
-        return self.rule == LISTED
+        return self.rule == LISTED_RULE
 
     def to_json(self) -> Json:
         """As plain values."""
@@ -97,7 +98,7 @@ def measure_violations(
     rule: str | None = None,
     within: float | None = None,
     confidence: float = 0.95,
-    samples: int = BUDGET,
+    samples: int = VIOLATION_BUDGET,
     seed: int = 0,
     threads: int | None = None,
 ) -> Violations:
@@ -110,11 +111,13 @@ def measure_violations(
     _check(rule, within, confidence, samples)
     require_seed(seed)
     count = problem.model.box.count
-    if rule == LISTED or (rule is None and count is not None and count <= FEW):
+    if rule == LISTED_RULE or (
+        rule is None and count is not None and count <= MOST_LISTED_STATES_BY_DEFAULT
+    ):
         return _listed(problem, theta)
     few, weights = collected(problem, theta)
     ranges = _ranges(few, weights)
-    looks = _looks(rule or BERNSTEIN, sum(ranges), within, 1 - confidence, samples)
+    looks = _looks(rule or BERNSTEIN_RULE, sum(ranges), within, 1 - confidence, samples)
     sums = np.zeros((3, 2))
     done = 0
     for n, failure, by_variance in looks:
@@ -139,7 +142,7 @@ def measure_violations(
             status = Status.REACHED
     else:
         status = Status.BUDGET
-    return Violations(negative, flow, total, rule or BERNSTEIN, done, sum(ranges), status)
+    return Violations(negative, flow, total, rule or BERNSTEIN_RULE, done, sum(ranges), status)
 
 
 def hoeffding_size(span: float, within: float, failure: float) -> float:
@@ -172,8 +175,8 @@ def collected(problem: DualALP, theta: Floats) -> tuple[DualALP, Floats]:
 
 
 def _check(rule: str | None, within: float | None, confidence: float, budget: int) -> None:
-    if rule is not None and rule not in RULES:
-        raise unknown("rule", str(rule), RULES)
+    if rule is not None and rule not in VIOLATION_RULES:
+        raise unknown("rule", str(rule), VIOLATION_RULES)
     if within is not None:
         require_positive(within=within)
     require_inside(confidence=confidence)
@@ -189,15 +192,15 @@ def _listed(problem: DualALP, theta: Floats) -> Violations:
     size = float(np.abs(problem.checked(theta)).sum()) + (
         problem.total if problem.base is not None else 0.0
     )
-    off_pairs = ROUNDING * size
-    off_flows = ROUNDING * ((1 + problem.gamma) * size + 1)
+    off_pairs = VIOLATION_ROUNDING * size
+    off_flows = VIOLATION_ROUNDING * ((1 + problem.gamma) * size + 1)
     found = (
         (parts.negative, off_pairs),
         (parts.flow, off_flows),
         (parts.negative + parts.flow, off_pairs + off_flows),
     )
     negative, flow, total = (Interval(v, max(v - off, 0.0), v + off, 1.0) for v, off in found)
-    return Violations(negative, flow, total, LISTED, 0, 0.0, Status.SOLVED, mass)
+    return Violations(negative, flow, total, LISTED_RULE, 0, 0.0, Status.SOLVED, mass)
 
 
 def _ranges(few: DualALP, weights: Floats) -> tuple[float, float]:
@@ -218,15 +221,17 @@ def _looks(
     by the variance.
     """
     if within is None:
-        return [(budget, failure, rule == BERNSTEIN)]
+        return [(budget, failure, rule == BERNSTEIN_RULE)]
     fixed = hoeffding_size(span, within, failure)
-    if rule == HOEFFDING or fixed <= min(FIRST, budget):  # fewer than a first look takes
+    if rule == HOEFFDING_RULE or fixed <= min(
+        FIRST_LOOK_DRAWS, budget
+    ):  # fewer than a first look takes
         return [(max(2, math.ceil(min(fixed, budget))), failure, False)]
     last = max(2, math.ceil(min(hoeffding_size(span, within, failure / 2), budget)))
     looks = list[tuple[int, float, bool]]()
     k = 0
-    while FIRST * 2**k < last:
-        looks.append((FIRST * 2**k, failure / 2 / ((k + 1) * (k + 2)), True))
+    while FIRST_LOOK_DRAWS * 2**k < last:
+        looks.append((FIRST_LOOK_DRAWS * 2**k, failure / 2 / ((k + 1) * (k + 2)), True))
         k += 1
     # where the budget ends it all, a look by the variance is worth more than Hoeffding's, and has
     # its δ/2 too
@@ -241,8 +246,8 @@ def _terms(
     1.
     """
     sums = np.zeros((3, 2))
-    for start in range(first, last, CHUNK):
-        count = min(CHUNK, last - start)
+    for start in range(first, last, DRAWS_AT_ONCE):
+        count = min(DRAWS_AT_ONCE, last - start)
         rows = few.draw(count, seed=seed, first=start, threads=threads)
         negative = np.maximum(-(rows.pairs @ weights + rows.base), 0.0) * rows.pair_weights * count
         flow = np.abs(rows.flows @ weights - rows.masses) * rows.flow_weights * count

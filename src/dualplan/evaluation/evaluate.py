@@ -28,9 +28,9 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, require_policy_of
 
-METHODS = {Average: ("batch-means", "regenerative"), Discounted: ("truncated", "stopped")}
+INTERVAL_METHODS = {Average: ("batch-means", "regenerative"), Discounted: ("truncated", "stopped")}
 LOOK_RATIO = 1.4
-SAVE_EVERY = 5.0  # seconds between checkpoints
+CHECKPOINT_SECONDS = 5.0  # seconds between checkpoints
 
 Experiment = LongRun | ManyRuns
 Progress = Callable[[int, int, Interval | None], None]
@@ -112,7 +112,7 @@ def _settings(model: Model, criterion: Criterion, given: SettingsKeywords) -> Se
         if key not in known:
             raise unknown("setting", key, known)
     settings = Settings(**given)
-    methods = METHODS[type(criterion)]
+    methods = INTERVAL_METHODS[type(criterion)]
     method = settings.method
     if method is None:
         method = methods[0]
@@ -235,7 +235,7 @@ def _drive(
         if (
             run is not None
             and record.resumable
-            and (force or time.monotonic() - saved > SAVE_EVERY)
+            and (force or time.monotonic() - saved > CHECKPOINT_SECONDS)
         ):
             run.save_checkpoint(record.arrays())
             saved = time.monotonic()

@@ -42,17 +42,18 @@ from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 
-FIRST_LOOK = 64  # chunks of each replica before the first look
-MOST_ROWS = 2_048  # rows kept for each replica; beyond, neighbours are added up and chunks double
+FIRST_LOOK_CHUNKS = 64  # chunks of each replica before the first look
+# rows kept for each replica; beyond, neighbours are added up and chunks double
+MOST_ROWS_A_REPLICA = 2_048
 TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can lose
-CHUNK = 512
-SLOW_CHUNK = 32
+CHUNK_STEPS = 512
+SLOW_CHUNK_STEPS = 32
 RUNS_PER_TASK = 64
 FEWEST_RUNS = 10
 # of controlled losses, relative: what counts as constant, and as rounding
-SETTLED = 1e-9
-RESOLUTION = 1e-11
-TRUNCATION = 1e-6  # γ^N at the horizon N
+SETTLED_LOSS_SHARE = 1e-9
+CONTROLLED_LOSS_RESOLUTION = 1e-11
+TRUNCATED_DISCOUNT = 1e-6  # γ^N at the horizon N
 
 
 class LongRun:
@@ -90,14 +91,14 @@ class LongRun:
         self.chunk = max(
             1,
             min(
-                CHUNK if all(e.fast for e in self.engines) else SLOW_CHUNK,
-                per_replica // FIRST_LOOK,
+                CHUNK_STEPS if all(e.fast for e in self.engines) else SLOW_CHUNK_STEPS,
+                per_replica // FIRST_LOOK_CHUNKS,
             ),
         )
         self.limit = max(
             2, per_replica // self.chunk
         )  # chunks of the first length, for each replica
-        self.next_look = min(FIRST_LOOK, self.limit)
+        self.next_look = min(FIRST_LOOK_CHUNKS, self.limit)
         self.size = 0
         self.merged = 1  # chunks in one row
         self.replicas: list[list[Replica]] = [
@@ -133,7 +134,7 @@ class LongRun:
             for old, new in zip(self.rows, mine, strict=True)
         ]
         merged = self.merged
-        if longer[0].shape[1] >= MOST_ROWS and longer[0].shape[1] % 2 == 0:
+        if longer[0].shape[1] >= MOST_ROWS_A_REPLICA and longer[0].shape[1] % 2 == 0:
             # keep memory bounded: add up neighbouring rows once there are many
             longer = [r.reshape(REPLICAS, -1, 2, r.shape[2]).sum(axis=2) for r in longer]
             merged *= 2
@@ -172,7 +173,7 @@ class LongRun:
         sum.
         """
         if self.raw != 1:
-            room = RESOLUTION * (1 + abs(found.value))
+            room = CONTROLLED_LOSS_RESOLUTION * (1 + abs(found.value))
         else:
             room = 0.0
         return replace(found, lower=found.lower - room, upper=found.upper + room)
@@ -206,7 +207,9 @@ class LongRun:
         judged.
         """
         shaped = rows[:, :, 1] / rows[:, :, 0]
-        return self.raw != 1 and bool(np.ptp(shaped) <= SETTLED * (1 + np.abs(shaped).max()))
+        return self.raw != 1 and bool(
+            np.ptp(shaped) <= SETTLED_LOSS_SHARE * (1 + np.abs(shaped).max())
+        )
 
     def _drift(self, i: int) -> Growth:
         sizes = self.rows[i][:, :, 2 + self.model.growing].sum(axis=2) / self.rows[i][:, :, 0]
@@ -321,7 +324,7 @@ class ManyRuns:
         self.starts, self.weights = criterion.start_distribution(model)
         truncated = wanted.method == "truncated"
         if truncated:
-            self.horizon = math.ceil(math.log(TRUNCATION) / math.log(self.gamma))
+            self.horizon = math.ceil(math.log(TRUNCATED_DISCOUNT) / math.log(self.gamma))
         else:
             self.horizon = 0
         expected = (self.horizon or 1 / (1 - self.gamma)) * len(policies)

@@ -13,7 +13,7 @@ from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.experiments import notes_on
-from dualplan.evaluation.results import EXACT, Evaluation, require_known_method
+from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation, require_known_method
 from dualplan.evaluation.simulation import Control
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
@@ -32,7 +32,7 @@ def exact_evaluation(model: Model, exact: ExactEvaluation) -> Evaluation:
         lower=exact.lower,
         upper=exact.upper,
         confidence=1.0,
-        method=EXACT,
+        method=EXACT_EVALUATION,
         status=exact.status,
         seconds=exact.seconds,
         measures=measures,
@@ -64,7 +64,7 @@ class Judge:
         """Whether the policy is evaluated over all states."""
         if self.method is None:
             return few_states(model) and policy.code is not None
-        return self.method == EXACT
+        return self.method == EXACT_EVALUATION
 
     def __call__(
         self,
@@ -85,7 +85,7 @@ class Judge:
                 found = evaluate_exact(model, policy, criterion, threads=self.threads)
                 return exact_evaluation(model, found)
             except ModelError:
-                if self.method == EXACT or not simulate_several:
+                if self.method == EXACT_EVALUATION or not simulate_several:
                     raise
         return evaluate(
             model,

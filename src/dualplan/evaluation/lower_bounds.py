@@ -38,14 +38,14 @@ from functools import partial
 
 import numpy as np
 
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
-from dualplan.exact.iteration import DAMPING, rounding
+from dualplan.exact.iteration import VALUE_ITERATION_DAMPING, rounding
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model, read_only, vector
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
@@ -54,12 +54,12 @@ from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.tables import random_policy
 from dualplan.values.functions import StateFunction
 
-KINDS = (PROVED, STATISTICAL)
-CHUNK = 2**22  # coordinates of next states held at once
-SPACING = 10  # steps between two states drawn from a trajectory
+KINDS_OF_BOUNDS = (PROVED, STATISTICAL)
+COORDINATES_AT_ONCE = 2**22  # coordinates of next states held at once
+STEPS_BETWEEN_STATES = 10  # steps between two states drawn from a trajectory
 # states from which the search sets out, and its steps at most
-WORST = 32
-ROUNDS = 500
+WORST_STATES = 32
+MOST_WORST_STATE_STEPS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +156,10 @@ def lower_bound(
     states, or 0.
 
     The bound is proved, and improved by `sweeps` sweeps of value iteration, where there are at most
-    `LISTABLE` states or `kind` asks for it. Beyond, without a potential, it is the least loss that
-    the model declares. Otherwise it is statistical, from `samples` states visited by `policy`, by
-    default by all the model's heuristics in equal parts: the worst states often lie where a single
-    policy never goes.
+    `MOST_LISTED_STATES` states or `kind` asks for it. Beyond, without a potential, it is the least
+    loss that the model declares. Otherwise it is statistical, from `samples` states visited by
+    `policy`, by default by all the model's heuristics in equal parts: the worst states often lie
+    where a single policy never goes.
     """
     started = time.monotonic()
     criterion = require_criterion(criterion)
@@ -167,7 +167,7 @@ def lower_bound(
     if policy is not None:
         require_policy_of(model, policy)
     shaped = _Shaped(model, criterion, potential)
-    few = model.box.count is not None and model.box.count <= LISTABLE
+    few = model.box.count is not None and model.box.count <= MOST_LISTED_STATES
     if kind == PROVED or (kind is None and few):
         found = _proved(shaped, sweeps, threads)
     elif sweeps:
@@ -204,8 +204,8 @@ def _check(
 ) -> None:
     if model.code.forward is None:
         model.forward(model.start, 0)  # raises, and says why
-    if kind is not None and kind not in KINDS:
-        raise unknown("kind of lower bound", str(kind), KINDS)
+    if kind is not None and kind not in KINDS_OF_BOUNDS:
+        raise unknown("kind of lower bound", str(kind), KINDS_OF_BOUNDS)
     require_whole("sweeps", sweeps)
     require_counts(samples=samples)
     require_inside(confidence=confidence)
@@ -260,7 +260,7 @@ class _Shaped:
         if self._table is not None:
             return self._table
         values = np.zeros(count)
-        size = max(1, CHUNK // self.model.box.dim)
+        size = max(1, COORDINATES_AT_ONCE // self.model.box.dim)
         for first in range(0, count if self._function is not None else 0, size):
             numbers = np.arange(first, min(first + size, count))
             values[numbers] = self.values(self.model.box.states(numbers))
@@ -277,7 +277,7 @@ class _Shaped:
     def least(self, states: Ints) -> Floats:
         """min_a ℓ_h(x, a) of states, one a row."""
         each = len(self.model.actions) * self.model.code.max_outcomes * self.model.box.dim
-        size = max(1, CHUNK // each)
+        size = max(1, COORDINATES_AT_ONCE // each)
         return np.concatenate(
             [self._least(states[i : i + size]) for i in range(0, len(states), size)]
         )
@@ -330,7 +330,7 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
     model = shaped.model
     gamma = shaped.gamma
     starts = [model.box.index(x) for x in shaped.starts]
-    damping = DAMPING / (1 - gamma * sweeper.laziness)
+    damping = VALUE_ITERATION_DAMPING / (1 - gamma * sweeper.laziness)
     values = shaped.everywhere(sweeper.states)
     value = -math.inf
     best = values
@@ -366,7 +366,8 @@ def _drawn(shaped: _Shaped, policy: Policy, samples: int, seed: int, threads: in
     replicas = [Replica(k, shaped.starts[s].copy(), np.zeros(2), 0) for k, s in enumerate(chosen)]
     each = -(-samples // REPLICAS)
     visits = in_parallel(
-        [partial(run.visits, r, each, SPACING) for r in replicas], threads if run.fast else 1
+        [partial(run.visits, r, each, STEPS_BETWEEN_STATES) for r in replicas],
+        threads if run.fast else 1,
     )
     return np.concatenate([shaped.starts, np.concatenate(visits)[:samples]])
 
@@ -374,7 +375,7 @@ def _drawn(shaped: _Shaped, policy: Policy, samples: int, seed: int, threads: in
 def _statistical(shaped: _Shaped, policies: list[Policy], states: Ints) -> LowerBound:
     """The bound of the least ℓ_h that is found from the states drawn."""
     values = shaped.least(states)
-    order = np.argsort(values, kind="stable")[:WORST]
+    order = np.argsort(values, kind="stable")[:WORST_STATES]
     least, worst, falling = _descend(shaped, states[order], values[order])
     value = shaped.bound(least, shaped.values(shaped.starts))
     assumed = _assumed(shaped, policies, falling)
@@ -388,7 +389,7 @@ def _descend(shaped: _Shaped, states: Ints, values: Floats) -> tuple[float, Ints
     """
     least = float(values[0])
     worst = states[0]
-    for _ in range(ROUNDS):
+    for _ in range(MOST_WORST_STATE_STEPS):
         near, origins = _neighbours(shaped.model, states)
         if origins.size:
             found = shaped.least(near)

@@ -29,11 +29,12 @@ from dualplan.models.transitions import transitions
 from dualplan.policies.contract import OwnLoop, Policy, require_policy_of
 from dualplan.values.basis import Basis, LinearValues, least_squares, power, products
 
-VISITS = 40_000
-SPACING = 100
-QUADRATIC = 15  # classes up to which quadratic values are worth their fit
-BLOCK = 5_000  # states whose next states are listed at once
-SINGULAR = 1e-12  # relative to the largest singular value of functions scaled to variance 1
+LSTD_VISITS = 40_000
+STEPS_BETWEEN_LSTD_VISITS = 100
+MOST_QUADRATIC_CLASSES = 15  # classes up to which quadratic values are worth their fit
+FITTED_STATES_AT_ONCE = 5_000  # states whose next states are listed at once
+# relative to the largest singular value of functions scaled to variance 1
+SINGULAR_VALUE_SHARE = 1e-12
 
 
 def policy_values(
@@ -41,8 +42,8 @@ def policy_values(
     policy: Policy,
     basis: Basis,
     *,
-    samples: int = VISITS,
-    every: int = SPACING,
+    samples: int = LSTD_VISITS,
+    every: int = STEPS_BETWEEN_LSTD_VISITS,
     seed: int = 0,
 ) -> LinearValues:
     """Ψw for the policy, from so many of its samples, one every so many steps."""
@@ -61,7 +62,8 @@ def policy_values(
     )
     weights = np.bincount(where.ravel()) / samples
     parts = [
-        _one_step(model, policy, basis, states[k : k + BLOCK]) for k in range(0, len(states), BLOCK)
+        _one_step(model, policy, basis, states[k : k + FITTED_STATES_AT_ONCE])
+        for k in range(0, len(states), FITTED_STATES_AT_ONCE)
     ]
     values, drifts, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
     return LinearValues(basis, projected(values, drifts, losses, weights))
@@ -131,4 +133,4 @@ def projected(values: Floats, drifts: Floats, losses: Floats, weights: Floats) -
     tests = weights[:, None] * centred[:, used] / scale[used]
     matrix = tests.T @ -(drifts[:, used] / scale[used])
     right = tests.T @ (losses - weights @ losses)
-    return least_squares(matrix, right, scale, used, singular=SINGULAR)
+    return least_squares(matrix, right, scale, used, singular=SINGULAR_VALUE_SHARE)

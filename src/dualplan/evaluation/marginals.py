@@ -8,8 +8,8 @@ is kept every so many steps, and the frequency of v is a ratio of sums over chun
 and intervals are those of `core/intervals.py`, judged by the coordinate's own mean; an interval is
 about one value, not about all of them at once. With one seed, policies meet the same events.
 
-A coordinate that takes more than `MOST_VALUES` values is counted in bins of equal width. Nothing on
-the simulated path is longer than the values that were seen times the number of chunks.
+A coordinate that takes more than `MOST_SHOWN_VALUES` values is counted in bins of equal width.
+Nothing on the simulated path is longer than the values that were seen times the number of chunks.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from dualplan.core.intervals import (
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
-from dualplan.evaluation.results import EXACT, SIMULATION, require_known_method
+from dualplan.evaluation.results import EXACT_EVALUATION, SIMULATED_EVALUATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, coordinate_of, few_states
 from dualplan.policies.contract import Policy, require_policies
 
 # of all replicas; slow are policies and simulators that are not compiled
-STEPS = 4_000_000
-SLOW_STEPS = 200_000
+MARGINAL_STEPS = 4_000_000
+SLOW_MARGINAL_STEPS = 200_000
 # chunks of a replica, and states kept of each at most
-CHUNKS = 64
-KEPT = 512
-MOST_VALUES = 400
+CHUNKS_A_REPLICA = 64
+MOST_STATES_A_CHUNK = 512
+MOST_SHOWN_VALUES = 400
 
 Counts = tuple[Ints, Ints]  # values and how often they were seen
 
@@ -97,7 +97,7 @@ def marginals(
     require_inside(confidence=confidence)
     require_seed(seed)
     if steps is not None:
-        require_whole("steps", steps, least=REPLICAS * CHUNKS)
+        require_whole("steps", steps, least=REPLICAS * CHUNKS_A_REPLICA)
     places = _places(model, coordinates)
     found: list[Marginal] = []
     for policy in chosen:
@@ -122,14 +122,14 @@ def _places(model: Model, coordinates: Sequence[str] | None) -> list[int]:
 def _computed(
     model: Model, policy: Policy, places: Sequence[int], method: str | None
 ) -> list[Marginal] | None:
-    if method == SIMULATION:
+    if method == SIMULATED_EVALUATION:
         return None
     if method is None and not (few_states(model) and policy.code is not None):
         return None
     try:
         run = evaluate_exact(model, policy)
     except ModelError:  # several recurrent classes: which one is entered is a matter of chance
-        if method == EXACT:
+        if method == EXACT_EVALUATION:
             raise
         return None
     states = model.box.states(run.reached)
@@ -159,7 +159,7 @@ def _exact_law(
 
 
 def _width(low: int, high: int) -> int:
-    return -(-(high - low + 1) // MOST_VALUES)
+    return -(-(high - low + 1) // MOST_SHOWN_VALUES)
 
 
 # -- by simulation ---------------------------------------------------------------------------------
@@ -174,8 +174,10 @@ def _measured(
     confidence: float,
 ) -> list[Marginal]:
     run = engine(model, policy, seed)
-    each = (steps or (STEPS if run.fast else SLOW_STEPS)) // (REPLICAS * CHUNKS)
-    kept = min(KEPT, each)
+    each = (steps or (MARGINAL_STEPS if run.fast else SLOW_MARGINAL_STEPS)) // (
+        REPLICAS * CHUNKS_A_REPLICA
+    )
+    kept = min(MOST_STATES_A_CHUNK, each)
     tasks = [partial(_replica, run, run.first(r), kept, each // kept) for r in range(REPLICAS)]
     counts = in_parallel(tasks, None if run.fast else 1)
     unstable = _unstable(model, counts, kept * (each // kept))
@@ -188,7 +190,7 @@ def _measured(
 def _replica(run: Engine, replica: Replica, kept: int, every: int) -> list[list[Counts]]:
     """For each chunk and coordinate, the values that were seen and how often."""
     found = []
-    for _ in range(CHUNKS):
+    for _ in range(CHUNKS_A_REPLICA):
         states = run.visits(replica, kept, every)
         replica = Replica(
             replica.number, states[-1].copy(), replica.cycle, replica.steps + kept * every

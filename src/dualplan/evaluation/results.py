@@ -26,8 +26,8 @@ from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.models.limits import Limit
 
-EXACT = "exact"  # the method of what is computed over all states
-SIMULATION = "simulation"
+EXACT_EVALUATION = "exact"  # the method of what is computed over all states
+SIMULATED_EVALUATION = "simulation"
 SAVED_CONFIDENCE = 0.95  # of intervals in results of solvers
 NEGLIGIBLE_EXCESS = 1e-9  # over a limit
 # of a measure under a policy that is unstable
@@ -36,8 +36,8 @@ UNKNOWN_MEASURE = Interval(math.nan, -math.inf, math.inf, 1.0)
 
 def require_known_method(method: str | None) -> None:
     """Raise unless it is `exact`, `simulation`, or None for exactly where states are few."""
-    if method not in (None, EXACT, SIMULATION):
-        raise unknown("evaluation", str(method), [EXACT, SIMULATION])
+    if method not in (None, EXACT_EVALUATION, SIMULATED_EVALUATION):
+        raise unknown("evaluation", str(method), [EXACT_EVALUATION, SIMULATED_EVALUATION])
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Evaluation:
     @property
     def exact(self) -> bool:
         """Whether it was computed over all states rather than simulated."""
-        return self.method == EXACT
+        return self.method == EXACT_EVALUATION
 
     @property
     def trusted(self) -> bool:
@@ -219,7 +219,7 @@ class Evaluation:
 
 def cost_from_json(policy: str, data: Json) -> Evaluation:
     """The cost of a policy from a result that was saved."""
-    exact = data["evaluation"] == EXACT
+    exact = data["evaluation"] == EXACT_EVALUATION
     confidence = 1.0 if exact else SAVED_CONFIDENCE
     cost = Interval.from_json(
         {"value": data["cost"], "lower": data["cost_lower"], "upper": data["cost_upper"]},

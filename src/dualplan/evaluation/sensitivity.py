@@ -29,17 +29,17 @@ from dualplan.core.intervals import Interval, cut_into_batches, ratio_interval, 
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
-from dualplan.evaluation.results import EXACT, Evaluation, Settings, require_known_method
+from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation, Settings, require_known_method
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueClass, QueueingNetwork
 from dualplan.policies.contract import Policy, require_policies
 
-FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1)
-STEPS = 1_000_000  # of one simulation
-FEW_STATES = 5_000  # up to which costs are computed, for every factor and rate
-ARRIVALS = "arrivals"
-SERVICES = "services"
+RATE_FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1)
+SENSITIVITY_STEPS = 1_000_000  # of one simulation
+MOST_COMPUTED_STATES = 5_000  # up to which costs are computed, for every factor and rate
+ALL_ARRIVALS = "arrivals"
+ALL_SERVICES = "services"
 
 
 class KeptPolicy(Policy):
@@ -120,8 +120,8 @@ def sensitivity(
     policies: Policy | Sequence[Policy],
     rates: Sequence[str] | None = None,
     *,
-    factors: Sequence[float] = FACTORS,
-    steps: int = STEPS,
+    factors: Sequence[float] = RATE_FACTORS,
+    steps: int = SENSITIVITY_STEPS,
     seed: int = 0,
     confidence: float = 0.95,
     method: str | None = None,
@@ -139,10 +139,16 @@ def sensitivity(
     _check_factors(factors)
     settings = Settings(method="batch-means", steps=steps, seed=seed, confidence=confidence)
     changed = _changed_networks(network, names, factors)
-    few = network.box.count is not None and network.box.count <= FEW_STATES and network.has_forward
+    few = (
+        network.box.count is not None
+        and network.box.count <= MOST_COMPUTED_STATES
+        and network.has_forward
+    )
     found = []
     for policy in chosen:
-        computed = method == EXACT or (method is None and few and policy.code is not None)
+        computed = method == EXACT_EVALUATION or (
+            method is None and few and policy.code is not None
+        )
         costs: _Costs = _Exact(policy) if computed else _Simulated(policy, settings)
         base = costs.of(changed[None])
         for name in names:
@@ -162,10 +168,12 @@ def _network(model: Model) -> QueueingNetwork:
 
 def _rates(network: QueueingNetwork, asked: Sequence[str] | None) -> list[str]:
     single = [f"arrival {c.name}" for c in network.classes if c.arrival > 0]
-    known = [*single, *(f"service {c.name}" for c in network.classes), ARRIVALS, SERVICES]
+    known = [*single, *(f"service {c.name}" for c in network.classes), ALL_ARRIVALS, ALL_SERVICES]
     if asked is None:
         return [
-            name for name in known if name != SERVICES and (name != ARRIVALS or len(single) > 1)
+            name
+            for name in known
+            if name != ALL_SERVICES and (name != ALL_ARRIVALS or len(single) > 1)
         ]
     for name in asked:
         if name not in known:
@@ -205,9 +213,9 @@ def _changed_networks(
 
 
 def _with_factor(c: QueueClass, name: str, factor: float) -> QueueClass:
-    if name in (ARRIVALS, f"arrival {c.name}"):
+    if name in (ALL_ARRIVALS, f"arrival {c.name}"):
         return replace(c, arrival=factor * c.arrival)
-    if name in (SERVICES, f"service {c.name}"):
+    if name in (ALL_SERVICES, f"service {c.name}"):
         return replace(c, service=factor * c.service)
     return c
 

@@ -14,7 +14,7 @@ from dualplan.core.checks import require_counts, require_seed
 from dualplan.core.errors import InputError
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints
-from dualplan.evaluation.results import EXACT, require_known_method
+from dualplan.evaluation.results import EXACT_EVALUATION, require_known_method
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
@@ -22,8 +22,8 @@ from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis
 
-SPACING = 10  # steps between two visits
-TAIL = 1e-4  # of the discounted mass that simulated runs leave out
+STEPS_BETWEEN_VISITS = 10  # steps between two visits
+LEFT_OUT_DISCOUNTED_SHARE = 1e-4  # of the discounted mass that simulated runs leave out
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def occupancy(
     require_seed(seed)
     require_counts(samples=samples)
     few = few_states(model) and policy.code is not None
-    if method == EXACT or (method is None and few):
+    if method == EXACT_EVALUATION or (method is None and few):
         found = evaluate_exact(model, policy, criterion)
         return Weighted(
             model, model.box.states(found.reached), found.occupancy / found.occupancy.sum()
@@ -140,7 +140,7 @@ def weighted_visits(model: Model, states: Ints) -> Weighted:
 
 
 def visited(
-    model: Model, policy: Policy, *, samples: int, seed: int = 0, every: int = SPACING
+    model: Model, policy: Policy, *, samples: int, seed: int = 0, every: int = STEPS_BETWEEN_VISITS
 ) -> Ints:
     """States that a policy visits from the model's start, one every so many steps of several
     trajectories.
@@ -160,9 +160,11 @@ def visited(
 def _discounted_visits(
     model: Model, policy: Policy, criterion: Discounted, samples: int, seed: int
 ) -> Weighted:
-    """Independent runs from the start with weights γ^t, cut where `TAIL` of the mass is left."""
+    """Independent runs from the start with weights γ^t, cut where `LEFT_OUT_DISCOUNTED_SHARE` of
+    the mass is left.
+    """
     starts, alpha = criterion.start_distribution(model)
-    length = max(1, math.ceil(math.log(TAIL) / math.log(criterion.gamma)))
+    length = max(1, math.ceil(math.log(LEFT_OUT_DISCOUNTED_SHARE) / math.log(criterion.gamma)))
     runs = max(REPLICAS, samples // length)
     chosen = np.random.default_rng(seed).choice(alpha.size, runs, p=alpha / alpha.sum())
     run = engine(model, policy, seed)

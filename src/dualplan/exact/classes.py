@@ -20,7 +20,7 @@ from dualplan.core.errors import ModelError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model, vector
 
-MARGIN = 1e-9  # of the values, beyond which a difference is not rounding
+VALUE_ROUNDING_SHARE = 1e-9  # of the values, beyond which a difference is not rounding
 
 
 def closed_classes(chain: Any) -> list[Ints]:
@@ -47,7 +47,7 @@ def require_one_cost(
     cheapest = min(closed_classes(greedy), key=lambda states: float(difference[states].max()))
     least = float(difference[dearest].min())
     most = float(difference[cheapest].max())
-    if least - most > MARGIN * (1 + float(np.abs(values).max())):
+    if least - most > VALUE_ROUNDING_SHARE * (1 + float(np.abs(values).max())):
         x, y = (vector(model.box.state(int(states[0]))) for states in (dearest, cheapest))
         raise ModelError(
             f"model {model.name!r} has several recurrent classes with different optimal average "

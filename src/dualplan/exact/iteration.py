@@ -28,12 +28,13 @@ Gauss–Seidel                 discounted: a sweep uses the new values of the st
                              and G(V + c) <= G V + γ·c for c >= 0, so with D = G V − V the bounds
                              are G V + γ/(1−γ)·min(min D, 0) <= J* <= G V + γ/(1−γ)·max(max D, 0).
 
-The first two are slow along a few smooth directions. Every `PERIOD` sweeps they take the
-combination of the last images F(V) of a period whose residual F(V) − V is least (Anderson mixing),
-unless that made matters worse before.
+The first two are slow along a few smooth directions. Every `SWEEPS_BETWEEN_MIXINGS` sweeps they
+take the combination of the last images F(V) of a period whose residual F(V) − V is least (Anderson
+mixing), unless that made matters worse before.
 
-Rounding counts: a computed D is off by at most about ε = `ROUNDING`·2⁻⁵³·(outcomes + 4)·max|V|, and
-the bounds are those of D ∓ ε. So values that have run away give wide bounds, never wrong ones.
+Rounding counts: a computed D is off by at most about ε = `ROUNDING_FACTOR`·2⁻⁵³·(outcomes +
+4)·max|V|, and the bounds are those of D ∓ ε. So values that have run away give wide bounds, never
+wrong ones.
 """
 
 from __future__ import annotations
@@ -58,23 +59,23 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.tables import TablePolicy
 
-DAMPING = 0.98  # τ, before laziness is taken into account
-INNER = 20  # sweeps of modified policy iteration between two of L
-ROUNDING = 4.0
+VALUE_ITERATION_DAMPING = 0.98  # τ, before laziness is taken into account
+INNER_SWEEPS = 20  # sweeps of modified policy iteration between two of L
+ROUNDING_FACTOR = 4.0
 # sweeps between mixings, and how far these look back
-PERIOD = 30
-DEPTH = 2
+SWEEPS_BETWEEN_MIXINGS = 30
+MIXING_DEPTH = 2
 # mixing must narrow the bounds by this factor, and not extrapolate farther than that
-PROGRESS = 0.95
-FARTHEST = 1e3
+MIXING_PROGRESS = 0.95
+LARGEST_MIXING_WEIGHT = 1e3
 # GMRES in policy iteration: correction until the residual fell so far
-RESTART = 30
-RESTARTS = 20
-REDUCTION = 1e-3
-WARM_UP = 20  # sweeps of value iteration before policy iteration
+POLICY_GMRES_RESTART = 30
+POLICY_GMRES_RESTARTS = 20
+POLICY_GMRES_REDUCTION = 1e-3
+WARM_UP_SWEEPS = 20  # sweeps of value iteration before policy iteration
 # look for several recurrent classes if the width fell by less than this in so many sweeps
-STALL = 500
-STALLED = 0.9
+STALL_SWEEPS = 500
+STALLED_WIDTH_RATIO = 0.9
 Progress = Callable[[int, float, float], None]
 
 
@@ -137,8 +138,8 @@ def solve_exact(
     actions costs no more than one over the greedy policy's.
     """
     criterion = require_criterion(criterion)
-    if method is not None and method not in METHODS:
-        raise unknown("exact method", method, METHODS)
+    if method is not None and method not in ITERATION_METHODS:
+        raise unknown("exact method", method, ITERATION_METHODS)
     require_positive(tol=tol)
     require_counts(sweeps=sweeps)
     require_threads(threads)
@@ -146,7 +147,7 @@ def solve_exact(
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
     search = Search(sweeper, criterion, tol, sweeps, progress)
-    before, after = METHODS[method](search)
+    before, after = ITERATION_METHODS[method](search)
     best = np.zeros(sweeper.states, np.int64)
     last = sweeper.optimal(before, search.gamma, best=best)
     if not search.average:  # the bounds are tight long before the values themselves have arrived
@@ -168,7 +169,7 @@ def peak_mb() -> float:
 
 def rounding(largest: float, outcomes: int) -> float:
     """How far a computed entry of L V − V may be off, for values up to `largest`."""
-    return ROUNDING * 2.0**-53 * (outcomes + 4) * largest
+    return ROUNDING_FACTOR * 2.0**-53 * (outcomes + 4) * largest
 
 
 @dataclass(eq=False)
@@ -183,7 +184,7 @@ class Search:
     sweeps: int = 0
     lower: float = -np.inf
     upper: float = np.inf
-    _stall: tuple[int, float] = field(default=(STALL, np.inf))
+    _stall: tuple[int, float] = field(default=(STALL_SWEEPS, np.inf))
 
     def __post_init__(self) -> None:
         self.gamma = 1.0
@@ -208,7 +209,7 @@ class Search:
     @property
     def damping(self) -> float:
         """The step τ along D."""
-        return float(DAMPING / (1 - self.sweeper.laziness))
+        return float(VALUE_ITERATION_DAMPING / (1 - self.sweeper.laziness))
 
     def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
         """Take the bounds of a sweep of L; whether to stop."""
@@ -258,9 +259,9 @@ class Search:
             return True
         sweeps, width = self._stall
         if self.average and values is not None and self.sweeps >= sweeps:
-            if self.width > STALLED * width:
+            if self.width > STALLED_WIDTH_RATIO * width:
                 self.require_one_cost(values)
-            self._stall = self.sweeps + STALL, self.width
+            self._stall = self.sweeps + STALL_SWEEPS, self.width
         return False
 
 
@@ -297,7 +298,7 @@ def value_iteration(
                 sweeper.fixed(policy, values, gamma, damping=damping, out=spare)
                 values, spare = spare, values
                 search.sweeps += 1
-        if search.sweeps - mixed >= PERIOD:
+        if search.sweeps - mixed >= SWEEPS_BETWEEN_MIXINGS:
             if search.average:
                 values -= values[0]
             origin = mixing.next(origin, values, search.width)
@@ -319,7 +320,7 @@ class Mixing:
     def next(self, start: Floats, image: Floats, width: float) -> Floats:
         """Where the next period starts, given how this one went; takes both arrays over."""
         if (
-            self.mixed and width > PROGRESS * self.width
+            self.mixed and width > MIXING_PROGRESS * self.width
         ):  # no good: go on without for a while, longer each time
             self.failures += 1
             self.pause = 2**self.failures
@@ -330,13 +331,13 @@ class Mixing:
         if self.pause > 0:
             self.pause -= 1
             return image
-        self.images, self.residuals = self.images[-DEPTH:], self.residuals[-DEPTH:]
+        self.images, self.residuals = self.images[-MIXING_DEPTH:], self.residuals[-MIXING_DEPTH:]
         self.images.append(image)
         self.residuals.append(np.subtract(image, start, out=start))
         if len(self.images) == 1:
             return image.copy()
         weights = self._weights()
-        if np.abs(weights).max() > FARTHEST:
+        if np.abs(weights).max() > LARGEST_MIXING_WEIGHT:
             return image.copy()
         self.mixed = True
         return self._combine(weights)
@@ -358,7 +359,7 @@ class Mixing:
 
 
 def _modified_policy_iteration(search: Search) -> tuple[Floats, Floats]:
-    return value_iteration(search, INNER)
+    return value_iteration(search, INNER_SWEEPS)
 
 
 def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
@@ -367,7 +368,7 @@ def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
     values = np.zeros(sweeper.states)
     good = np.zeros(sweeper.states)
     width = np.inf
-    warm_up = WARM_UP  # the greedy policy of V = 0 may be absurd
+    warm_up = WARM_UP_SWEEPS  # the greedy policy of V = 0 may be absurd
     while True:
         for _ in range(warm_up):
             values = sweeper.optimal(values, search.gamma, damping=search.damping).values
@@ -381,7 +382,7 @@ def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
         ):  # equations that have no solution: several recurrent classes
             search.require_one_cost(good)
             values = good
-            warm_up = 2 * WARM_UP
+            warm_up = 2 * WARM_UP_SWEEPS
             continue
         good = image
         width = search.width
@@ -414,7 +415,13 @@ def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:
     if search.average:
         residual -= residual.mean()
     operator = linear.LinearOperator((values.size, values.size), matvec=apply, dtype=np.float64)
-    delta, _ = linear.gmres(operator, residual, rtol=REDUCTION, restart=RESTART, maxiter=RESTARTS)
+    delta, _ = linear.gmres(
+        operator,
+        residual,
+        rtol=POLICY_GMRES_REDUCTION,
+        restart=POLICY_GMRES_RESTART,
+        maxiter=POLICY_GMRES_RESTARTS,
+    )
     if search.average:
         delta[o] = 0.0
     return np.asarray(values + delta)
@@ -435,7 +442,7 @@ def _gauss_seidel(search: Search) -> tuple[Floats, Floats]:
         values, spare = spare, values
 
 
-METHODS: dict[str, Callable[[Search], tuple[Floats, Floats]]] = {
+ITERATION_METHODS: dict[str, Callable[[Search], tuple[Floats, Floats]]] = {
     "value-iteration": value_iteration,
     "modified-policy-iteration": _modified_policy_iteration,
     "policy-iteration": _policy_iteration,

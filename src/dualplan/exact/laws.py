@@ -10,7 +10,7 @@ import numpy as np
 from dualplan._kernels.law_sweep import CaseLaws
 from dualplan.models.queueing import QueueingNetwork
 
-MOST_LAWS = 20_000  # cases times actions
+MOST_LISTED_LAWS = 20_000  # cases times actions
 
 
 def laws_of(model: QueueingNetwork) -> CaseLaws | None:
@@ -23,7 +23,7 @@ def laws_of(model: QueueingNetwork) -> CaseLaws | None:
     into = [d for route in model.routes for d, _ in route]
     comers = np.array([(c.arrival > 0) + into.count(i) for i, c in enumerate(model.classes)])
     cases = np.minimum(top + 1, 2 + comers)
-    if math.prod(int(m) for m in cases) * len(model.actions) > MOST_LAWS:
+    if math.prod(int(m) for m in cases) * len(model.actions) > MOST_LISTED_LAWS:
         return None
     places = [
         [0, 1, *range(t + 3 - m, t + 1)][:m]

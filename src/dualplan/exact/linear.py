@@ -16,15 +16,15 @@ import scipy.sparse.linalg as linear
 
 from dualplan.core.errors import ModelError
 from dualplan.core.types import Floats
-from dualplan.exact.multigrid import SMALL, Multigrid
+from dualplan.exact.multigrid import FACTORISED_UNKNOWNS, Multigrid
 
-TOLERANCE = 1e-12
-RESTART = 60
-RESTARTS = 10
+GMRES_TOLERANCE = 1e-12
+GMRES_RESTART = 60
+GMRES_RESTARTS = 10
 # steps with one estimate of the weights, and how often they are renewed
-ROUGH = 15
-ROUNDS = 4
-FLOOR = 1e-12  # of the largest weight
+ROUGH_STEPS = 15
+WEIGHT_ROUNDS = 4
+LEAST_WEIGHT_SHARE = 1e-12  # of the largest weight
 
 
 class Solver:
@@ -33,7 +33,7 @@ class Solver:
     def __init__(self, system: Any) -> None:
         self.system = sp.csr_array(system)
         self.size = int(self.system.shape[0])
-        self.direct = self.size <= SMALL
+        self.direct = self.size <= FACTORISED_UNKNOWNS
         if self.size:
             self.factors = self._factorised(np.ones(self.size))
 
@@ -55,7 +55,7 @@ class Solver:
             return np.zeros(0)
         if self.direct:
             return np.asarray(self.factors.solve(right, "T" if transposed else "N"))
-        return self._gmres(right, transposed, np.zeros(self.size), RESTART, RESTARTS)
+        return self._gmres(right, transposed, np.zeros(self.size), GMRES_RESTART, GMRES_RESTARTS)
 
     def occupancy(self, right: Floats) -> Floats:
         """x with Aᵀ x = right >= 0, how often states are visited.
@@ -65,10 +65,12 @@ class Solver:
         if self.direct or not right.any():  # an absorbing state is left for nowhere
             return self.solve(right, transposed=True)
         x = np.zeros(self.size)
-        for _ in range(ROUNDS):
-            x = self._gmres(right, True, x, ROUGH, 1)
-            self.factors = self._factorised(np.maximum(np.abs(x), FLOOR * float(np.abs(x).max())))
-        return self._gmres(right, True, x, RESTART, RESTARTS)
+        for _ in range(WEIGHT_ROUNDS):
+            x = self._gmres(right, True, x, ROUGH_STEPS, 1)
+            self.factors = self._factorised(
+                np.maximum(np.abs(x), LEAST_WEIGHT_SHARE * float(np.abs(x).max()))
+            )
+        return self._gmres(right, True, x, GMRES_RESTART, GMRES_RESTARTS)
 
     def _gmres(
         self, right: Floats, transposed: bool, start: Floats, restart: int, restarts: int
@@ -81,6 +83,12 @@ class Solver:
         guess = linear.LinearOperator(shape, matvec=cycle, dtype=np.float64)
         matrix = self.system.T if transposed else self.system
         x, _ = linear.gmres(
-            matrix, right, x0=start, M=guess, rtol=TOLERANCE, restart=restart, maxiter=restarts
+            matrix,
+            right,
+            x0=start,
+            M=guess,
+            rtol=GMRES_TOLERANCE,
+            restart=restart,
+            maxiter=restarts,
         )
         return np.asarray(x)

@@ -27,7 +27,7 @@ from scipy.spatial.distance import cdist
 
 from dualplan.core.types import Floats
 
-FULL = 1_000  # states up to which powers are full matrices
+MOST_FULL_MATRIX_STATES = 1_000  # states up to which powers are full matrices
 MOST_DOUBLINGS = 40
 
 
@@ -48,7 +48,7 @@ class Mixing:
 def mixing(chain: Any, stationary: Floats) -> Mixing:
     """Measure a chain with one recurrent class."""
     size = chain.shape[0]
-    if size > FULL:
+    if size > MOST_FULL_MATRIX_STATES:
         return Mixing(math.inf, math.inf, 0, None, _sparse_relaxation(chain))
     power: Floats = chain.toarray()
     one_step = float(cdist(power, power, "cityblock").max()) / 2

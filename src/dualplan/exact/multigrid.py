@@ -25,10 +25,10 @@ from dualplan._kernels.layouts import Sparse
 from dualplan._kernels.multigrid import gauss_seidel, pair_up
 from dualplan.core.types import Floats, Ints
 
-SMALL = 3_000  # unknowns that are left to a direct factorisation
-PAIRINGS = 3
-REGULAR = 1e-12  # of the diagonal, added to it before the factorisation
-LEAST_GAIN = 0.8  # a level that keeps more of its unknowns than this is the last
+FACTORISED_UNKNOWNS = 3_000  # unknowns that are left to a direct factorisation
+PAIRINGS_A_LEVEL = 3
+REGULARISING_SHARE = 1e-12  # of the diagonal, added to it before the factorisation
+MOST_KEPT_UNKNOWNS_SHARE = 0.8  # a level that keeps more of its unknowns than this is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,9 @@ class Multigrid:
         self.weights = weights
         matrix = _by_rows(sp.diags_array(weights) @ system)
         self.levels: list[Level] = []
-        while matrix.shape[0] > SMALL:
+        while matrix.shape[0] > FACTORISED_UNKNOWNS:
             group, coarse = _grouped(matrix)
-            if coarse.shape[0] > LEAST_GAIN * matrix.shape[0]:
+            if coarse.shape[0] > MOST_KEPT_UNKNOWNS_SHARE * matrix.shape[0]:
                 break
             self.levels.append(
                 Level(
@@ -65,7 +65,7 @@ class Multigrid:
         # states that are hardly ever visited may leave no trace in the sums of a group: never
         # singular, if only so
         self.factors: Any = linear.splu(
-            sp.csc_array(matrix + REGULAR * sp.diags_array(np.abs(matrix.diagonal())))
+            sp.csc_array(matrix + REGULARISING_SHARE * sp.diags_array(np.abs(matrix.diagonal())))
         )
 
     def apply(self, right: Floats) -> Floats:
@@ -96,7 +96,7 @@ class Multigrid:
 def _grouped(matrix: Any) -> tuple[Ints, Any]:
     """The group of each unknown after all pairings, and the matrix of the groups."""
     group = np.arange(matrix.shape[0])
-    for _ in range(PAIRINGS):
+    for _ in range(PAIRINGS_A_LEVEL):
         size = matrix.shape[0]
         back = _by_rows(matrix.T)
         pairs = np.empty(size, np.int64)

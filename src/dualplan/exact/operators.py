@@ -30,7 +30,7 @@ from dualplan.policies.tables import TablePolicy, random_policy
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured
 GAUSS_SEIDEL_BLOCKS = 8
-CHAIN_ENTRIES = 2**22  # of a chain's matrix, assembled at once
+CHAIN_ENTRIES_AT_ONCE = 2**22  # of a chain's matrix, assembled at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,13 +137,17 @@ class Sweeper:
             slab = int(np.prod(box.upper[-2:] + 1))
             loop = partial(network_sweep.optimal, network, self.grid, update)
             return self._sweep(
-                _with_room(loop, box.dim, network_sweep.WORK * slab), out, self.states // slab
+                _with_room(loop, box.dim, network_sweep.NETWORK_SWEEP_WORK_SLABS * slab),
+                out,
+                self.states // slab,
             )
         if self.laws is not None:
             row = int(box.upper[-1] + 1)
             loop = partial(law_sweep.optimal, network, self.grid, self.laws, update)
             return self._sweep(
-                _with_room(loop, box.dim, law_sweep.WORK * row), out, self.states // row
+                _with_room(loop, box.dim, law_sweep.LAW_SWEEP_WORK_ROWS * row),
+                out,
+                self.states // row,
             )
         return self._sweep(partial(kernels.optimal, self.law, self.grid, update), out)
 
@@ -275,7 +279,7 @@ class Sweeper:
         rule = _compiled(policy).rule
         losses = np.empty(self.states)
         width = self.law.outcomes * self.law.actions
-        rows_at_once = max(1, min(self.states, CHAIN_ENTRIES // width))
+        rows_at_once = max(1, min(self.states, CHAIN_ENTRIES_AT_ONCE // width))
         columns = np.empty(rows_at_once * width, np.int64)
         entries = np.empty(rows_at_once * width)
         blocks = []

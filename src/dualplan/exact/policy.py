@@ -34,7 +34,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 
-CENTRING = 256  # steps of the chain after which a frequent state is picked
+CENTRING_STEPS = 256  # steps of the chain after which a frequent state is picked
 Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual
 
 
@@ -243,6 +243,6 @@ def _recurrent_state(chain: Any, policy: Policy) -> int:
     # the more often it is visited the better conditioned are the equations of the others
     mass = np.full(chain.shape[0], 1.0 / chain.shape[0])
     backward = sp.csr_array(chain.T)
-    for _ in range(CENTRING):
+    for _ in range(CENTRING_STEPS):
         mass = backward @ mass
     return int(closed[0][np.argmax(mass[closed[0]])])

@@ -34,7 +34,7 @@ from dualplan.core.lp import Optimum, minimise
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
 from dualplan.exact.decomposition import Answer, best_response, decompose
-from dualplan.exact.iteration import DAMPING, peak_mb, rounding
+from dualplan.exact.iteration import VALUE_ITERATION_DAMPING, peak_mb, rounding
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
@@ -42,12 +42,13 @@ from dualplan.models.criteria import Average, Criterion, Discounted, require_cri
 from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.tables import TablePolicy
 
-FORMS = ("dual", "primal")
-LIGHT = 1e-6  # of the total mass: states below it take their action from the values
-WHOLE = 8_000  # pairs up to which a program is solved whole; beyond, it is decomposed
-RATIOS = 20  # steps towards the least ratio
-POLISHING = 20_000  # sweeps of the values at most
-SLACK = 1e-6  # of a limit, that the evaluated policy may use up
+PROGRAM_FORMS = ("dual", "primal")
+LIGHT_STATE_SHARE = 1e-6  # of the total mass: states below it take their action from the values
+# pairs up to which a program is solved whole; beyond, it is decomposed
+MOST_WHOLE_PROGRAM_PAIRS = 8_000
+LEAST_RATIO_STEPS = 20  # steps towards the least ratio
+MOST_POLISHING_SWEEPS = 20_000  # sweeps of the values at most
+LIMIT_SLACK_SHARE = 1e-6  # of a limit, that the evaluated policy may use up
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +56,8 @@ class LimitReport:
     """What became of a limit: the policy's exact measure, the price of the limit, and whether the
     policy keeps it.
 
-    It does if Σ(n − limit·d)·u is at most `SLACK` times the greatest |n − limit·d| times Σu:
-    rounding in the solver.
+    It does if Σ(n − limit·d)·u is at most `LIMIT_SLACK_SHARE` times the greatest |n − limit·d|
+    times Σu: rounding in the solver.
     """
 
     name: str
@@ -127,15 +128,15 @@ def solve_lp(
     threads: int | None = None,
 ) -> LinearSolution:
     """The optimum under side constraints, over all pairs of a model that can be enumerated."""
-    if form not in FORMS:
-        raise unknown("form of the linear program", form, FORMS)
+    if form not in PROGRAM_FORMS:
+        raise unknown("form of the linear program", form, PROGRAM_FORMS)
     criterion = require_criterion(criterion)
     require_positive(tol=tol)
     require_threads(threads)
     limits = require_limits(limits)
     started = time.monotonic()
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
-    whole = program.losses.size <= WHOLE
+    whole = program.losses.size <= MOST_WHOLE_PROGRAM_PAIRS
     if whole:
         answer = program.solve(form, tol)
     else:
@@ -146,7 +147,7 @@ def solve_lp(
     if answer is None:
         raise InputError(_which_is_infeasible(program, criterion))
     u, values, multipliers, lower = answer
-    policy = program.policy(u, values, multipliers, LIGHT if whole else 0.0)
+    policy = program.policy(u, values, multipliers, LIGHT_STATE_SHARE if whole else 0.0)
     evaluation = evaluate_exact(model, policy, criterion, threads=threads)
     reports = program.reports(evaluation.reached, evaluation.occupancy, policy, multipliers)
     # a policy that uses up rounding in a limit may cost less than the bound; one that breaks a
@@ -296,11 +297,11 @@ class Program:
         """
         shaped = self.shaped(values, multipliers)
         first = np.flatnonzero(np.diff(self.pairs.states, prepend=-1))
-        for _ in range(POLISHING):
+        for _ in range(MOST_POLISHING_SWEEPS):
             difference = np.minimum.reduceat(shaped, first)
             if np.ptp(difference) <= tol / 10:
                 break
-            values = values + DAMPING * (
+            values = values + VALUE_ITERATION_DAMPING * (
                 difference - difference[self._left_out] if self.average else difference
             )
             shaped = self.shaped(values, multipliers)
@@ -327,7 +328,7 @@ class Program:
         mu = np.zeros(self.start.size)
         mu[reached] = occupancy
         u = mu[self.pairs.states] * policy.table[self.pairs.states, self.pairs.actions]
-        met = [float(row @ u) <= SLACK * float(u.sum()) for row in self.rows]
+        met = [float(row @ u) <= LIMIT_SLACK_SHARE * float(u.sum()) for row in self.rows]
         values = [_ratio(n, d, u) for n, d in self.measures]
         prices = (multipliers / self.scales).tolist()
         return tuple(
@@ -355,7 +356,7 @@ def _which_is_infeasible(program: Program, criterion: Criterion | None) -> str:
     """Say which limit cannot be kept, and how far its measure can be brought down."""
     name = program.pairs.model.name
     for limit, row, (n, d) in zip(program.limits, program.rows, program.measures, strict=True):
-        if best_response(program.pairs, row, criterion, SLACK).lower > 0:
+        if best_response(program.pairs, row, criterion, LIMIT_SLACK_SHARE).lower > 0:
             return (
                 f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the "
                 f"nearest has {_least(program.pairs, criterion, n, d):.6g}."
@@ -370,11 +371,11 @@ def _least(pairs: Pairs, criterion: Criterion | None, n: Floats, d: Floats) -> f
     """
     scale = max(float(np.abs(n).max()), 1e-300)
     ratio = float("nan")
-    u = best_response(pairs, n / scale, criterion, SLACK).occupancy
-    for _ in range(RATIOS):
+    u = best_response(pairs, n / scale, criterion, LIMIT_SLACK_SHARE).occupancy
+    for _ in range(LEAST_RATIO_STEPS):
         before = ratio
         ratio = _ratio(n, d, u)
-        if not np.isfinite(ratio) or abs(ratio - before) <= SLACK * abs(ratio):
+        if not np.isfinite(ratio) or abs(ratio - before) <= LIMIT_SLACK_SHARE * abs(ratio):
             break
-        u = best_response(pairs, (n - ratio * d) / scale, criterion, SLACK).occupancy
+        u = best_response(pairs, (n - ratio * d) / scale, criterion, LIMIT_SLACK_SHARE).occupancy
     return ratio

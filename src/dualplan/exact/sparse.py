@@ -25,14 +25,14 @@ import scipy.sparse.linalg as linear
 
 from dualplan.core.types import Floats, Ints
 
-DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
+SPARSE_DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
 # sweeps before policy iteration (the greedy policy of V = 0 may be absurd), and after it
-WARM_UP = 50
-SMOOTHING = 20
+SPARSE_WARM_UP_SWEEPS = 50
+SMOOTHING_SWEEPS = 20
 # of the residual in one solution, and the steps that it may take
-REDUCTION = 1e-3
-STEPS = 300
-ROUNDS = 60
+RESIDUAL_REDUCTION = 1e-3
+MOST_SOLUTION_STEPS = 300
+MOST_POLICY_ROUNDS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def policy_iteration(
     *,
     origin: int = 0,
     start: Floats | None = None,
-    rounds: int = ROUNDS,
+    rounds: int = MOST_POLICY_ROUNDS,
 ) -> TableSolution:
     """Until the bounds are within `tol`, relative to the cost.
 
@@ -92,11 +92,11 @@ def policy_iteration(
         values = np.zeros(table.first.size)
     else:
         values = start.copy()
-    sweeps = WARM_UP
+    sweeps = SPARSE_WARM_UP_SWEEPS
     width = np.inf
     for count in range(1, rounds + 1):
         for _ in range(sweeps):
-            values += DAMPING * (table.optimal(values, gamma)[0] - values)
+            values += SPARSE_DAMPING * (table.optimal(values, gamma)[0] - values)
         image, best = table.optimal(values, gamma)
         difference = image - values
         low, high = (
@@ -111,9 +111,9 @@ def policy_iteration(
         if reached or count == rounds:
             break
         if high - low < width:
-            sweeps = SMOOTHING
+            sweeps = SMOOTHING_SWEEPS
         else:
-            sweeps = 4 * SMOOTHING
+            sweeps = 4 * SMOOTHING_SWEEPS
         width = min(width, high - low)
         values = values + _correction(table.matrix[best], difference, gamma, origin)
     if gamma == 1:
@@ -142,7 +142,9 @@ def _solved(system: Any, right: Floats) -> Floats:
     diagonal = system.diagonal()
     diagonal[diagonal == 0] = 1.0
     scaled = linear.LinearOperator(system.shape, matvec=lambda x: x / diagonal, dtype=np.float64)
-    x, _ = linear.bicgstab(sp.csr_array(system), right, M=scaled, rtol=REDUCTION, maxiter=STEPS)
+    x, _ = linear.bicgstab(
+        sp.csr_array(system), right, M=scaled, rtol=RESIDUAL_REDUCTION, maxiter=MOST_SOLUTION_STEPS
+    )
     if np.isfinite(x).all():
         return np.asarray(x)
     return np.zeros_like(right)

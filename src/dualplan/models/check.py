@@ -4,7 +4,7 @@ Checked on every pair (x, a) where that is cheap, otherwise on pairs met by rand
 bounded box, on random states and corners: at least one action is allowed; losses are finite; rows
 sum to 1; probabilities lie in [0, 1]; next states stay in the box; predecessors are exactly the
 transpose of forward; and the simulator draws from the forward law (a chi-square test over all pairs
-at the level of `SIGNIFICANCE`, and no draw outside the list).
+at the level of `MODEL_CHECK_SIGNIFICANCE`, and no draw outside the list).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dualplan.models.contract import Model, vector
 from dualplan.models.sampled import allowed_in, sampled_states
 from dualplan.models.simulator import SimulatorModel
 
-EXHAUSTIVE_PAIRS = 4_000
-SIGNIFICANCE = 1e-6
-TOLERANCE = 1e-9
-DRAWS = 400  # simulated next states of a pair
+MOST_EXHAUSTIVE_PAIRS = 4_000
+MODEL_CHECK_SIGNIFICANCE = 1e-6
+PROBABILITY_TOLERANCE = 1e-9
+SIMULATED_NEXT_STATES = 400  # simulated next states of a pair
 SIMULATED_PAIRS = 200
-FAR = 1_000  # how far out random states go in unbounded coordinates
+FAR_STATE_REACH = 1_000  # how far out random states go in unbounded coordinates
 
 Pair = tuple[Ints, int]
 
@@ -143,9 +143,9 @@ def _check_pair(model: Model, x: Ints, a: int) -> None:
     for y, p in zip(row.states, row.probabilities, strict=True):
         if not model.box.contains(y):
             raise ModelError(f"{where}: x'={vector(y)} lies outside the box.")
-        if not 0 <= p <= 1 + TOLERANCE:
+        if not 0 <= p <= 1 + PROBABILITY_TOLERANCE:
             raise ModelError(f"{where}: x'={vector(y)} has the probability {p:.9g}.")
-    if abs(row.probabilities.sum() - 1) > TOLERANCE:
+    if abs(row.probabilities.sum() - 1) > PROBABILITY_TOLERANCE:
         raise ModelError(f"{where}: the probabilities sum to {row.probabilities.sum():.9g}, not 1.")
 
 
@@ -169,7 +169,7 @@ def _check_transpose(model: Model, x: Ints, a: int) -> None:
 def _same_probability(
     model: Model, x: Ints, a: int, y: Ints, forward: float, backward: float
 ) -> None:
-    if abs(forward - backward) > TOLERANCE:
+    if abs(forward - backward) > PROBABILITY_TOLERANCE:
         raise ModelError(
             f"model {model.name!r}: x={vector(x)}, a={a} leads to x'={vector(y)} with probability "
             f"{forward:.9g} by the forward law but {backward:.9g} by the predecessors."
@@ -202,7 +202,7 @@ def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
         counts = np.zeros(len(index))
         rng = philox.generator(seed, CheckStream.MODEL_STEPS, i)
         out = np.empty_like(x)
-        for t in range(DRAWS):
+        for t in range(SIMULATED_NEXT_STATES):
             philox.seek(rng, t)
             loss = step(code.ints, code.floats, x, a, rng, out, nothing)
             if out.tobytes() not in index:
@@ -211,19 +211,19 @@ def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:
                     f"x'={vector(out)}, which the forward law does not list."
                 )
             counts[index[out.tobytes()]] += 1
-        if abs(loss - model.loss(x, a)) > TOLERANCE * max(1.0, abs(loss)):
+        if abs(loss - model.loss(x, a)) > PROBABILITY_TOLERANCE * max(1.0, abs(loss)):
             raise ModelError(
                 f"model {model.name!r}: at x={vector(x)}, a={a} the simulator's loss is not the "
                 "loss."
             )
-        statistic, degrees = _chi_square(counts, row.probabilities * DRAWS)
+        statistic, degrees = _chi_square(counts, row.probabilities * SIMULATED_NEXT_STATES)
         total = total + statistic
         freedom = freedom + degrees
     if freedom:
         p_value = float(stats.chi2.sf(total, freedom))
     else:
         p_value = 1.0
-    if p_value < SIGNIFICANCE:
+    if p_value < MODEL_CHECK_SIGNIFICANCE:
         raise ModelError(
             f"model {model.name!r}: the simulator does not draw from the forward law (chi-square "
             f"{total:.0f} on {freedom} degrees of freedom, p = {p_value:.1e})."
@@ -255,7 +255,7 @@ def _pairs(model: Model, wanted: int, seed: int) -> tuple[list[Pair], bool]:
     if isinstance(model, SimulatorModel):
         return [], False
     count = model.box.count
-    if count is not None and count * len(model.actions) <= EXHAUSTIVE_PAIRS:
+    if count is not None and count * len(model.actions) <= MOST_EXHAUSTIVE_PAIRS:
         every = [
             (x, int(a)) for x in map(model.box.state, range(count)) for a in allowed_in(model, x)
         ]

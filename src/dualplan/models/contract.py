@@ -482,5 +482,5 @@ def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], 
 def few_states(model: Model, most: int | None = None) -> bool:
     """Whether next states are listed, and there are at most so many states (few, if not given)."""
     if most is None:
-        most = budgets.EXACTLY
+        most = budgets.MOST_EXACT_STATES
     return model.has_forward and model.box.count is not None and model.box.count <= most

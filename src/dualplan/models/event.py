@@ -38,13 +38,13 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from dualplan._kernels.compiler import (
-    ALLOWED,
-    COUNTS,
-    FORWARD,
-    LOSS,
-    PREDECESSORS,
-    READ_ONLY,
-    STEP,
+    ALLOWED_SIGNATURE,
+    COUNTS_SIGNATURE,
+    FORWARD_SIGNATURE,
+    LOSS_SIGNATURE,
+    PREDECESSORS_SIGNATURE,
+    READ_ONLY_INTS,
+    STEP_SIGNATURE,
     Kernel,
     made_once,
     user_kernel,
@@ -64,9 +64,9 @@ from dualplan.models.contract import (
 )
 from dualplan.models.sampled import sampled_states
 
-ENUMERATED_PAIRS = 200_000
+MOST_ENUMERATED_PAIRS = 200_000
 MOST_JUMPS = 4_096
-TOLERANCE = 1e-9
+EVENT_LAW_TOLERANCE = 1e-9
 
 
 class EventModel(Model):
@@ -185,7 +185,7 @@ class EventModel(Model):
         total = 0.0
         for e in range(self.events):
             p = self.call("probability", x, a, e)
-            if not _is_number(p) or not -TOLERANCE <= p <= 1 + TOLERANCE:
+            if not _is_number(p) or not -EVENT_LAW_TOLERANCE <= p <= 1 + EVENT_LAW_TOLERANCE:
                 raise ModelError(
                     f"model {self.name!r}: `probability` {where}, event {e} is {p!r}, not in [0, "
                     "1]."
@@ -193,7 +193,7 @@ class EventModel(Model):
             total += p
             if p > 0:
                 self._check_move(x, a, e, where)
-        if abs(total - 1) > TOLERANCE:
+        if abs(total - 1) > EVENT_LAW_TOLERANCE:
             raise ModelError(
                 f"model {self.name!r}: `probability` {where} sums to {total:.9g} over the events, "
                 "not 1."
@@ -297,7 +297,7 @@ class EventModel(Model):
         """Whether the jumps were collected from a sample of states, not from all of them."""
         count = self.box.count
         return self._jumps == "derive" and (
-            count is None or count * len(self.actions) > ENUMERATED_PAIRS
+            count is None or count * len(self.actions) > MOST_ENUMERATED_PAIRS
         )
 
 
@@ -316,9 +316,9 @@ def _arguments(args: Sequence[int]) -> str:
 def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     """The user's function as machine code; what Numba cannot compile is reported with the line."""
     names = ("x", "a", "e")[: {"probability": 3, "move": 3}.get(key, 2)]
-    types: list[Any] = [READ_ONLY, *[numba.int64] * (len(names) - 1)]
+    types: list[Any] = [READ_ONLY_INTS, *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
-        types = [READ_ONLY]
+        types = [READ_ONLY_INTS]
     compiled = numba.njit(nogil=True, boundscheck=True)(function)
     try:
         compiled.compile(tuple(types))
@@ -385,7 +385,7 @@ def _derive_jumps(model: EventModel) -> Ints:
 def _states_to_look_at(model: EventModel) -> Any:
     actions = range(len(model.actions))
     count = model.box.count
-    if count is not None and count * len(model.actions) <= ENUMERATED_PAIRS:
+    if count is not None and count * len(model.actions) <= MOST_ENUMERATED_PAIRS:
         states: Any = (model.box.state(i) for i in range(count))
     else:
         states = sampled_states(model, 2_000, seed=FIXED_SEED)
@@ -398,7 +398,7 @@ def _states_to_look_at(model: EventModel) -> Any:
 
 @made_once
 def _allowed(user: Any) -> Kernel:
-    @user_kernel(ALLOWED)
+    @user_kernel(ALLOWED_SIGNATURE)
     def allowed(ints, floats, x, a):  # type: ignore[no-untyped-def]
         return bool(user(x, a))
 
@@ -407,7 +407,7 @@ def _allowed(user: Any) -> Kernel:
 
 @made_once
 def _loss(user: Any) -> Kernel:
-    @user_kernel(LOSS)
+    @user_kernel(LOSS_SIGNATURE)
     def loss(ints, floats, x, a):  # type: ignore[no-untyped-def]
         return float(user(x, a))
 
@@ -416,7 +416,7 @@ def _loss(user: Any) -> Kernel:
 
 @made_once
 def _forward(probability: Any, move: Any, events: int) -> Kernel:
-    @user_kernel(FORWARD)
+    @user_kernel(FORWARD_SIGNATURE)
     def forward(ints, floats, x, a, states, probabilities):  # type: ignore[no-untyped-def]
         count = 0
         for e in range(events):
@@ -456,7 +456,7 @@ def _count(functions: list[Any], place: int = 0) -> Any:
 
 @made_once
 def _counts(count: Any) -> Kernel:
-    @user_kernel(COUNTS)
+    @user_kernel(COUNTS_SIGNATURE)
     def counts(ints, floats, x, a, out):  # type: ignore[no-untyped-def]
         out[:] = 0.0
         count(x, a, out)
@@ -466,7 +466,7 @@ def _counts(count: Any) -> Kernel:
 
 @made_once
 def _step(probability: Any, move: Any, events: int, loss: Any, count: Any) -> Kernel:
-    @user_kernel(STEP)
+    @user_kernel(STEP_SIGNATURE)
     def step(ints, floats, x, a, rng, out, counts):  # type: ignore[no-untyped-def]
         u = uniform(rng)
         total = 0.0
@@ -521,7 +521,7 @@ def _confirm(probability: Any, move: Any, events: int) -> Any:
 def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
     confirm = _confirm(probability, move, events)
 
-    @user_kernel(PREDECESSORS)
+    @user_kernel(PREDECESSORS_SIGNATURE)
     def predecessors(  # type: ignore[no-untyped-def]
         ints, floats, y, states, actions, probabilities
     ):
@@ -557,7 +557,7 @@ def _confirmed_candidates(
 ) -> Kernel:
     confirm = _confirm(probability, move, events)
 
-    @user_kernel(PREDECESSORS)
+    @user_kernel(PREDECESSORS_SIGNATURE)
     def predecessors(  # type: ignore[no-untyped-def]
         ints, floats, y, states, actions, probabilities
     ):

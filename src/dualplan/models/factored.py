@@ -11,9 +11,9 @@ variables whose law it changes, so that a hundred machines with a hundred and on
 small. Given the state, the variables move independently of each other. Every action is allowed in
 every state.
 
-A step has up to Π_i |values of i| outcomes. They are listed where there are at most `MOST_OUTCOMES`
-of them, and predecessors, which are as many times the actions, up to `MOST_PREDECESSORS`;
-simulation needs neither, nor do the programs in `primal/factored.py`.
+A step has up to Π_i |values of i| outcomes. They are listed where there are at most
+`MOST_FACTORED_OUTCOMES` of them, and predecessors, which are as many times the actions, up to
+`MOST_FACTORED_PREDECESSORS`; simulation needs neither, nor do the programs in `primal/factored.py`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dualplan.core.errors import InputError, ModelError, unknown
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.models.contract import Box, Code, Model
 
-MOST_OUTCOMES = 2**12
-MOST_PREDECESSORS = 2**9
-MOST_ENTRIES = 2**20  # of one table
-ROUNDING = 1e-9  # how far the sum of a law may be from 1
+MOST_FACTORED_OUTCOMES = 2**12
+MOST_FACTORED_PREDECESSORS = 2**9
+MOST_TABLE_ENTRIES = 2**20  # of one table
+LAW_SUM_TOLERANCE = 1e-9  # how far the sum of a law may be from 1
 
 Scope = tuple[int, ...]
 Given = tuple[Sequence[str | int], ArrayLike]  # a scope by names or numbers, and a table
@@ -139,9 +139,10 @@ class FactoredModel(Model):
         if len(set(scope)) < len(scope):
             raise InputError(f"{where} names a variable twice.")
         shape = (*(self.sizes[i] for i in scope), *following)
-        if math.prod(shape) > MOST_ENTRIES:
+        if math.prod(shape) > MOST_TABLE_ENTRIES:
             raise InputError(
-                f"{where} has {math.prod(shape):.3g} entries, more than {MOST_ENTRIES:,}; use "
+                f"{where} has {math.prod(shape):.3g} entries, more than {MOST_TABLE_ENTRIES:,}; "
+                "use "
                 "fewer variables."
             )
         try:
@@ -172,7 +173,7 @@ class FactoredModel(Model):
         what = f"the law of {self.coordinates[i]!r} under {action}"
         law = self.local(given, what, (self.sizes[i],))
         sums = law.values.sum(axis=-1)
-        if (law.values < 0).any() or (np.abs(sums - 1) > ROUNDING).any():
+        if (law.values < 0).any() or (np.abs(sums - 1) > LAW_SUM_TOLERANCE).any():
             wrong = sums.ravel()[np.argmax(np.abs(sums - 1))]
             raise ModelError(
                 f"model {self.name!r}: {what} has a row that sums to {wrong:.9g} or a negative "
@@ -201,7 +202,8 @@ class FactoredModel(Model):
     def why_no_forward(self) -> str:  # type: ignore[override]
         """Lists are as long as the number of states."""
         return (
-            f"a step has about {self.outcomes:.2g} outcomes, and at most {MOST_OUTCOMES:,} are "
+            f"a step has about {self.outcomes:.2g} outcomes, and at most "
+            f"{MOST_FACTORED_OUTCOMES:,} are "
             "listed"
         )
 
@@ -211,7 +213,7 @@ class FactoredModel(Model):
         pairs = self.outcomes * len(self.actions)
         return (
             f"all of about {pairs:.2g} pairs can lead to a state, and at most "
-            f"{MOST_PREDECESSORS:,} are listed"
+            f"{MOST_FACTORED_PREDECESSORS:,} are listed"
         )
 
     def law(self, i: int, a: int) -> Local:
@@ -277,11 +279,11 @@ class FactoredModel(Model):
             np.cumsum([0, *map(len, loss_lists)]),
             np.concatenate([np.array(own, np.int64) for own in loss_lists]),
         ]
-        starts = kernels.HEADER + np.cumsum([0, *(f.size for f in fields)])[:-1]
+        starts = kernels.FACTORED_HEADER_SIZE + np.cumsum([0, *(f.size for f in fields)])[:-1]
         head = np.concatenate([[len(self.sizes), len(self.actions)], starts, [0]])
-        listed = self.outcomes <= MOST_OUTCOMES
+        listed = self.outcomes <= MOST_FACTORED_OUTCOMES
         pairs = self.outcomes * len(self.actions)
-        backward = listed and pairs <= MOST_PREDECESSORS
+        backward = listed and pairs <= MOST_FACTORED_PREDECESSORS
         return Code(
             np.concatenate([head, *fields]).astype(np.int64),
             np.concatenate([self.costs, values]),

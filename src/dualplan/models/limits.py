@@ -94,7 +94,7 @@ class Limit:
 def require_limits(given: Sequence[Limit | str]) -> tuple[Limit, ...]:
     """Limits, some of which may be texts; raise if these are none."""
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise InputError(f"limits must be a list of limits, got {given!r}; {_REMEDY}.")
+        raise InputError(f"limits must be a list of limits, got {given!r}; {_LIMITS_REMEDY}.")
     limits = []
     for limit in given:
         if isinstance(limit, str):
@@ -102,8 +102,8 @@ def require_limits(given: Sequence[Limit | str]) -> tuple[Limit, ...]:
         elif isinstance(limit, Limit):
             limits.append(limit)
         else:
-            raise InputError(f"a limit is needed, got {limit!r}; {_REMEDY}.")
+            raise InputError(f"a limit is needed, got {limit!r}; {_LIMITS_REMEDY}.")
     return tuple(limits)
 
 
-_REMEDY = "pass limits=[dp.Limit(measure, at_most)] or texts like 'lost fraction <= 0.1'"
+_LIMITS_REMEDY = "pass limits=[dp.Limit(measure, at_most)] or texts like 'lost fraction <= 0.1'"

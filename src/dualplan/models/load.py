@@ -17,7 +17,7 @@ from dualplan.core.errors import DualplanError, InputError, ModelError, unknown
 from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.instances import INSTANCES
-from dualplan.models.queueing import OPTIONS, QueueingNetwork
+from dualplan.models.queueing import NETWORK_OPTIONS, QueueingNetwork
 from dualplan.models.toml import Document, network_from_data, read, read_network
 
 
@@ -94,7 +94,7 @@ def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
     signature = inspect.signature(make).parameters
     takes_options = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.values())
     known = [p.name for p in signature.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    known += list(OPTIONS) if takes_options else []
+    known += list(NETWORK_OPTIONS) if takes_options else []
     for key in parameters:
         if key not in known:
             raise unknown(f"parameter of {name!r}", key, known, at=("set", key))

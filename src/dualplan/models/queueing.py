@@ -48,12 +48,12 @@ from dualplan.core.errors import InputError, unknown
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box, Code, Measure, Model
 
-MOST_ACTIONS = 2**16
-MOST_OUTCOMES = 2**20
-MOST_PENALISED = 2**12
-MOST_PREDECESSORS = 2**22
+MOST_NETWORK_ACTIONS = 2**16
+MOST_NETWORK_OUTCOMES = 2**20
+MOST_PENALISED_OUTCOMES = 2**12
+MOST_NETWORK_PREDECESSORS = 2**22
 
-OPTIONS: dict[str, tuple[Any, ...]] = {
+NETWORK_OPTIONS: dict[str, tuple[Any, ...]] = {
     "time": ("discrete", "continuous"),
     "dynamics": ("uniformized", "bernoulli"),
     "full": ("block", "lose"),
@@ -176,7 +176,7 @@ class QueueingNetwork(Model):
         self._set_box()
         if any(c.penalty > 0 for c in self.classes) and dynamics == "bernoulli":
             outcomes = self._list_lengths()[0]
-            if outcomes > MOST_PENALISED:
+            if outcomes > MOST_PENALISED_OUTCOMES:
                 raise InputError(
                     f"network {name!r}: penalties with independent events mean adding up "
                     f"{outcomes:.3g} outcomes at each step; use dynamics='uniformized'.",
@@ -245,7 +245,7 @@ class QueueingNetwork(Model):
         if self.per_server:
             self.actions = tuple(f"choice {j + 1}" for j in range(max(sizes)))
             return
-        if math.prod(sizes) > MOST_ACTIONS:
+        if math.prod(sizes) > MOST_NETWORK_ACTIONS:
             raise InputError(
                 f"network {self.name!r} has {math.prod(sizes):.3g} joint actions; use "
                 "decisions='per-server'.",
@@ -277,7 +277,7 @@ class QueueingNetwork(Model):
         """The network as arrays for the kernels in `_kernels/network.py`."""
         ints, floats = self._data()
         outcomes, predecessors = self._list_lengths()
-        listed = outcomes <= MOST_OUTCOMES
+        listed = outcomes <= MOST_NETWORK_OUTCOMES
         bernoulli = self.options["dynamics"] == "bernoulli"
         if bernoulli:
             forward = kernels.forward_bernoulli
@@ -294,7 +294,7 @@ class QueueingNetwork(Model):
             kernels.loss_bernoulli if bernoulli else kernels.loss,
             kernels.step_bernoulli if bernoulli else kernels.step,
             forward if listed else None,
-            inverse if listed and predecessors <= MOST_PREDECESSORS else None,
+            inverse if listed and predecessors <= MOST_NETWORK_PREDECESSORS else None,
             outcomes,
             predecessors,
             tuple(
@@ -307,7 +307,7 @@ class QueueingNetwork(Model):
             if listed
             else None,
             None if bernoulli else backward.changes,
-            backward.MOST_CHANGED,
+            backward.MOST_CHANGED_COORDINATES,
         )
 
     def _data(self) -> tuple[Ints, Floats]:
@@ -347,7 +347,7 @@ class QueueingNetwork(Model):
             "SCALE": np.array([self.rate]),
             "QUIET": np.array([max(1.0 - peak.sum(), lam.sum())]),
         }
-        header = np.zeros(kernels.HEADER, np.int64)
+        header = np.zeros(kernels.NETWORK_HEADER_SIZE, np.int64)
         switches: list[int | bool] = [
             n,
             len(self.servers),
@@ -362,7 +362,7 @@ class QueueingNetwork(Model):
         header[: kernels.CHOICE_PTR] = switches
         ints = [int_fields[f] for f in kernels.INT_FIELDS]
         floats = [float_fields[f] for f in kernels.FLOAT_FIELDS]
-        header[kernels.CHOICE_PTR : kernels.LAM] = kernels.HEADER + np.cumsum(
+        header[kernels.CHOICE_PTR : kernels.LAM] = kernels.NETWORK_HEADER_SIZE + np.cumsum(
             [0, *(len(f) for f in ints)]
         )
         header[kernels.LAM :] = np.cumsum([0, *(len(f) for f in floats)])
@@ -586,8 +586,8 @@ def _as_data(c: QueueClass) -> Json:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     for key, value in options.items():
-        if value not in OPTIONS[key]:
-            raise unknown(key, str(value), [str(v) for v in OPTIONS[key]], at=(key,))
+        if value not in NETWORK_OPTIONS[key]:
+            raise unknown(key, str(value), [str(v) for v in NETWORK_OPTIONS[key]], at=(key,))
     bernoulli = options["dynamics"] == "bernoulli"
     nonpreemptive = options["discipline"] == "nonpreemptive"
     if bernoulli and options["time"] == "continuous":

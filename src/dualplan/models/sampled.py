@@ -15,7 +15,7 @@ from dualplan.core.streams import CheckStream
 from dualplan.core.types import Ints
 from dualplan.models.contract import UNBOUNDED, Model, vector
 
-FAR = 1_000  # how far out random states go in unbounded coordinates
+UNBOUNDED_REACH = 1_000  # how far out random states go in unbounded coordinates
 
 
 @runtime_checkable
@@ -45,7 +45,7 @@ def sampled_states(model: Model, count: int, seed: int) -> Iterator[Ints]:
         yield x
     lower = model.box.lower
     upper = model.box.upper
-    top = np.where(upper == UNBOUNDED, lower + FAR, upper)
+    top = np.where(upper == UNBOUNDED, lower + UNBOUNDED_REACH, upper)
     for _ in range(count // 2):
         x = rng.integers(lower, top, endpoint=True)
         face = rng.random(x.size)

@@ -112,7 +112,9 @@ class TabularModel(Model):
             live.data,
             back.data,
         ]
-        int_starts = kernels.HEADER + np.cumsum([0, *(f.size for f in int_fields)])[:-1]
+        int_starts = (
+            kernels.TABULAR_HEADER_SIZE + np.cumsum([0, *(f.size for f in int_fields)])[:-1]
+        )
         float_starts = np.cumsum([0, *(f.size for f in float_fields)])[:-1]
         header = np.concatenate([self.may.shape, int_starts, float_starts])
         return Code(

@@ -39,14 +39,14 @@ from dualplan.core import checks
 from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.types import Json
 from dualplan.models import positions
-from dualplan.models.queueing import OPTIONS, QueueClass, QueueingNetwork
+from dualplan.models.queueing import NETWORK_OPTIONS, QueueClass, QueueingNetwork
 
-OF_NETWORK = ("name", "servers", "class", *OPTIONS)
-OF_CLASS = tuple(f.name for f in fields(QueueClass))
-NAMES = ("name", "server")
-NEEDED = ("name", "server", "service")
-IN_VAIN = {"level": "excess", "penalty": "buffer"}  # the second says what the first is about
-SEVERAL = (
+KEYS_OF_NETWORK = ("name", "servers", "class", *NETWORK_OPTIONS)
+KEYS_OF_CLASS = tuple(f.name for f in fields(QueueClass))
+KEYS_WITH_NAMES = ("name", "server")
+NEEDED_KEYS_OF_CLASS = ("name", "server", "service")
+KEYS_IN_VAIN = {"level": "excess", "penalty": "buffer"}  # the second says what the first is about
+KEYS_OF_SEVERAL_SERVERS = (
     "servers",
     "count",
     "number",
@@ -156,7 +156,7 @@ def _syntax(path: Path, text: str, words: str) -> InputError:
     else:
         said = words[: place.start()]
     remedy = next(
-        (r for sign, r in REMEDIES.items() if sign in said),
+        (r for sign, r in REMEDIES_BY_TOML_ERROR.items() if sign in said),
         "write key = value, or [[class]] alone in a line",
     )
     if "(at end of document)" in words:
@@ -177,7 +177,7 @@ def _syntax(path: Path, text: str, words: str) -> InputError:
     return InputError(f"{path}:{line}: {str(path)!r} is not valid TOML: {said}{column}; {remedy}.")
 
 
-REMEDIES = {
+REMEDIES_BY_TOML_ERROR = {
     "Cannot overwrite": "a key may be given once: delete one of the two",
     "Cannot declare": (
         "a table may be opened once: write [[class]], with two brackets, for each class"
@@ -219,7 +219,9 @@ def is_network(data: Json) -> bool:
     """
     if "class" in data or "model" in data:
         return "class" in data
-    return not any(key in _plan_keys for key in data) and any(key in OF_NETWORK for key in data)
+    return not any(key in _plan_keys for key in data) and any(
+        key in KEYS_OF_NETWORK for key in data
+    )
 
 
 def _require_network(document: Document) -> None:
@@ -232,7 +234,7 @@ def _require_network(document: Document) -> None:
             at=("model",),
         )
     for key in data:
-        if key not in OF_NETWORK and key in _plan_keys:
+        if key not in KEYS_OF_NETWORK and key in _plan_keys:
             raise InputError(
                 f"{key!r} is a key of plans, not of networks; put it into a file of its own, with "
                 f"model = {file!r}.",
@@ -250,11 +252,11 @@ def network_from_data(
     if checks.is_text(data.get("name")):
         name = data["name"]
     for key in data:
-        if key not in OF_NETWORK:
-            raise unknown(f"key of network {name!r}", key, OF_NETWORK, at=(key,), near=0.7)
+        if key not in KEYS_OF_NETWORK:
+            raise unknown(f"key of network {name!r}", key, KEYS_OF_NETWORK, at=(key,), near=0.7)
     for key in parameters:
-        if key not in OPTIONS:
-            raise unknown(f"parameter of network {name!r}", key, OPTIONS, at=("set", key))
+        if key not in NETWORK_OPTIONS:
+            raise unknown(f"parameter of network {name!r}", key, NETWORK_OPTIONS, at=("set", key))
     entries = data.get("class")
     if isinstance(entries, Mapping):
         raise InputError(
@@ -270,7 +272,7 @@ def network_from_data(
             classes.append(_class(entry, name, i, named))
     if "servers" in data:
         _check_servers(data["servers"], classes)
-    options = {key: _option(key, value) for key, value in data.items() if key in OPTIONS}
+    options = {key: _option(key, value) for key, value in data.items() if key in NETWORK_OPTIONS}
     return QueueingNetwork(
         classes, name=_name("name", data.get("name", name)), **{**options, **parameters}
     )
@@ -284,11 +286,12 @@ def _name(key: str, value: Any) -> str:
 
 
 def _option(key: str, value: Any) -> Any:
-    if isinstance(OPTIONS[key][0], bool) and not isinstance(value, bool):
+    if isinstance(NETWORK_OPTIONS[key][0], bool) and not isinstance(value, bool):
         raise InputError(f"{key} must be true or false, without quotes, got {value!r}.", at=(key,))
-    if not isinstance(OPTIONS[key][0], bool) and not checks.is_text(value):
+    if not isinstance(NETWORK_OPTIONS[key][0], bool) and not checks.is_text(value):
         raise InputError(
-            f"{key} must be one of {', '.join(OPTIONS[key])}, in quotes, got {value!r}.", at=(key,)
+            f"{key} must be one of {', '.join(NETWORK_OPTIONS[key])}, in quotes, got {value!r}.",
+            at=(key,),
         )
     return value
 
@@ -302,30 +305,31 @@ def _class(entry: Any, network: str, position: int, named: Collection[str]) -> Q
         )
     where = f"class {entry.get('name', position + 1)!r}"
     for key in entry:
-        if key in SEVERAL:
+        if key in KEYS_OF_SEVERAL_SERVERS:
             raise InputError(
                 f"{where}: {key!r} is no key of a class: a server serves one customer at a time; "
                 "several servers of one queue are another model, parallel-servers.",
                 at=(key,),
             )
-        if key in OF_NETWORK and key not in OF_CLASS:
+        if key in KEYS_OF_NETWORK and key not in KEYS_OF_CLASS:
             raise InputError(
                 f"{where}: {key!r} is a key of the network, not of a class; move it above the "
                 "first [[class]].",
                 at=(key,),
             )
-        if key not in OF_CLASS:
-            raise unknown(f"key of {where}", key, OF_CLASS, at=(key,), near=0.7)
-    for key in NEEDED:
+        if key not in KEYS_OF_CLASS:
+            raise unknown(f"key of {where}", key, KEYS_OF_CLASS, at=(key,), near=0.7)
+    for key in NEEDED_KEYS_OF_CLASS:
         if key not in entry:
             raise InputError(
-                f"network {network!r}: {where} lacks {key!r}; add it, such as {_EXAMPLES[key]}.",
+                f"network {network!r}: {where} lacks {key!r}; add it, such as "
+                f"{_EXAMPLES_OF_KEYS[key]}.",
                 at=(key,),
             )
-    values = {**entry, **{key: _name(key, entry[key]) for key in NAMES}}
+    values = {**entry, **{key: _name(key, entry[key]) for key in KEYS_WITH_NAMES}}
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if key not in (*NAMES, "route") and not number:
+        if key not in (*KEYS_WITH_NAMES, "route") and not number:
             if key == "buffer":
                 more = ", or leave it out for a queue without end"
             else:
@@ -345,7 +349,11 @@ def _class(entry: Any, network: str, position: int, named: Collection[str]) -> Q
     return QueueClass(**values)
 
 
-_EXAMPLES = {"name": "name = 'parts'", "server": "server = 'press'", "service": "service = 1.0"}
+_EXAMPLES_OF_KEYS = {
+    "name": "name = 'parts'",
+    "server": "server = 'press'",
+    "service": "service = 1.0",
+}
 
 
 def _in_toml(value: Any) -> str:
@@ -365,7 +373,7 @@ def _route(route: Any, where: str, named: Collection[str]) -> dict[str, float]:
             at=("route",),
         )
     for target, p in route.items():
-        if target in OF_CLASS and target not in named:
+        if target in KEYS_OF_CLASS and target not in named:
             raise InputError(
                 f"{where}: {target!r} is a key of the class, not of its route; move it above the "
                 "table of the route.",
@@ -422,7 +430,7 @@ def _check_names(data: Json) -> None:
         raise InputError("name is empty; give a name.", at=("name",))
     seen: dict[str, str] = {}
     for i, entry in enumerate(data["class"]):
-        for key in NAMES:
+        for key in KEYS_WITH_NAMES:
             if not str(entry[key]).strip():
                 raise InputError(
                     f"{key} of class {i + 1} is empty; give a name.", at=("class", i, key)
@@ -440,7 +448,7 @@ def _check_names(data: Json) -> None:
 def _check_effects(entries: Sequence[Json]) -> None:
     """What is given counts for something."""
     for i, entry in enumerate(entries):
-        for key, other in IN_VAIN.items():
+        for key, other in KEYS_IN_VAIN.items():
             if entry.get(key) and other not in entry:
                 raise InputError(
                     f"class {entry['name']!r}: {key} does nothing without {other}; give both or "

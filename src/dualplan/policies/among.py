@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.look_ahead import NOISE, among_rule
+from dualplan._kernels.look_ahead import ROUNDING_SHARE, among_rule
 from dualplan._kernels.sweep import no_counts
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
@@ -82,7 +82,7 @@ class GreedyAmong(Policy):
         actions, costs = looked_ahead(self.model, self.values, self.gamma, x)
         table = np.array([policy.probabilities(x) for policy in self.policies])
         means = table[:, actions] @ costs
-        ties = means <= means.min() + NOISE * (abs(means.min()) + np.abs(means).max())
+        ties = means <= means.min() + ROUNDING_SHARE * (abs(means.min()) + np.abs(means).max())
         return np.asarray(table[np.argmax(ties)])
 
     def _defining_parts(self) -> tuple[Any, ...]:

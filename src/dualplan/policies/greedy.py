@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.look_ahead import NOISE, greedy_rule, within_rule
+from dualplan._kernels.look_ahead import ROUNDING_SHARE, greedy_rule, within_rule
 from dualplan._kernels.sweep import no_counts
 from dualplan.core.checks import require_probabilities
 from dualplan.core.errors import InputError
@@ -86,7 +86,7 @@ class GreedyPolicy(Policy):
             actions = actions[taken]
             costs = costs[taken]
         out = np.zeros(len(self.model.actions))
-        ties = costs <= costs.min() + NOISE * (abs(costs.min()) + np.abs(costs).max())
+        ties = costs <= costs.min() + ROUNDING_SHARE * (abs(costs.min()) + np.abs(costs).max())
         out[actions[np.argmax(ties)]] = 1.0
         return out
 

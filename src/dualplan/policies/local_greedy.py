@@ -26,8 +26,8 @@ from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.saved import register_rule
 from dualplan.values.local import LocalValues, backprojection, combined
 
-MOST_ENTRIES = 2**8  # of tables that are added up
-HEAD = 4
+MOST_ADDED_TABLE_ENTRIES = 2**8  # of tables that are added up
+LOCAL_GREEDY_HEADER_SIZE = 4
 
 
 def local_greedy(values: LocalValues, gamma: float = 1.0, *, name: str = "greedy") -> Policy:
@@ -45,7 +45,7 @@ def local_greedy(values: LocalValues, gamma: float = 1.0, *, name: str = "greedy
     table, place, entries = packed([t for tables in lists for t in tables], floats.size)
     pointers = np.cumsum([0, *map(len, lists)])
     fields = [table, place, pointers, np.arange(pointers[-1])]
-    starts = HEAD + np.cumsum([0, *(f.size for f in fields)])[:-1]
+    starts = LOCAL_GREEDY_HEADER_SIZE + np.cumsum([0, *(f.size for f in fields)])[:-1]
     ints = np.concatenate([starts, *fields]).astype(np.int64)
     return Policy(model, name, PolicyCode(ints, np.concatenate([floats, entries]), local_rule))
 
@@ -80,7 +80,7 @@ def _added_up(model: FactoredModel, tables: Sequence[Local]) -> list[Local]:
     for table in sorted(tables, key=lambda t: (-len(t.scope), t.scope)):
         for scope, members in groups:
             if math.prod(model.sizes[i] for i in scope | set(table.scope)) <= max(
-                MOST_ENTRIES, table.values.size
+                MOST_ADDED_TABLE_ENTRIES, table.values.size
             ):
                 scope.update(table.scope)
                 members.append(table)

@@ -21,7 +21,16 @@ from typing import Any
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import ACT, FLOATS, INTS, ROWS, Data, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    ACT_SIGNATURE,
+    FLOAT_ROWS,
+    FLOATS,
+    INTS,
+    Data,
+    Kernel,
+    made_once,
+    user_kernel,
+)
 from dualplan.core.checks import require_probabilities
 from dualplan.core.errors import InputError, PolicyError
 from dualplan.core.types import ArrayLike, Floats, Ints
@@ -30,8 +39,8 @@ from dualplan.policies.contract import Policy, PolicyCode, require_policy, requi
 from dualplan.policies.saved import Parts, inner, outer, saved_as
 from dualplan.policies.tables import random_policy
 
-TABLE = numba.types.void(INTS, FLOATS, INTS, ROWS)
-RECORD = 5
+TABLE_SIGNATURE = numba.types.void(INTS, FLOATS, INTS, FLOAT_ROWS)
+MEMBER_RECORD_SIZE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +61,7 @@ def bank(policies: Sequence[Policy]) -> Bank | None:
     if len(codes) < len(policies):
         return None
     rules = list(dict.fromkeys(code.act for code in codes))
-    ends = 1 + RECORD * len(codes) + np.cumsum([0, *(code.ints.size for code in codes)])
+    ends = 1 + MEMBER_RECORD_SIZE * len(codes) + np.cumsum([0, *(code.ints.size for code in codes)])
     float_ends = np.cumsum([0, *(code.floats.size for code in codes)])
     records = [
         (rules.index(code.act), ends[k], ends[k + 1], float_ends[k], float_ends[k + 1])
@@ -68,10 +77,10 @@ def bank(policies: Sequence[Policy]) -> Bank | None:
 def _fill(*rules: Kernel) -> Kernel:
     chosen = _chosen([rule.compiled for rule in rules])
 
-    @user_kernel(TABLE)
+    @user_kernel(TABLE_SIGNATURE)
     def fill(ints, floats, x, table):  # type: ignore[no-untyped-def]
         for k in range(ints[0]):
-            o = 1 + RECORD * k
+            o = 1 + MEMBER_RECORD_SIZE * k
             chosen(
                 ints[o],
                 ints[ints[o + 1] : ints[o + 2]],
@@ -164,7 +173,7 @@ class Mixed(Policy):
 def _mixture(fill: Kernel) -> Kernel:
     table_of = fill.compiled
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         count = ints[2]
         table = np.empty((count, ints[1]), np.float64)

@@ -8,7 +8,7 @@ from dualplan.core.errors import InputError
 from dualplan.models.contract import Model
 from dualplan.models.load import load_object
 from dualplan.policies.contract import Policy
-from dualplan.policies.saved import POLICY, load_policy
+from dualplan.policies.saved import POLICY_FILE, load_policy
 from dualplan.policies.tables import FunctionPolicy
 
 
@@ -16,8 +16,8 @@ def named_policy(model: Model, spec: str) -> Policy:
     """A heuristic by name, a saved policy or the folder of its run, or a policy or function from a
     file.
     """
-    if spec not in model.policies and (Path(spec) / POLICY).is_file():
-        return load_policy(Path(spec) / POLICY, model)
+    if spec not in model.policies and (Path(spec) / POLICY_FILE).is_file():
+        return load_policy(Path(spec) / POLICY_FILE, model)
     if spec.endswith(".npz"):
         return load_policy(spec, model)
     if ".py:" not in spec:

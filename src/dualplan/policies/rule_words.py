@@ -9,7 +9,7 @@ from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, vector
 from dualplan.models.queueing import QueueingNetwork
 
-INDENT = "    "
+RULE_INDENT = "    "
 
 
 class Tested(Protocol):
@@ -43,7 +43,7 @@ def written(model: Model, trees: Sequence[Sequence[Tested]]) -> str:
         start = ""
         if isinstance(model, QueueingNetwork):
             lines.append(f"{model.servers[t]}:")
-            start = INDENT
+            start = RULE_INDENT
         lines += _lines(model, tree, t, tree[0], start)
     if not isinstance(model, QueueingNetwork) and len(model.actions) > 1:
         lines.append(f"(where that is not allowed: {_otherwise(model, trees[0])})")
@@ -71,7 +71,7 @@ def _lines(model: Model, tree: Sequence[Tested], t: int, node: Tested, indent: s
         ("otherwise:", tree[node.no]),
     ):
         if child.terms:
-            lines += [indent + words, *_lines(model, tree, t, child, indent + INDENT)]
+            lines += [indent + words, *_lines(model, tree, t, child, indent + RULE_INDENT)]
         else:
             lines.append(f"{indent}{words} {leaf_words(model, t, child.order)}")
     return lines

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan._kernels.rules import LEAF, TEST, network_tree_rule, tree_rule
+from dualplan._kernels.rules import LEAF_HEADER_SIZE, TEST_HEADER_SIZE, network_tree_rule, tree_rule
 from dualplan.core.encoding import encoded
 from dualplan.core.errors import PolicyError
 from dualplan.core.intervals import Interval
@@ -294,7 +294,10 @@ def _check(model: Model, trees: Sequence[Tree], name: str) -> None:
 def _block(trees: Sequence[Tree]) -> Ints:
     """The trees as the kernels read them."""
     sizes = [
-        [TEST + 2 * len(n.terms) if n.terms else LEAF + len(n.order) for n in tree]
+        [
+            TEST_HEADER_SIZE + 2 * len(n.terms) if n.terms else LEAF_HEADER_SIZE + len(n.order)
+            for n in tree
+        ]
         for tree in trees
     ]
     ends = 1 + len(trees) + np.cumsum([0, *(size for own in sizes for size in own)])

@@ -57,10 +57,10 @@ from dualplan.models.contract import Model
 from dualplan.models.load import remake
 from dualplan.policies.contract import Policy, PolicyCode, require_policy
 
-POLICY = "policy.npz"  # in the folder of a run
-FORMAT = "dualplan policy 3"
+POLICY_FILE = "policy.npz"  # in the folder of a run
+POLICY_FILE_FORMAT = "dualplan policy 3"
 # what reading a damaged archive, or one of another kind, can raise
-UNREADABLE = (
+READING_ERRORS = (
     OSError,
     ValueError,
     KeyError,
@@ -239,7 +239,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     model = policy.model
     parts = written(policy)
     made_for = {
-        "format": FORMAT,
+        "format": POLICY_FILE_FORMAT,
         "model": model.name,
         "digest": model.digest,
         "recipe": encoded(model.recipe),
@@ -262,14 +262,14 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = decoded(json.loads(str(arrays["header"])))
-        if header["format"] != FORMAT:
+        if header["format"] != POLICY_FILE_FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
         digest = header["digest"]
         made_for = header["model"]
         recipe = header.get("recipe")
     except FileNotFoundError as error:
         raise RunError(f"there is no file {str(path)!r}.") from error
-    except UNREADABLE as error:
+    except READING_ERRORS as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
     if model is None and recipe is None:
         raise InputError(
@@ -284,5 +284,5 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
         )
     try:
         return read(model, Parts(header, arrays))
-    except UNREADABLE as error:
+    except READING_ERRORS as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error

@@ -8,7 +8,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import ACT, READ_ONLY, UNCOMPILABLE, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    ACT_SIGNATURE,
+    COMPILATION_ERRORS,
+    READ_ONLY_INTS,
+    Kernel,
+    made_once,
+    user_kernel,
+)
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.core.errors import PolicyError
 from dualplan.core.types import ArrayLike, Floats, Ints
@@ -131,9 +138,9 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
     try:
         compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
-        compiled.compile((READ_ONLY,))
+        compiled.compile((READ_ONLY_INTS,))
         compiled.disable_compile()
-    except UNCOMPILABLE:
+    except COMPILATION_ERRORS:
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
@@ -145,7 +152,7 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
 
 @made_once
 def _single_action(user: Any) -> Kernel:
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         out[:] = 0.0
         a = user(x)
@@ -157,7 +164,7 @@ def _single_action(user: Any) -> Kernel:
 
 @made_once
 def _distribution(user: Any) -> Kernel:
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         row = user(x)
         for a in range(out.size):
@@ -186,7 +193,7 @@ def _uniform(allowed: Kernel) -> Kernel:
     """
     may = allowed.compiled
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         total = 0
         for a in range(out.size):

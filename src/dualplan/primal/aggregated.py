@@ -55,9 +55,16 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.models.transitions import allowed_pairs, allowed_rows
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import CHUNK, Pairs, Program, maximise_in_parts
+from dualplan.primal.program import ROW_NUMBERS_AT_ONCE, Pairs, Program, maximise_in_parts
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import GENERATED, SAMPLED, Settings, SettingsKeywords, check, relevant
+from dualplan.primal.settings import (
+    GENERATED_CONSTRAINTS,
+    SAMPLED_CONSTRAINTS,
+    Settings,
+    SettingsKeywords,
+    check,
+    relevant,
+)
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
@@ -95,11 +102,11 @@ def aggregated_alp(
     wanted = Settings.of(settings)
     check(model, basis)
     require_discounted(criterion, "aggregated_alp")
-    if wanted.constraints == GENERATED:
+    if wanted.constraints == GENERATED_CONSTRAINTS:
         raise InputError(
             "mixtures of constraints are of all or of sampled ones, not of generated ones."
         )
-    drawn = wanted.way(model, len(basis)) == SAMPLED
+    drawn = wanted.way(model, len(basis)) == SAMPLED_CONSTRAINTS
     moments = relevant(model, relevance, criterion, wanted.seed).moments(basis)
     program = Program(basis, criterion.gamma, moments, weight_bound=wanted.weight_bound)
     matrix, right = _mixed(program, weights, wanted, wanted.drawn(model) if drawn else None)
@@ -204,7 +211,7 @@ def _checked(given: Any, count: int) -> sp.csr_array:
 def _split(program: Program, pairs: Pairs, matrix: sp.csr_array) -> Iterator[Part]:
     """The pairs with weights, in parts."""
     used = np.flatnonzero(np.diff(matrix.indptr))
-    size = max(1, CHUNK // program.width)
+    size = max(1, ROW_NUMBERS_AT_ONCE // program.width)
     for first in range(0, used.size, size):
         piece = used[first : first + size]
         yield (np.ascontiguousarray(pairs[0][piece]), pairs[1][piece]), matrix[piece]
@@ -222,7 +229,7 @@ def _by_function(program: Program, functions: Basis, drawn: Ints | None) -> Iter
         count = Sweeper(model).states
     else:
         count = len(rows)
-    size = max(1, CHUNK // ((program.width + width) * len(model.actions)))
+    size = max(1, ROW_NUMBERS_AT_ONCE // ((program.width + width) * len(model.actions)))
     for first in range(0, count, size):
         numbers = np.arange(first, min(first + size, count))
         if rows is None:

@@ -42,7 +42,7 @@ from dualplan.primal.settings import Settings, SettingsKeywords, check, relevant
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
-SLACK = 1e-2  # λ₂ is so much below λ, relative to 1 + |λ|
+SECOND_LAMBDA_SLACK = 1e-2  # λ₂ is so much below λ, relative to 1 + |λ|
 
 
 class AverageKeywords(SettingsKeywords, total=False):
@@ -57,7 +57,7 @@ def average_alp(
     basis: Basis,
     *,
     relevance: Relevance | Policy | None = None,
-    slack: float = SLACK,
+    slack: float = SECOND_LAMBDA_SLACK,
     level: float | None = None,
     **settings: Unpack[SettingsKeywords],
 ) -> PrimalSolution:

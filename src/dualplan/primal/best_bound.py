@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 
 from dualplan import primal
-from dualplan.core.budgets import LISTABLE, Clock, seconds
+from dualplan.core.budgets import MOST_LISTED_STATES, Clock, seconds
 from dualplan.core.checks import require_seed, require_whole
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.status import PROVED
@@ -35,13 +35,13 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.values.functions import StateFunction
 
 # of value iteration: at most so many; outcomes a second where they are not compiled
-SWEEPS = 1_000
-PACE = 1.5e7
+MOST_BOUND_SWEEPS = 1_000
+OUTCOMES_A_SECOND = 1.5e7
 # squares need 2^classes cells; where these are many, the tolerance is larger
-MOST_CELLS = 4_096
-FEW_CELLS = 256
-CAPS = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer
-GROWTH = 4.0  # the next family takes about so many times as long as the last
+MOST_SQUARE_CELLS = 4_096
+FEW_SQUARE_CELLS = 256
+CAPPED_FAMILIES = ((20, 4), (20, 5), (20, 6))  # capped at, up to degree: four classes or fewer
+FAMILY_TIME_GROWTH = 4.0  # the next family takes about so many times as long as the last
 
 Proof = Callable[[], LowerBound]
 
@@ -51,9 +51,9 @@ def sweeps_for(model: Model, seconds: float) -> int:
     of all pairs.
     """
     if Sweeper(model).swift:
-        return SWEEPS
+        return MOST_BOUND_SWEEPS
     outcomes = int(model.box.count or 0) * len(model.actions) * model.code.max_outcomes
-    return max(1, min(SWEEPS, int(seconds * PACE / outcomes)))
+    return max(1, min(MOST_BOUND_SWEEPS, int(seconds * OUTCOMES_A_SECOND / outcomes)))
 
 
 def best_bound(
@@ -89,7 +89,7 @@ def best_bound(
         best = None
     last = 0.0
     for name, prove in _families(model, criterion, potentials, sweeps, allowed):
-        if best is not None and GROWTH * last > clock.left:
+        if best is not None and FAMILY_TIME_GROWTH * last > clock.left:
             break
         before = clock.spent
         try:
@@ -115,7 +115,7 @@ def best_bound(
 
 
 def _listable(model: Model) -> bool:
-    return model.box.count is not None and model.box.count <= LISTABLE
+    return model.box.count is not None and model.box.count <= MOST_LISTED_STATES
 
 
 def _families(
@@ -160,26 +160,26 @@ def _on_cells(model: QueueingNetwork) -> Iterator[tuple[str, primal.Basis]]:
     classes = range(len(model.classes))
     squares = primal.monomials(model, 2, coordinates=classes)
     cells = 2 ** len(classes)
-    if FEW_CELLS < cells <= MOST_CELLS:
+    if FEW_SQUARE_CELLS < cells <= MOST_SQUARE_CELLS:
         apart = [
             [i for i in classes if model.classes[i].server == server] for server in model.servers
         ]
         own = [primal.monomials(model, 2, coordinates=one) for one in apart]
         yield "squares within stations", primal.concat(*own)
-    if cells <= MOST_CELLS:
+    if cells <= MOST_SQUARE_CELLS:
         yield "squares", squares
     if (
-        cells <= FEW_CELLS and not model.per_server
+        cells <= FEW_SQUARE_CELLS and not model.per_server
     ):  # such indicators are of all coordinates, the event too
         empty = primal.boundaries(model, 1 if cells <= 64 else 0)
         yield "squares and empty queues", primal.concat(squares, empty)
-    for cap, degree in CAPS if len(classes) <= 4 else ((3, 3),) if cells <= 64 else ():
+    for cap, degree in CAPPED_FAMILIES if len(classes) <= 4 else ((3, 3),) if cells <= 64 else ():
         capped = primal.capped_monomials(model, degree, cap, coordinates=classes)
         yield f"squares and min(x, {cap}) to degree {degree}", primal.concat(squares, capped)
 
 
 def _orthant(model: Model, basis: primal.Basis, criterion: Criterion) -> LowerBound:
-    many = primal.has_cells(model) and 2 ** len(model.classes) > FEW_CELLS
+    many = primal.has_cells(model) and 2 ** len(model.classes) > FEW_SQUARE_CELLS
     return primal.orthant_bound(model, basis, criterion, tol=1e-2 if many else 1e-3).lower_bound
 
 

@@ -23,7 +23,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.values.basis import Basis, Product, hinge, power
 from dualplan.values.cells import Cells, Cuts, make_cells
 
-CHUNK = 2**22  # numbers held at once
+NUMBERS_AT_ONCE = 2**22  # numbers held at once
 HALF_ULP = 2.0**-53
 
 
@@ -129,7 +129,7 @@ class Drift:
 
     def chunks(self) -> Iterator[slice]:
         """Parts of the rows, small enough to be held."""
-        step = max(1, CHUNK // (4 * self._moves.count))
+        step = max(1, NUMBERS_AT_ONCE // (4 * self._moves.count))
         return (slice(i, min(i + step, self.size)) for i in range(0, self.size, step))
 
     def evaluate(self, weights: Floats) -> Coefficients:
@@ -172,7 +172,7 @@ class Drift:
         down, up, lost = self._moves.at(self.cells, rows)
         chances = self._moves.chances(choices)
         matrix = np.empty((len(rows), len(self.basis)))
-        size = max(1, CHUNK // (self._moves.count * len(self.basis)))
+        size = max(1, NUMBERS_AT_ONCE // (self._moves.count * len(self.basis)))
         for first in range(0, len(rows), size):
             piece = slice(first, first + size)
             block = np.empty((len(rows[piece]), self._moves.count, len(self.basis)))

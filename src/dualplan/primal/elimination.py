@@ -35,8 +35,8 @@ from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.factored import Scope
 
-MOST_ENTRIES = 2**20  # of a table on the way
-RULES = ("fill", "degree")
+MOST_ELIMINATION_ENTRIES = 2**20  # of a table on the way
+ELIMINATION_RULES = ("fill", "degree")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Elimination:
         """For functions with these scopes, and sums of them by number: the better of two orders."""
         made = []
         reason = InputError("")
-        for rule in RULES:
+        for rule in ELIMINATION_RULES:
             try:
                 made.append(
                     _in_order(
@@ -221,10 +221,11 @@ def _eliminate(
 def _step(i: int, members: tuple[int, ...], scopes: list[Scope], sizes: tuple[int, ...]) -> Step:
     full = tuple(sorted(set().union(*scopes)))
     shape = tuple(sizes[j] for j in full)
-    if math.prod(shape) > MOST_ENTRIES:
+    if math.prod(shape) > MOST_ELIMINATION_ENTRIES:
         raise InputError(
             f"eliminating coordinate {i} needs a table over {len(full)} variables, width "
-            f"{len(full) - 1} ({math.prod(shape):.2g} entries, more than {MOST_ENTRIES:,}); use "
+            f"{len(full) - 1} ({math.prod(shape):.2g} entries, more than "
+            f"{MOST_ELIMINATION_ENTRIES:,}); use "
             "functions of smaller scope, or a model with fewer parents."
         )
     shapes = tuple(tuple(sizes[j] if j in scope else 1 for j in full) for scope in scopes)

@@ -46,15 +46,21 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import WHOLE, Relaxed, UnboundedError, to_add
+from dualplan.primal.program import MOST_LISTED_ENTRIES, Relaxed, UnboundedError, to_add
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import GENERATED, Settings, SettingsKeywords, check, relevant
+from dualplan.primal.settings import (
+    GENERATED_CONSTRAINTS,
+    Settings,
+    SettingsKeywords,
+    check,
+    relevant,
+)
 from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 
 # random rules to start from, and states for each function, four times as many while unbounded
-RULES = 3
-FIRST = 2
+RANDOM_START_RULES = 3
+FIRST_STATES_A_FUNCTION = 2
 
 
 def expanded_alp(
@@ -77,12 +83,12 @@ def expanded_alp(
     check(model, basis)
     require_discounted(criterion, "expanded_alp")
     require_counts(steps=steps)
-    if wanted.constraints not in (None, GENERATED) or wanted.sample is not None:
+    if wanted.constraints not in (None, GENERATED_CONSTRAINTS) or wanted.sample is not None:
         raise InputError(
             "constraints over several steps are generated; leave constraints= and sample= out."
         )
     count = model.box.count
-    if count is None or count * max(len(basis), model.code.max_outcomes) > WHOLE:
+    if count is None or count * max(len(basis), model.code.max_outcomes) > MOST_LISTED_ENTRIES:
         raise MissingError(
             f"model {model.name!r} has too many states for constraints over several steps; use alp."
         )
@@ -190,10 +196,10 @@ def _first(
     One rule at all states does.
     """
     count = len(ahead.psi)
-    taken = min(FIRST * moments.size, count)
+    taken = min(FIRST_STATES_A_FUNCTION * moments.size, count)
     while True:
         numbers = rng.choice(count, taken, replace=False)
-        rules = [ahead.random(rng) for _ in range(RULES)]
+        rules = [ahead.random(rng) for _ in range(RANDOM_START_RULES)]
         rows = [ahead.rows(rule, numbers) for rule in rules]
         relaxed = Relaxed(
             moments,

@@ -68,24 +68,27 @@ from dualplan.models.criteria import Average, Criterion, Discounted, require_dis
 from dualplan.models.factored import FactoredModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.local_greedy import local_greedy
-from dualplan.primal.average import SLACK
-from dualplan.primal.factored_constraints import EPSILON, FactoredConstraints
-from dualplan.primal.program import FIRST, Relaxed, UnboundedError, cleaned
+from dualplan.primal.average import SECOND_LAMBDA_SLACK
+from dualplan.primal.factored_constraints import HALF_ULP, FactoredConstraints
+from dualplan.primal.program import FIRST_RANDOM_STATES_A_FUNCTION, Relaxed, UnboundedError, cleaned
 from dualplan.primal.relevance import Independent, Relevance, uniform
 from dualplan.primal.solution import policy_name
 from dualplan.values.basis import Basis
 from dualplan.values.local import LocalBasis, LocalValues, independent_mean, local_basis
 
-ELIMINATED, GENERATED = WAYS = ("eliminated", "generated")
-MOST_ROWS = 2**21  # of the program with the elimination in it
+ELIMINATED_CONSTRAINTS, GENERATED_CONSTRAINTS = WAYS_TO_CONSTRAIN_FACTORED = (
+    "eliminated",
+    "generated",
+)
+MOST_ELIMINATION_ROWS = 2**21  # of the program with the elimination in it
 # of the weights of generated programs to begin with, in losses of a discounted lifetime
-BOUND = 1e2
-LARGEST = 1e12  # the last of these bounds
-NO_SECOND = (
+FIRST_WEIGHT_BOUND = 1e2
+LARGEST_WEIGHT_BOUND = 1e12  # the last of these bounds
+NO_SECOND_STAGE_MESSAGE = (
     "the second stage does not bound the values, as where the model never comes back to its start; "
     "take another start or relevance, or factored_average_bound for the bound alone."
 )
-ROUNDED = 1e-9  # of such a loss: an optimum that did not change
+UNCHANGED_OPTIMUM_SHARE = 1e-9  # of such a loss: an optimum that did not change
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,7 @@ class FactoredSolution:
         """αᵀΨw + m/(1−γ), less what rounding can do to both."""
         size = LocalValues(self.basis, weights).size + abs(least) / (1 - self.gamma)
         terms = 2 * len(self.basis) + max(psi.values.size for psi in self.basis.functions) + 8
-        return math.fsum(weights * means) + least / (1 - self.gamma) - terms * EPSILON * size
+        return math.fsum(weights * means) + least / (1 - self.gamma) - terms * HALF_ULP * size
 
     def policy(self, *, name: str | None = None, unfinished: bool = False) -> Policy:
         """The greedy policy of the values.
@@ -215,14 +218,14 @@ class FactoredSettings:
     than `tol`.
     """
 
-    constraints: str = ELIMINATED
+    constraints: str = ELIMINATED_CONSTRAINTS
     tol: float = 1e-6
     rounds: int = 500
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.constraints not in WAYS:
-            raise unknown("way to constraints", str(self.constraints), WAYS)
+        if self.constraints not in WAYS_TO_CONSTRAIN_FACTORED:
+            raise unknown("way to constraints", str(self.constraints), WAYS_TO_CONSTRAIN_FACTORED)
         require_positive(tol=self.tol)
         require_counts(rounds=self.rounds)
         require_seed(self.seed)
@@ -263,7 +266,7 @@ def factored_average_alp(
     basis: LocalBasis | Basis,
     *,
     relevance: Relevance | Policy | None = None,
-    slack: float = SLACK,
+    slack: float = SECOND_LAMBDA_SLACK,
     level: float | None = None,
     **settings: Unpack[FactoredKeywords],
 ) -> FactoredSolution:
@@ -290,8 +293,8 @@ def factored_average_alp(
     else:
         at = float(level)
     second = _Program(constraints, moments, less=at).solve(wanted, first.pairs)
-    if float(np.abs(second.weights).max()) > LARGEST:
-        raise UnboundedError(NO_SECOND)
+    if float(np.abs(second.weights).max()) > LARGEST_WEIGHT_BOUND:
+        raise UnboundedError(NO_SECOND_STAGE_MESSAGE)
     return _solution(
         functions, Average(), "factored average alp", (first, second), moments, wanted, started
     )
@@ -347,7 +350,7 @@ class _Program:
         return len(self.basis) + self.level
 
     def solve(self, wanted: FactoredSettings, start: Pairs | None = None) -> _Found:
-        if wanted.constraints == ELIMINATED:
+        if wanted.constraints == ELIMINATED_CONSTRAINTS:
             return self.eliminated()
         return self.generated(wanted, start)
 
@@ -371,10 +374,10 @@ class _Program:
     def eliminated(self) -> _Found:
         """With the values of the elimination as unknowns."""
         entries = self.constraints.elimination.entries
-        if entries > MOST_ROWS:
+        if entries > MOST_ELIMINATION_ROWS:
             raise InputError(
                 f"the elimination has width {self.constraints.elimination.width} and makes a "
-                f"program of {entries:.2g} rows, more than {MOST_ROWS:,}; take "
+                f"program of {entries:.2g} rows, more than {MOST_ELIMINATION_ROWS:,}; take "
                 "constraints='generated', or functions of smaller scope."
             )
         matrix, right = self.constraints.program(self.level, self.less)
@@ -383,7 +386,7 @@ class _Program:
         free = np.full(columns, np.inf)
         found = minimise(costs, matrix, (np.full(rows, -np.inf), right), (-free, free))
         if not found.found and self.less != 0.0 and found.word == "Unbounded":
-            raise UnboundedError(NO_SECOND)
+            raise UnboundedError(NO_SECOND_STAGE_MESSAGE)
         if not found.found:
             raise InputError(
                 f"no weights keep all constraints of {self.basis.model.name!r}, or none are best "
@@ -402,19 +405,21 @@ class _Program:
         model = self.basis.model
         gamma = self.constraints.gamma
         loss = max(1.0, *map(abs, model.loss_bounds)) / (1 - gamma if gamma < 1 else 1.0)
-        bound = BOUND * loss
+        bound = FIRST_WEIGHT_BOUND * loss
         last = math.nan
         done = 0
-        pairs = start or self._random(np.random.default_rng(wanted.seed), FIRST * self.width)
+        pairs = start or self._random(
+            np.random.default_rng(wanted.seed), FIRST_RANDOM_STATES_A_FUNCTION * self.width
+        )
         while True:
             found = self._within(bound, pairs, wanted.tol, wanted.rounds - done)
             done += found.rounds
             inside = float(np.abs(found.weights).max()) < 0.999 * bound
             if (
                 inside
-                or abs(found.value - last) <= ROUNDED * loss
+                or abs(found.value - last) <= UNCHANGED_OPTIMUM_SHARE * loss
                 or found.violation > wanted.tol
-                or bound > LARGEST
+                or bound > LARGEST_WEIGHT_BOUND
             ):
                 return replace(found, rounds=done)
             last = found.value

@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.factored import Local
 from dualplan.primal.elimination import Elimination, Maxima
-from dualplan.primal.program import ROUNDED
+from dualplan.primal.program import ROUNDED_ZERO_SHARE
 from dualplan.values.local import LocalBasis, backprojection, combined
 
-EPSILON = 2.0**-53
+HALF_ULP = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class FactoredConstraints:
         found = np.zeros(len(self.basis), bool)
         for leaf in self.leaves:
             if leaf.weight >= 0:
-                found[leaf.weight] |= leaf.table.largest > ROUNDED * leaf.size
+                found[leaf.weight] |= leaf.table.largest > ROUNDED_ZERO_SHARE * leaf.size
         return found
 
     def _add(self, table: Local, size: float, weight: int) -> int:
@@ -109,7 +109,7 @@ class FactoredConstraints:
         )
         terms = max(psi.values.size + 2 * len(psi.scope) for psi in self.basis.functions) + 2
         added = max(map(len, self.sums)) + len(self.model.sizes)
-        return 2 * (terms + added + 8) * EPSILON * largest
+        return 2 * (terms + added + 8) * HALF_ULP * largest
 
     def rows(self, states: Ints, actions: Ints) -> tuple[Floats, Floats]:
         """The coefficients of w, and ℓ, for given pairs."""
@@ -176,7 +176,7 @@ class FactoredConstraints:
         else:  # what is zero up to rounding, as a constant with γ = 1, must not count
             made.unknowns(
                 np.array(leaf.weight),
-                np.where(np.abs(values) > ROUNDED * leaf.size, values, 0.0),
+                np.where(np.abs(values) > ROUNDED_ZERO_SHARE * leaf.size, values, 0.0),
                 sizes,
             )
 

@@ -64,17 +64,19 @@ from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 from dualplan.values.cells import Cuts
 
-MARGIN = 1e-7  # of the largest entry of a row without λ and without losses
-SMALL = 1e-10  # of the largest entry of other rows without λ, which shrinking repairs
-FIRST = 10  # rows to start from, for each function
+ROW_MARGIN_SHARE = 1e-7  # of the largest entry of a row without λ and without losses
+# of the largest entry of other rows without λ, which shrinking repairs
+SMALL_ROW_MARGIN_SHARE = 1e-10
+FIRST_ROWS_A_FUNCTION = 10  # rows to start from, for each function
 # functions up to which the simplex method is faster (140: 7 s against 20 s; 224: over 100 s against
 # 70 s)
-WARM = 180
-PROOFS = 6  # weights that are tried, the last of them 0
+MOST_SIMPLEX_FUNCTIONS = 180
+MOST_PROOF_WEIGHTS = 6  # weights that are tried, the last of them 0
 # rounding errors that rows without λ keep clear of while searching; the proof asks for one
-SAFE = 2.0
-MARGINS = 3  # how often the margin of a row is raised, tenfold each time
-WEIGHTS = 1e7  # bound on weights unless told otherwise: few rows do not bound the program
+SAFE_ROUNDING_ERRORS = 2.0
+MOST_MARGIN_RAISES = 3  # how often the margin of a row is raised, tenfold each time
+# bound on weights unless told otherwise: few rows do not bound the program
+DEFAULT_WEIGHT_BOUND = 1e7
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ def orthant_bound(
     cells: Cuts = None,
     tol: float = 1e-6,
     rounds: int = 200,
-    weight_bound: float = WEIGHTS,
+    weight_bound: float = DEFAULT_WEIGHT_BOUND,
     seed: int = 0,
 ) -> OrthantSolution:
     """The best lower bound on the optimal cost that the span of a basis proves on cells, for a
@@ -200,7 +202,9 @@ class _Search:
         self.kept = np.array(
             [float(len(product) > 0 or not self.average) for product in drift.basis.products]
         )
-        numbers = self.rng.choice(drift.size, min(drift.size, FIRST * self.width), replace=False)
+        numbers = self.rng.choice(
+            drift.size, min(drift.size, FIRST_ROWS_A_FUNCTION * self.width), replace=False
+        )
         nothing = drift.evaluate(self.best)
         self._keep(self.best, nothing)
         self.rows = (numbers, nothing.choices[numbers])
@@ -250,7 +254,7 @@ class _Search:
         """
         for _ in range(self.width + 1):
             try:
-                found = self.program.solve(warm=self.width <= WARM)
+                found = self.program.solve(warm=self.width <= MOST_SIMPLEX_FUNCTIONS)
             except InputError as error:
                 self._leave_out(error)
                 self.program = self._program()
@@ -291,7 +295,7 @@ class _Search:
         they are short.
         """
         free = found.ones == 0
-        needed = SAFE * found.errors
+        needed = SAFE_ROUNDING_ERRORS * found.errors
         terms = np.abs(found.values) + found.losses + needed
         short = (needed - found.values) / np.where(terms > 0, terms, 1.0) * (1 + abs(level))
         allowed = 0.1 * tol * (1.0 if self.average else 1 - self.drift.gamma)
@@ -313,10 +317,10 @@ class _Search:
             key = (int(numbers[k]), *choices[k].tolist())
             self.tries[key] = self.tries.get(key, 0) + 1
             if right[k] == 0 and largest[k] > 0:
-                margin = MARGIN
+                margin = ROW_MARGIN_SHARE
             else:
-                margin = SMALL * right[k]
-            right[k] -= margin * 10.0 ** min(self.tries[key] - 1, MARGINS)
+                margin = SMALL_ROW_MARGIN_SHARE * right[k]
+            right[k] -= margin * 10.0 ** min(self.tries[key] - 1, MOST_MARGIN_RAISES)
         return (np.hstack([matrix, (ones / scales)[:, None]]) if self.average else matrix), right
 
     def _keep(self, weights: Floats, found: Coefficients) -> None:
@@ -339,12 +343,12 @@ class _Search:
     def proved(self) -> Proved:
         """What the best weights prove; if they prove nothing, what h = 0 does."""
         weights = self.best
-        for k in range(PROOFS):
+        for k in range(MOST_PROOF_WEIGHTS):
             bound = certify(self.drift, self.network, self.criterion, weights)
             if bound is not None:
                 return Proved(weights, bound)
             self.status = Status.VIOLATED
-            if k < PROOFS - 2:
+            if k < MOST_PROOF_WEIGHTS - 2:
                 weights = self.best * (1 - 1e-9 * 10.0**k)
             else:
                 weights = np.zeros(self.width)
@@ -364,7 +368,7 @@ def _shrunk(found: Coefficients) -> float:
 
     0 if there is none.
     """
-    needed = SAFE * found.errors
+    needed = SAFE_ROUNDING_ERRORS * found.errors
     bad = (found.ones == 0) & (found.values < needed)
     if not bad.any():
         return 1.0

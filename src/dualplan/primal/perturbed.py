@@ -65,7 +65,7 @@ from dualplan.primal.solution import PrimalSolution
 from dualplan.values.basis import Basis
 from dualplan.values.functions import everywhere
 
-GAMMA = 0.99
+PERTURBED_GAMMA = 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class PerturbedSolution(PrimalSolution):
     Steps go on with probability `stay`, γ above.
     """
 
-    stay: float = GAMMA
+    stay: float = PERTURBED_GAMMA
     shift: float = 0.0
 
     @property
@@ -88,7 +88,7 @@ def perturbed_alp(
     model: Model,
     basis: Basis,
     *,
-    gamma: float = GAMMA,
+    gamma: float = PERTURBED_GAMMA,
     restarts: Relevance | Policy | None = None,
     shaping: Basis | None = None,
     budget: float | None = None,

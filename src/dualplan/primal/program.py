@@ -39,16 +39,17 @@ from dualplan.models.transitions import allowed_pairs, allowed_rows, transitions
 from dualplan.values.basis import Basis, LinearValues
 from dualplan.values.functions import everywhere
 
-CHUNK = 2**22  # numbers of rows under way held at once
-WHOLE = 2**26  # entries of A up to which all pairs are listed
+ROW_NUMBERS_AT_ONCE = 2**22  # numbers of rows under way held at once
+MOST_LISTED_ENTRIES = 2**26  # entries of A up to which all pairs are listed
 # random states to start from, for each function, and how often these are doubled
-FIRST = 2
-DOUBLINGS = 10
-DIRECT = 10  # listed constraints for each function, beyond which they are taken in parts
-ADDED = 4  # violated constraints that a round adds at most, for each function
-ROUNDED = 1e-13  # of the largest number of its kind: zero, up to rounding
+FIRST_RANDOM_STATES_A_FUNCTION = 2
+MOST_START_DOUBLINGS = 10
+# listed constraints for each function, beyond which they are taken in parts
+MOST_DIRECT_ROWS_A_FUNCTION = 10
+MOST_ADDED_ROWS_A_FUNCTION = 4  # violated constraints that a round adds at most, for each function
+ROUNDED_ZERO_SHARE = 1e-13  # of the largest number of its kind: zero, up to rounding
 # of the largest right-hand side: what the solver's tolerance leaves is no contradiction
-MARGIN = 1e-9
+SOLVER_MARGIN_SHARE = 1e-9
 
 
 Pairs = tuple[Ints, Ints]  # states, one a row, and actions
@@ -94,7 +95,7 @@ class Program:
 
     def rows(self, states: Ints, actions: Ints) -> tuple[Floats, Floats]:
         """A (with a column of ones for λ) and the right-hand side, for given pairs."""
-        size = max(1, CHUNK // (self.model.code.max_outcomes * self.width))
+        size = max(1, ROW_NUMBERS_AT_ONCE // (self.model.code.max_outcomes * self.width))
         matrix = np.ones((actions.size, self.width))
         right = np.empty(actions.size)
         for first in range(0, actions.size, size):
@@ -117,7 +118,7 @@ class Program:
         """Over all pairs of an enumerable model, listed."""
         model = self.model
         count = Sweeper(self.model).states
-        if count * len(model.actions) * self.width > WHOLE:
+        if count * len(model.actions) * self.width > MOST_LISTED_ENTRIES:
             raise MissingError(
                 f"model {model.name!r} has too many pairs for {self.width} functions at once; take "
                 "constraints='generated', or draw them."
@@ -168,8 +169,8 @@ class Program:
         self, sweeper: Sweeper, rng: np.random.Generator, start: Pairs | None
     ) -> tuple[Relaxed, Found]:
         """The program over given pairs, or over random states, as many as it takes to bound it."""
-        for k in range(DOUBLINGS + 1):
-            count = min(FIRST * self.width * 2**k, sweeper.states)
+        for k in range(MOST_START_DOUBLINGS + 1):
+            count = min(FIRST_RANDOM_STATES_A_FUNCTION * self.width * 2**k, sweeper.states)
             if start is not None and k == 0:
                 pairs = start
             else:
@@ -180,7 +181,7 @@ class Program:
             try:
                 return relaxed, replace(self._found(relaxed.solve(), relaxed.size), pairs=pairs)
             except UnboundedError:
-                if k == DOUBLINGS or count == sweeper.states:
+                if k == MOST_START_DOUBLINGS or count == sweeper.states:
                     raise
         raise AssertionError("unreachable")
 
@@ -237,7 +238,7 @@ class Program:
 def to_add(violation: Floats, above: float, width: int, rng: np.random.Generator) -> Ints:
     """Which constraints to add: the worst, and as many others that are violated."""
     numbers = np.flatnonzero(violation > above)
-    half = ADDED * width // 2 + 1
+    half = MOST_ADDED_ROWS_A_FUNCTION * width // 2 + 1
     if numbers.size > 2 * half:
         order = np.argsort(-violation[numbers], kind="stable")
         numbers = np.append(
@@ -274,7 +275,9 @@ class Relaxed:
         self._bound = bound
         self._names = names
         largest = np.abs(matrix).max(axis=0, initial=0.0)
-        self._scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
+        self._scales = np.where(
+            largest > ROUNDED_ZERO_SHARE * largest.max(initial=0.0), largest, 1.0
+        )
         self._matrix = np.zeros((0, costs.size))
         self._right = np.zeros(0)
         self._dual = Growing(self._costs / self._scales)
@@ -310,12 +313,12 @@ def maximise_in_parts(
     Of very many constraints, over those that matter (a fixed seed picks the first).
     """
     count, width = matrix.shape
-    if count <= DIRECT * width:
+    if count <= MOST_DIRECT_ROWS_A_FUNCTION * width:
         return maximise(costs, matrix, right, bound, names)
     rng = np.random.default_rng(FIXED_SEED)
     kept = np.zeros(count, bool)
-    added = rng.choice(count, DIRECT * width, replace=False)
-    tol = MARGIN * max(1.0, float(np.abs(right).max()))
+    added = rng.choice(count, MOST_DIRECT_ROWS_A_FUNCTION * width, replace=False)
+    tol = SOLVER_MARGIN_SHARE * max(1.0, float(np.abs(right).max()))
     relaxed = Relaxed(costs, matrix[added], right[added], bound, names)
     try:
         while True:
@@ -334,7 +337,7 @@ def cleaned(costs: Floats) -> Floats:
     """What rounding left of zeros, as that of a function that drops out of all constraints, must
     not count.
     """
-    return np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
+    return np.where(np.abs(costs) > ROUNDED_ZERO_SHARE * np.abs(costs).max(initial=0.0), costs, 0.0)
 
 
 def maximise(
@@ -346,7 +349,7 @@ def maximise(
     """
     costs = cleaned(costs)
     scales = np.abs(matrix).max(axis=0, initial=0.0)
-    seen = scales > ROUNDED * scales.max(initial=0.0)
+    seen = scales > ROUNDED_ZERO_SHARE * scales.max(initial=0.0)
     unseen = np.flatnonzero(~seen & (costs != 0))
     if unseen.size and bound is None:
         if unseen[0] < len(names):
@@ -405,7 +408,7 @@ def _explain(a: sp.csr_array, right: Floats, limits: Floats, word: str) -> None:
     high = np.append(limits, np.inf)
     costs = np.append(np.zeros(width), 1.0)
     least = minimise(costs, wide, (np.full(count, -np.inf), right), (low, high), feasible=True)
-    if least.found and least.x[-1] > MARGIN * max(1.0, float(np.abs(right).max())):
+    if least.found and least.x[-1] > SOLVER_MARGIN_SHARE * max(1.0, float(np.abs(right).max())):
         raise InputError(
             f"no weights keep all constraints (the best miss one by {least.x[-1]:.3g}); add a "
             "constant function to the basis (discounted criterion), or lower the level (average)."

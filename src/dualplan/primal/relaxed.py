@@ -38,7 +38,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import SAMPLED, Settings, SettingsKeywords, check
+from dualplan.primal.settings import SAMPLED_CONSTRAINTS, Settings, SettingsKeywords, check
 from dualplan.primal.soft import maximise_softly, price_of, soft_program
 from dualplan.primal.solution import PrimalSolution, Slacks
 from dualplan.values.basis import Basis
@@ -74,7 +74,7 @@ def relaxed_alp(
     excess = rows.excess(w)
     sums = np.bincount(rows.numbers, excess, minlength=len(rows.states)).astype(np.float64)
     slacks = Slacks(rows.states, rows.weights, sums)
-    sampled = rows.way == SAMPLED
+    sampled = rows.way == SAMPLED_CONSTRAINTS
     return PrimalSolution(
         basis,
         criterion,

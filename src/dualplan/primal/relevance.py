@@ -29,13 +29,13 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.values.basis import Basis, Piece, products
 
-LONGEST = 1_000_000  # values of a coordinate over which a law is summed
-NEGLIGIBLE = 1e-18  # geometric weights below it are left out
+MOST_SUMMED_VALUES = 1_000_000  # values of a coordinate over which a law is summed
+NEGLIGIBLE_GEOMETRIC_WEIGHT = 1e-18  # geometric weights below it are left out
 # functions of the user: states up to which all are summed, and draws beyond
-LISTED = 2**18
-DRAWN = 50_000
-SPACING = 10  # steps between two visits
-TAIL = 1e-4  # of the discounted mass that simulated runs leave out
+MOST_SUMMED_USER_STATES = 2**18
+USER_STATE_DRAWS = 50_000
+STEPS_BETWEEN_VISITS = 10  # steps between two visits
+LEFT_OUT_DISCOUNTED_SHARE = 1e-4  # of the discounted mass that simulated runs leave out
 
 
 class Relevance(Protocol):
@@ -92,8 +92,8 @@ class Independent:
     def _user_moments(self, basis: Basis) -> list[Floats]:
         if not basis.user:
             return []
-        if math.prod(law.size for law in self.laws) > LISTED:
-            return [block(self.draw(DRAWN)).mean(axis=0) for block in basis.user]
+        if math.prod(law.size for law in self.laws) > MOST_SUMMED_USER_STATES:
+            return [block(self.draw(USER_STATE_DRAWS)).mean(axis=0) for block in basis.user]
         grid = np.meshgrid(*(np.arange(law.size) for law in self.laws), indexing="ij")
         states = self.model.box.lower + np.stack([axis.ravel() for axis in grid], axis=1)
         weights = math.prod(
@@ -141,8 +141,8 @@ def _geometric(model: Model, i: int, ratio: float) -> Floats:
     if ratio == 1:
         length = width
     else:
-        length = min(width, math.ceil(math.log(NEGLIGIBLE) / math.log(ratio)) + 1)
-    if length > LONGEST:
+        length = min(width, math.ceil(math.log(NEGLIGIBLE_GEOMETRIC_WEIGHT) / math.log(ratio)) + 1)
+    if length > MOST_SUMMED_VALUES:
         raise InputError(
             f"coordinate {i} of {model.name!r} takes too many values for the ratio {ratio}; choose "
             "a smaller one."

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import require_counts, require_positive, require_seed, require_threads
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.types import Ints
@@ -17,13 +17,18 @@ from dualplan.evaluation.visits import occupancy
 from dualplan.models.contract import Model, require_made_for
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
-from dualplan.primal.program import WHOLE, Found, Pairs, Program, sampled_pairs
+from dualplan.primal.program import MOST_LISTED_ENTRIES, Found, Pairs, Program, sampled_pairs
 from dualplan.primal.relevance import Relevance, geometric
 from dualplan.values.basis import Basis
 
-ALL, GENERATED, SAMPLED = CONSTRAINTS = ("all", "generated", "sampled")
-FEW = 10_000  # pairs up to which all constraints are listed unless told otherwise
-RATIO = 0.9  # of the geometric weights that stand for c if none are given
+ALL_CONSTRAINTS, GENERATED_CONSTRAINTS, SAMPLED_CONSTRAINTS = WAYS_TO_CONSTRAIN = (
+    "all",
+    "generated",
+    "sampled",
+)
+# pairs up to which all constraints are listed unless told otherwise
+MOST_PAIRS_LISTED_BY_DEFAULT = 10_000
+DEFAULT_WEIGHTS_RATIO = 0.9  # of the geometric weights that stand for c if none are given
 
 
 class SettingsKeywords(TypedDict, total=False):
@@ -59,13 +64,13 @@ class Settings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.constraints is not None and self.constraints not in CONSTRAINTS:
-            raise unknown("way to constraints", str(self.constraints), CONSTRAINTS)
-        if self.sample is not None and self.constraints not in (None, SAMPLED):
+        if self.constraints is not None and self.constraints not in WAYS_TO_CONSTRAIN:
+            raise unknown("way to constraints", str(self.constraints), WAYS_TO_CONSTRAIN)
+        if self.sample is not None and self.constraints not in (None, SAMPLED_CONSTRAINTS):
             raise InputError(
                 f"a sample of states is for constraints 'sampled', not {self.constraints!r}."
             )
-        if self.sample is None and self.constraints == SAMPLED:
+        if self.sample is None and self.constraints == SAMPLED_CONSTRAINTS:
             raise InputError(
                 "sampled constraints need sample=, a policy or a distribution on states."
             )
@@ -89,24 +94,24 @@ class Settings:
         if self.constraints is not None:
             return self.constraints
         if self.sample is not None:
-            return SAMPLED
+            return SAMPLED_CONSTRAINTS
         count = model.box.count
-        if count is None or count > LISTABLE:
+        if count is None or count > MOST_LISTED_STATES:
             raise MissingError(
                 f"model {model.name!r} has too many states to look at all constraints; say where "
                 "to draw them, as sample=policy or sample=primal.geometric(model, ratio)."
             )
         pairs = count * len(model.actions)
-        if pairs <= FEW and pairs * width <= WHOLE:
-            return ALL
-        return GENERATED
+        if pairs <= MOST_PAIRS_LISTED_BY_DEFAULT and pairs * width <= MOST_LISTED_ENTRIES:
+            return ALL_CONSTRAINTS
+        return GENERATED_CONSTRAINTS
 
     def solve(self, program: Program, start: Pairs | None = None) -> Found:
         """The program over its constraints; generated ones begin with `start` if it is given."""
         way = self.way(program.model, program.width)
-        if way == ALL:
+        if way == ALL_CONSTRAINTS:
             return program.over_all(self.tol)
-        if way == GENERATED:
+        if way == GENERATED_CONSTRAINTS:
             return program.generated(self.tol, self.rounds, self.seed, start, self.threads)
         return program.over(sampled_pairs(program.model, self.drawn(program.model)))
 
@@ -140,7 +145,7 @@ def relevant(
     weights.
     """
     if given is None:
-        return geometric(model, RATIO)
+        return geometric(model, DEFAULT_WEIGHTS_RATIO)
     if isinstance(given, Policy):
         return occupancy(model, given, criterion, seed=seed)
     return given

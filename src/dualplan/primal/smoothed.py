@@ -49,7 +49,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Discounted, require_discounted
 from dualplan.policies.contract import Policy
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import SAMPLED, Settings, SettingsKeywords, check
+from dualplan.primal.settings import SAMPLED_CONSTRAINTS, Settings, SettingsKeywords, check
 from dualplan.primal.soft import maximise_softly, price_of, soft_program
 from dualplan.primal.solution import PrimalSolution, Slacks
 from dualplan.values.basis import Basis
@@ -91,7 +91,7 @@ def smoothed_alp(
     np.maximum.at(s, rows.numbers, rows.excess(w))
     slacks = Slacks(rows.states, rows.weights, s)
     over = budget is not None and slacks.mean > budget + wanted.tol
-    if rows.way == SAMPLED:
+    if rows.way == SAMPLED_CONSTRAINTS:
         finished = Status.SAMPLED
     else:
         finished = Status.SOLVED
@@ -106,6 +106,6 @@ def smoothed_alp(
         1,
         time.monotonic() - started,
         wanted.seed,
-        violation=None if rows.way == SAMPLED else float(s.max()),
+        violation=None if rows.way == SAMPLED_CONSTRAINTS else float(s.max()),
         slacks=slacks,
     )

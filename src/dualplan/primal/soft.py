@@ -36,21 +36,27 @@ from dualplan.models.criteria import Discounted
 from dualplan.models.transitions import allowed_rows
 from dualplan.policies.contract import Policy
 from dualplan.primal.program import (
-    DIRECT,
-    MARGIN,
-    ROUNDED,
-    WHOLE,
+    MOST_DIRECT_ROWS_A_FUNCTION,
+    MOST_LISTED_ENTRIES,
+    ROUNDED_ZERO_SHARE,
+    SOLVER_MARGIN_SHARE,
     Program,
     UnboundedError,
     maximise_in_parts,
     to_add,
 )
 from dualplan.primal.relevance import Relevance
-from dualplan.primal.settings import ALL, GENERATED, SAMPLED, Settings, relevant
+from dualplan.primal.settings import (
+    ALL_CONSTRAINTS,
+    GENERATED_CONSTRAINTS,
+    SAMPLED_CONSTRAINTS,
+    Settings,
+    relevant,
+)
 from dualplan.values.basis import Basis
 
-MORE = 15  # as many rows in a round as other programs add: each solve starts afresh
-GROWTH = 4  # rows are so many times more where they do not bound the program
+SOFT_ROWS_A_FUNCTION = 15  # as many rows in a round as other programs add: each solve starts afresh
+UNBOUNDED_ROWS_GROWTH = 4  # rows are so many times more where they do not bound the program
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +113,7 @@ def listed(
     `weights` is what the user gave for `law`, and not for drawn states.
     """
     model = program.model
-    if wanted.constraints == GENERATED:
+    if wanted.constraints == GENERATED_CONSTRAINTS:
         raise InputError(
             "violations that have a price need listed constraints: constraints='all' or a sample."
         )
@@ -117,15 +123,17 @@ def listed(
                 "sampled states weigh as much as they are drawn; leave weights= out, or the sample."
             )
         states, counts = np.unique(wanted.drawn(model), axis=0, return_counts=True)
-        return _rows(program, np.ascontiguousarray(states), counts / counts.sum(), SAMPLED)
+        return _rows(
+            program, np.ascontiguousarray(states), counts / counts.sum(), SAMPLED_CONSTRAINTS
+        )
     count = _affordable(model, program.width)
     states = model.box.states(np.arange(count))
-    return _rows(program, states, law.masses(states), ALL)
+    return _rows(program, states, law.masses(states), ALL_CONSTRAINTS)
 
 
 def _affordable(model: Model, width: int) -> int:
     count = model.box.count
-    if count is None or count * len(model.actions) * width > WHOLE:
+    if count is None or count * len(model.actions) * width > MOST_LISTED_ENTRIES:
         raise MissingError(
             f"model {model.name!r} has too many pairs for {width} functions at once; say where to "
             "draw states, as sample=policy or sample=primal.geometric(model, ratio)."
@@ -161,9 +169,15 @@ def maximise_softly(
             program.objective, matrix, right, program.weight_bound, program.basis.names
         )
     rng = np.random.default_rng(FIXED_SEED)
-    tol = MARGIN * max(1.0, float(np.abs(right).max()))
+    tol = SOLVER_MARGIN_SHARE * max(1.0, float(np.abs(right).max()))
     taken = np.zeros(right.size, bool)
-    taken[rng.choice(right.size, min(2 * DIRECT * program.width, right.size), replace=False)] = True
+    taken[
+        rng.choice(
+            right.size,
+            min(2 * MOST_DIRECT_ROWS_A_FUNCTION * program.width, right.size),
+            replace=False,
+        )
+    ] = True
     while True:
         try:
             w = _over(program, matrix[taken], right[taken], groups[taken], prices, budget)
@@ -171,7 +185,11 @@ def maximise_softly(
             if taken.all():
                 raise
             taken[
-                rng.choice(right.size, min(GROWTH * int(taken.sum()), right.size), replace=False)
+                rng.choice(
+                    right.size,
+                    min(UNBOUNDED_ROWS_GROWTH * int(taken.sum()), right.size),
+                    replace=False,
+                )
             ] = True
             continue
         excess = matrix @ w - right
@@ -180,7 +198,12 @@ def maximise_softly(
         np.maximum.at(allowed, groups[taken], excess[taken])
         beyond = np.where(taken, 0.0, excess - allowed[groups])
         np.maximum.at(worst, groups, beyond)
-        new = to_add(np.where(beyond >= worst[groups], beyond, 0.0), tol, MORE * program.width, rng)
+        new = to_add(
+            np.where(beyond >= worst[groups], beyond, 0.0),
+            tol,
+            SOFT_ROWS_A_FUNCTION * program.width,
+            rng,
+        )
         if not new.size:
             return w
         taken[new] = True
@@ -198,8 +221,10 @@ def _over(
     kept, members = np.unique(groups, return_inverse=True)
     costs = program.objective
     largest = np.abs(matrix).max(axis=0, initial=0.0)
-    costs = np.where(np.abs(costs) > ROUNDED * np.abs(costs).max(initial=0.0), costs, 0.0)
-    scales = np.where(largest > ROUNDED * largest.max(initial=0.0), largest, 1.0)
+    costs = np.where(
+        np.abs(costs) > ROUNDED_ZERO_SHARE * np.abs(costs).max(initial=0.0), costs, 0.0
+    )
+    scales = np.where(largest > ROUNDED_ZERO_SHARE * largest.max(initial=0.0), largest, 1.0)
     count, width = matrix.shape
     single = budget is None and kept.size == count  # prices are then upper limits of columns
     sums = sp.csc_array((np.ones(count), (members.ravel(), np.arange(count))), (kept.size, count))
@@ -245,7 +270,7 @@ def _explain(costs: Floats, matrix: Floats, right: Floats, program: Program, wor
     dual = minimise(
         np.zeros(right.size),
         sp.csc_array(matrix.T),
-        (costs - MARGIN, costs + MARGIN),
+        (costs - SOLVER_MARGIN_SHARE, costs + SOLVER_MARGIN_SHARE),
         (np.zeros(right.size), np.full(right.size, np.inf)),
     )
     if program.weight_bound is None and not dual.found:

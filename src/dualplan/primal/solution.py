@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.errors import InputError
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
@@ -18,7 +18,7 @@ from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.values.basis import Basis, LinearValues
 
-FINISHED = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
+FINISHED_STATUSES = (Status.SOLVED, Status.SAMPLED, Status.RELAXED)
 
 
 def policy_name(name: str, status: Status, unfinished: bool) -> str:
@@ -26,7 +26,7 @@ def policy_name(name: str, status: Status, unfinished: bool) -> str:
 
     One that stopped early must be asked for, and is called so.
     """
-    if status in FINISHED:
+    if status in FINISHED_STATUSES:
         return name
     if not unfinished:
         raise InputError(
@@ -118,7 +118,7 @@ class PrimalSolution:
         """
         label = policy_name(name or self.method, self.status, unfinished)
         count = self.model.box.count
-        few = count is not None and count <= LISTABLE
+        few = count is not None and count <= MOST_LISTED_STATES
         return greedy(
             self.model, self.values, self.gamma, name=label, table=not self.basis.compiled and few
         )

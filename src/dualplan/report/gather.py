@@ -16,7 +16,7 @@ import numpy as np
 
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
-from dualplan.core.runs import SETTINGS, read_json, read_result
+from dualplan.core.runs import SETTINGS_FILE, read_json, read_result
 from dualplan.core.status import Status
 from dualplan.core.streams import PAGE_COMPARISON_SEED, PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
@@ -27,10 +27,10 @@ from dualplan.evaluation.results import Evaluation, cost_from_json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, make_criterion
 from dualplan.policies.contract import Policy
-from dualplan.policies.saved import POLICY, load_policy
+from dualplan.policies.saved import POLICY_FILE, load_policy
 
-STEPS = 2_000_000  # of each simulation at most
-TINY = 0.01  # measures below it for most policies are not in the table
+MOST_PAGE_STEPS = 2_000_000  # of each simulation at most
+SMALLEST_SHOWN_MEASURE = 0.01  # measures below it for most policies are not in the table
 # an interval holds whether the run ended by its width, its steps or its time
 
 Tell = Callable[[str], None]
@@ -77,14 +77,14 @@ def read_run(folder: str | Path) -> SavedRun:
         raise InputError(
             f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report."
         )
-    saved = path / POLICY
+    saved = path / POLICY_FILE
     if not saved.exists():
         raise InputError(
             f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so "
             "there is no policy to report on."
         )
     policy = load_policy(saved)
-    read = read_json(path / SETTINGS)
+    read = read_json(path / SETTINGS_FILE)
     criterion = make_criterion(result["criterion"], result.get("gamma"), _start(read))
     return SavedRun(path, read["settings"], read.get("versions", {}), result, policy, criterion)
 
@@ -161,7 +161,7 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
 
 
 def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Evaluation:
-    judge = Judge(steps=STEPS, seed=seed, time=seconds)
+    judge = Judge(steps=MOST_PAGE_STEPS, seed=seed, time=seconds)
     return judge(run.model, policy, run.criterion)
 
 
@@ -178,7 +178,7 @@ def _saving(
         heuristic,
         run.policy,
         run.criterion,
-        steps=2 * STEPS,
+        steps=2 * MOST_PAGE_STEPS,
         seed=PAGE_COMPARISON_SEED,
         time=seconds,
     )
@@ -190,7 +190,11 @@ def shown_measures(judged: Sequence[Evaluation], most: int = 3) -> list[str]:
     but for tiny ones.
     """
     common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
-    names = [n for n in common if np.median([abs(j.measures[n].value) for j in judged]) >= TINY]
+    names = [
+        n
+        for n in common
+        if np.median([abs(j.measures[n].value) for j in judged]) >= SMALLEST_SHOWN_MEASURE
+    ]
     lost = [n for n in names if n.startswith("lost")]
     others = sorted(
         (n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n)
@@ -201,7 +205,7 @@ def shown_measures(judged: Sequence[Evaluation], most: int = 3) -> list[str]:
 def _spread(judged: Sequence[Evaluation], name: str) -> float:
     """By how much policies differ in a measure, as a share of its mean."""
     values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
-    if values.size and np.abs(values).mean() >= TINY:
+    if values.size and np.abs(values).mean() >= SMALLEST_SHOWN_MEASURE:
         return float(np.ptp(values) / np.abs(values).mean())
     return 0.0
 

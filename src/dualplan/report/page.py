@@ -29,26 +29,26 @@ from dualplan.report.gather import (
     read_run,
     shown_measures,
 )
-from dualplan.report.pictures import DARK, LIGHT, pictures
+from dualplan.report.pictures import DARK_PAGE_THEME, LIGHT_PAGE_THEME, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-SECONDS = 10.0  # for what is simulated and tabulated
-FOR_MAPS = 0.4  # share of the time
+PAGE_SECONDS = 10.0  # for what is simulated and tabulated
+MAPS_TIME_SHARE = 0.4  # share of the time
 # states by which ranges and levels of maps are chosen, and the steps between them
-VISITS = 4_000
-SPACING = 20
-HEURISTICS = 3  # on the map
+MAP_VISITS = 4_000
+STEPS_BETWEEN_MAP_VISITS = 20
+HEURISTICS_ON_THE_MAP = 3  # on the map
 
 
 def write_report(
     folder: str | Path,
     out: str | Path | None = None,
     *,
-    time: str | float = SECONDS,
+    time: str | float = PAGE_SECONDS,
     tell: Tell = lambda _: None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
@@ -70,28 +70,28 @@ def write_report(
     return target
 
 
-def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None) -> str:
+def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: None) -> str:
     """The page as text, made in so many seconds."""
-    beside = judge_heuristics(run, (1 - FOR_MAPS) * allowed, tell)
+    beside = judge_heuristics(run, (1 - MAPS_TIME_SHARE) * allowed, tell)
     tell("what the policies do")
     others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
-    policies = [run.policy, *others[:HEURISTICS]]
+    policies = [run.policy, *others[:HEURISTICS_ON_THE_MAP]]
     visits = visited(
         run.model,
         run.policy,
-        samples=VISITS,
+        samples=MAP_VISITS,
         seed=run.result.get("seed", 0),
-        every=SPACING if run.policy.code else 1,
+        every=STEPS_BETWEEN_MAP_VISITS if run.policy.code else 1,
     )
-    tabulated = tabulate(run.model, policies, visits, FOR_MAPS * allowed)
+    tabulated = tabulate(run.model, policies, visits, MAPS_TIME_SHARE * allowed)
     tell("pictures")
     drawn, left_out = pictures(run, beside, tabulated)
     return _template().render(
         title=run.model.name,
         css=_asset("page.css"),
         js=_asset("page.js"),
-        palette=list(zip(LIGHT.palette, DARK.palette, strict=True)),
-        sections=list(SECTIONS.items()),
+        palette=list(zip(LIGHT_PAGE_THEME.palette, DARK_PAGE_THEME.palette, strict=True)),
+        sections=list(PAGE_SECTIONS.items()),
         model_words=words.model_words(run),
         facts=words.facts(run, beside),
         summary=[words.found_words(run), words.heuristic_words(beside), words.bound_words(run)],
@@ -100,7 +100,7 @@ def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None)
         measures=measures(run, beside),
         map_words=map_words(tabulated),
         map_notes=map_notes(tabulated),
-        map_data={**tabulated.to_json(), "palette": len(LIGHT.palette)},
+        map_data={**tabulated.to_json(), "palette": len(LIGHT_PAGE_THEME.palette)},
         pictures=drawn,
         left_out=left_out,
         groups=words.certificate(run, beside),
@@ -110,7 +110,7 @@ def render(run: SavedRun, allowed: float = SECONDS, tell: Tell = lambda _: None)
     )
 
 
-SECTIONS = {
+PAGE_SECTIONS = {
     "summary": "Summary",
     "comparison": "Against heuristics and bounds",
     "policy": "What the policy does",
@@ -248,7 +248,7 @@ def _given_row(row: Json, blanks: int) -> Row:
 def measures(run: SavedRun, beside: Beside) -> Table:
     """All measures of the policy and of the best heuristics."""
     found = run.found
-    others = beside.judged[:HEURISTICS]
+    others = beside.judged[:HEURISTICS_ON_THE_MAP]
     columns = [f"found: {found.policy}", *(judged.policy for judged in others)]
     rows = [
         Row(name, tuple(_measure(j, name) for j in (found, *others))) for name in found.measures

@@ -19,7 +19,7 @@ from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.streams import PAGE_SIMULATION_SEED
 from dualplan.core.types import Json
 from dualplan.evaluation.marginals import marginals
-from dualplan.evaluation.sensitivity import ARRIVALS, SERVICES, sensitivity
+from dualplan.evaluation.sensitivity import ALL_ARRIVALS, ALL_SERVICES, sensitivity
 from dualplan.models.contract import few_states
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
@@ -33,22 +33,27 @@ from dualplan.report.slices import Tabulated
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
+MAPPED_SERVERS = 2  # whose maps are drawn, of the policy and of the heuristic
 # of each simulation, where states are many
 LAW_STEPS = 500_000
 RATE_STEPS = 200_000
-CLASSES = 24  # up to which a diagram can be read
-POINTS = 72  # of an inch
+MOST_DIAGRAM_CLASSES = 24  # up to which a diagram can be read
+POINTS_AN_INCH = 72  # of an inch
 # words are drawn in the colours of the data, too: on white, orange and green must be darker to be
 # read
-LIGHT = replace(
-    figures.LIGHT,
-    palette=(figures.LIGHT.palette[0], "#b84f00", "#007f5c", *figures.LIGHT.palette[3:]),
+LIGHT_PAGE_THEME = replace(
+    figures.LIGHT_THEME,
+    palette=(
+        figures.LIGHT_THEME.palette[0],
+        "#b84f00",
+        "#007f5c",
+        *figures.LIGHT_THEME.palette[3:],
+    ),
 )
-DARK = figures.DARK
+DARK_PAGE_THEME = figures.DARK_THEME
 # states up to which every rate is changed, and up to which costs are computed
-FEW = 1_000
-COMPUTABLE = 10_000
+MOST_STATES_FOR_ALL_RATES = 1_000
+MOST_STATES_FOR_COSTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,12 @@ def pictures(
 
 def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
     drawn = {}
-    for theme in (LIGHT, DARK):
+    for theme in (LIGHT_PAGE_THEME, DARK_PAGE_THEME):
         with figures.theme(theme):
             figure = draw()
             drawn[theme.name] = _own_images(figures.as_svg(figure, f"{title}. {caption}"))
     return Picture(
-        title, caption, drawn["light"], drawn["dark"], round(POINTS * figure.get_figwidth())
+        title, caption, drawn["light"], drawn["dark"], round(POINTS_AN_INCH * figure.get_figwidth())
     )
 
 
@@ -97,7 +102,7 @@ def _drawings(
 ) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
     result = with_heuristics(run, beside)
     model = run.model
-    if isinstance(model, QueueingNetwork) and len(model.classes) <= CLASSES:
+    if isinstance(model, QueueingNetwork) and len(model.classes) <= MOST_DIAGRAM_CLASSES:
         yield (
             "The network",
             "Servers are boxes, queues the buffers in them with their sizes, circles services with "
@@ -159,7 +164,7 @@ def _drawings(
         lambda: figures.marginals(laws()),
     )
     if isinstance(run.model, QueueingNetwork):
-        if few_states(run.model, COMPUTABLE):
+        if few_states(run.model, MOST_STATES_FOR_COSTS):
             how = "exact"
         else:
             how = None
@@ -187,9 +192,9 @@ def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
 def _rates(network: QueueingNetwork) -> list[str] | None:
     """All rates where costs are computed in a moment, otherwise all arrivals and all services."""
     count = network.box.count
-    if count is not None and count <= FEW:
+    if count is not None and count <= MOST_STATES_FOR_ALL_RATES:
         return None
-    return [ARRIVALS, SERVICES]
+    return [ALL_ARRIVALS, ALL_SERVICES]
 
 
 def with_heuristics(run: SavedRun, beside: Beside) -> Json:
@@ -243,7 +248,7 @@ def _maps(run: SavedRun, beside: Beside, tabulated: Tabulated) -> Figure:
         if isinstance(run.model, QueueingNetwork):
             servers = by_server(found)
             chosen = [begin["decider"], *(s for s in range(len(servers)) if s != begin["decider"])][
-                :SERVERS
+                :MAPPED_SERVERS
             ]
             maps += [servers[s] for s in chosen]
             titles += [f"{policy.name}, {servers[s].server}" for s in chosen]

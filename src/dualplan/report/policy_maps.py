@@ -29,15 +29,15 @@ from dualplan.models.contract import Box, Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, check_probabilities, require_policy_of
 
-SIZE = 31  # values of a coordinate, from its lowest on
+MAP_VALUES = 31  # values of a coordinate, from its lowest on
 # states by which typical values are judged, and the steps between them
-VISITS = 4_000
-SPACING = 100
-AT_ONCE = 2**22  # probabilities held at once
-NONE = -1
+TYPICAL_VALUE_VISITS = 4_000
+STEPS_BETWEEN_TYPICAL_VISITS = 100
+PROBABILITIES_AT_ONCE = 2**22  # probabilities held at once
+NO_ACTION = -1
 # of servers that can be interrupted, and of those that go on
-IDLE = "idle"
-NOBODY = "nobody waits"
+IDLE_WORD = "idle"
+NOBODY_WAITS_WORD = "nobody waits"
 
 Coordinate = str | int
 
@@ -73,7 +73,7 @@ class PolicyMap:
         if not all(place.size for place in cell):
             raise InputError(f"the map has no cell at {self.across} = {across}, {self.up} = {up}.")
         action = int(self.actions[cell[0][0], cell[1][0]])
-        if action == NONE:
+        if action == NO_ACTION:
             return None
         return self.labels[action]
 
@@ -85,7 +85,7 @@ def policy_map(
     up: Coordinate,
     levels: Mapping[Coordinate, int] | None = None,
     *,
-    size: int | tuple[int, int] = SIZE,
+    size: int | tuple[int, int] = MAP_VALUES,
     seed: int = 0,
 ) -> PolicyMap:
     """What a policy does on two coordinates, by name or number, the others at `levels`.
@@ -101,7 +101,7 @@ def policy_map(
         raise InputError(f"a map needs two coordinates, got {model.coordinates[plane[0]]!r} twice.")
     lower, upper = _slice(model, policy, plane, levels or {}, _sizes(size), seed)
     rows, states = _rows(policy, lower, upper)
-    actions = np.where(_exists(model, states), rows.argmax(axis=1), NONE)
+    actions = np.where(_exists(model, states), rows.argmax(axis=1), NO_ACTION)
     view = _View(plane, lower, upper)
     return _map(model, policy, view, actions, rows.max(axis=1), model.actions, None)
 
@@ -132,9 +132,9 @@ def _server_map(found: PolicyMap, network: QueueingNetwork, s: int) -> PolicyMap
     sums = _class_sums(network, rows, s)
     choices = np.array(network.choices[s])
     served = choices[sums.argmax(axis=1)]
-    labels = (*network.class_names, NOBODY if network.nonpreemptive else IDLE)
+    labels = (*network.class_names, NOBODY_WAITS_WORD if network.nonpreemptive else IDLE_WORD)
     actions = np.where(_busy(network, states, served, s), served, len(labels) - 1)
-    actions = np.where(_exists(network, states), actions, NONE)
+    actions = np.where(_exists(network, states), actions, NO_ACTION)
     chance = np.where(
         actions == len(labels) - 1, _idling(network, states, sums, choices, s), sums.max(axis=1)
     )
@@ -215,9 +215,9 @@ def _slice(
             visited(
                 model,
                 policy,
-                samples=VISITS,
+                samples=TYPICAL_VALUE_VISITS,
                 seed=seed,
-                every=SPACING if policy.code is not None else 1,
+                every=STEPS_BETWEEN_TYPICAL_VISITS if policy.code is not None else 1,
             ),
         )
     for i, value in given.items():
@@ -289,7 +289,7 @@ def _rows(policy: Policy, lower: Ints, upper: Ints) -> tuple[Floats, Ints]:
     """
     count = int(np.prod(upper - lower + 1))
     actions = len(policy.model.actions)
-    if count * actions > AT_ONCE:
+    if count * actions > PROBABILITIES_AT_ONCE:
         raise InputError(
             f"a map of {count} cells with {actions} actions is too large; ask for a smaller size."
         )

@@ -19,12 +19,12 @@ from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load
-from dualplan.models.queueing import OPTIONS, QueueingNetwork
+from dualplan.models.queueing import NETWORK_OPTIONS, QueueingNetwork
 from dualplan.search.plans import keys_from
-from dualplan.search.steps import STEPS
+from dualplan.search.steps import STEPS_BY_NAME
 
-NETWORK = "network.toml"
-PLAN = "plan.toml"
+NETWORK_FILE = "network.toml"
+PLAN_FILE = "plan.toml"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
         notes.append(
             "The time that it was allowed was not saved; the command has the time that it took."
         )
-    if settings["steps"] != list(STEPS):
+    if settings["steps"] != list(STEPS_BY_NAME):
         notes.append(f"It was called from Python with steps {', '.join(settings['steps'])} only.")
     if settings["criterion"].get("start") is not None:
         notes.append(
@@ -79,7 +79,7 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
         notes.append(
             "Policies of your own are named as they call themselves; give their files instead."
         )
-    return Repeat(_command(words), NETWORK if contents else "", contents, tuple(notes))
+    return Repeat(_command(words), NETWORK_FILE if contents else "", contents, tuple(notes))
 
 
 def _plan(settings: Json) -> Repeat:
@@ -88,7 +88,7 @@ def _plan(settings: Json) -> Repeat:
         for name, value in keys_from(settings).items()
         if name != "set" and value not in (None, {}, [])
     }
-    return Repeat(_command([PLAN, *_set(settings["set"])]), PLAN, as_toml(plan))
+    return Repeat(_command([PLAN_FILE, *_set(settings["set"])]), PLAN_FILE, as_toml(plan))
 
 
 def _command(words: Iterable[str]) -> str:
@@ -114,7 +114,7 @@ def _named(model: Model) -> tuple[str, Json, str]:
     for parameters in _guesses(model) if model.name in INSTANCES else ():
         if load(model.name, **parameters).digest == model.digest:
             return model.name, parameters, ""
-    return NETWORK, {}, as_toml(_as_file(model.recipe["network"]))
+    return NETWORK_FILE, {}, as_toml(_as_file(model.recipe["network"]))
 
 
 def _guesses(model: QueueingNetwork) -> Iterable[Json]:
@@ -124,7 +124,9 @@ def _guesses(model: QueueingNetwork) -> Iterable[Json]:
     usual = load(model.name)
     assert isinstance(usual, QueueingNetwork)
     options = {
-        key: model.options[key] for key in OPTIONS if model.options[key] != usual.options[key]
+        key: model.options[key]
+        for key in NETWORK_OPTIONS
+        if model.options[key] != usual.options[key]
     }
     sizes = tuple(c.buffer for c in model.classes)
     if len(sizes) != len(usual.classes):

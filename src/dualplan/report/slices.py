@@ -9,15 +9,14 @@ has
 
 cells, n the values along an axis and m the levels on a slider. Which ones:
 
-*axes*      all values of a coordinate if they are at most `LONGEST`; otherwise those between the
-            quantiles .001 and
-            .999 of the visits, evenly spaced where even these are more. So coordinates without end
-            have one.
+*axes*      all values of a coordinate if they are at most `LONGEST_AXIS`; otherwise those between
+            the quantiles .001 and .999 of the visits, evenly spaced where even these are more. So
+            coordinates without end have one.
 *levels*    all values of the axis, if cells allow it; otherwise quantiles of the visits, filled up
             evenly.
-*chosen*    all coordinates if there are at most `MOST`; otherwise the busiest, by their mean over
-            the visits. Fewer, if
-            otherwise fewer than `LEAST` levels would be left.
+*chosen*    all coordinates if there are at most `MOST_CHOSEN_COORDINATES`; otherwise the busiest,
+            by their mean over the visits. Fewer, if otherwise fewer than `LEAST_LEVELS` levels
+            would be left.
 
 A state may be on several slices; policies are asked once for each. Decisions are numbered, 0 being
 a state that cannot occur (no action is allowed, or a server without a customer is at work), and the
@@ -46,28 +45,29 @@ from dualplan.policies.contract import Policy
 from dualplan.report.policy_maps import typical
 
 # values along an axis, and how far one without end goes at least
-LONGEST = 48
-SHORTEST = 12
+LONGEST_AXIS = 48
+SHORTEST_UNBOUNDED_AXIS = 12
 # coordinates that can be chosen, and levels that each of them has at least
-MOST = 6
-LEAST = 3
+MOST_CHOSEN_COORDINATES = 6
+LEAST_LEVELS = 3
 # of all layers together, and of each at least
-CELLS = 2_000_000
-FEWEST = 1_000
-AT_ONCE = 100_000  # states of which a policy is asked at once
-EDGES = 0.001, 0.999  # quantiles of the visits between which a long axis lies
-PROBED = 200  # states at which the time of a policy is taken
-NEVER = 0  # the number of a state that cannot occur
-CERTAIN = 0.995  # probability from which an action is all that is shown
-GRAINS = (
+MOST_CELLS_OF_LAYERS = 2_000_000
+LEAST_CELLS_A_LAYER = 1_000
+STATES_ASKED_AT_ONCE = 100_000  # states of which a policy is asked at once
+AXIS_QUANTILES = 0.001, 0.999  # quantiles of the visits between which a long axis lies
+TIMED_STATES = 200  # states at which the time of a policy is taken
+IMPOSSIBLE_STATE = 0  # the number of a state that cannot occur
+CERTAIN_ACTION_PROBABILITY = 0.995  # probability from which an action is all that is shown
+ROUNDING_PERCENTS = (
     1,
     5,
     10,
     25,
     50,
 )  # percents to which probabilities are rounded: the first that leaves few enough decisions
-DECISIONS = 4_096  # of a policy that are told apart
-ANSWERS = 20_000_000  # cells times actions, of which it is asked whether they are allowed
+MOST_TOLD_DECISIONS = 4_096  # of a policy that are told apart
+# cells times actions, of which it is asked whether they are allowed
+MOST_ALLOWED_ANSWERS = 20_000_000
 
 
 Decision = tuple[tuple[int, int], ...]  # actions and percents
@@ -153,7 +153,7 @@ def make_slices(model: Model, visits: Ints, cells: int) -> Slices:
     else:
         event = -1
     names = [i for i in _busiest(visits) if i != event]
-    many = min(MOST, len(names))
+    many = min(MOST_CHOSEN_COORDINATES, len(names))
     while True:
         chosen = sorted(names[:many])
         found = _slices(model, visits, chosen, event, cells)
@@ -164,7 +164,7 @@ def make_slices(model: Model, visits: Ints, cells: int) -> Slices:
 
 def _levelled(slices: Slices) -> bool:
     """Whether every coordinate has the levels that it should have at least, or all its values."""
-    return all(axis.levels.size >= min(LEAST, axis.values.size) for axis in slices.axes)
+    return all(axis.levels.size >= min(LEAST_LEVELS, axis.values.size) for axis in slices.axes)
 
 
 def _busiest(visits: Ints) -> list[int]:
@@ -192,12 +192,12 @@ def _slices(model: Model, visits: Ints, chosen: Sequence[int], event: int, cells
 def _axis(model: Model, i: int, visited: Ints) -> Axis:
     low = int(model.box.lower[i])
     high = int(model.box.upper[i])
-    if high - low >= LONGEST:
-        ends = np.quantile(visited, EDGES)
+    if high - low >= LONGEST_AXIS:
+        ends = np.quantile(visited, AXIS_QUANTILES)
         low = max(low, math.floor(ends[0]))
-        high = min(high, max(math.ceil(ends[1]), math.floor(ends[0]) + SHORTEST))
+        high = min(high, max(math.ceil(ends[1]), math.floor(ends[0]) + SHORTEST_UNBOUNDED_AXIS))
     values = np.unique(
-        np.linspace(low, high, min(LONGEST, high - low + 1)).round().astype(np.int64)
+        np.linspace(low, high, min(LONGEST_AXIS, high - low + 1)).round().astype(np.int64)
     )
     return Axis(i, values, np.arange(values.size), 0)
 
@@ -303,11 +303,15 @@ class Tabulated:
 def tabulate(model: Model, policies: Sequence[Policy], visits: Ints, seconds: float) -> Tabulated:
     """What the policies decide on slices.
 
-    As many cells as `CELLS`, and about so many seconds, allow.
+    As many cells as `MOST_CELLS_OF_LAYERS`, and about so many seconds, allow.
     """
-    pace = sum(_pace(policy, visits[:PROBED]) for policy in policies)
-    cells = min(CELLS // (len(policies) + 1), ANSWERS // len(model.actions), int(seconds / pace))
-    slices = make_slices(model, visits, max(FEWEST, cells))
+    pace = sum(_pace(policy, visits[:TIMED_STATES]) for policy in policies)
+    cells = min(
+        MOST_CELLS_OF_LAYERS // (len(policies) + 1),
+        MOST_ALLOWED_ANSWERS // len(model.actions),
+        int(seconds / pace),
+    )
+    slices = make_slices(model, visits, max(LEAST_CELLS_A_LAYER, cells))
     places = slices.places()
     radix = np.cumprod([1, *(axis.values.size for axis in slices.axes[:-1])])
     _, first, where = np.unique(places @ radix, return_index=True, return_inverse=True)
@@ -332,10 +336,10 @@ def _percents(policy: Policy, states: Ints, may: Bools) -> Percents:
     """The probabilities in each state in whole percents; nothing in states that cannot occur."""
     percents = np.zeros(may.shape, np.uint8)
     occurring = np.flatnonzero(may.any(axis=1))
-    for part in np.array_split(occurring, -(-occurring.size // AT_ONCE) or 1):
+    for part in np.array_split(occurring, -(-occurring.size // STATES_ASKED_AT_ONCE) or 1):
         rows = policy.rows(states[part])
-        certain = rows.max(axis=1, initial=0.0) > CERTAIN
-        rows[certain] = rows[certain] > CERTAIN
+        certain = rows.max(axis=1, initial=0.0) > CERTAIN_ACTION_PROBABILITY
+        rows[certain] = rows[certain] > CERTAIN_ACTION_PROBABILITY
         percents[part] = np.round(100 * rows)
     return percents
 
@@ -345,8 +349,8 @@ def _layer(name: str, percents: Percents, where: Ints) -> Layer:
 
     Percents rounded more coarsely, as long as there are too many different ones.
     """
-    for grain in GRAINS:
-        if grain == GRAINS[0]:
+    for grain in ROUNDING_PERCENTS:
+        if grain == ROUNDING_PERCENTS[0]:
             coarse = percents
         else:
             coarse = _coarsened(percents, grain)
@@ -354,7 +358,7 @@ def _layer(name: str, percents: Percents, where: Ints) -> Layer:
         # its number is 0
         rows = np.concatenate([np.zeros((1, coarse.shape[1]), np.uint8), coarse])
         known, numbers = _distinct(rows)
-        if len(known) <= DECISIONS:
+        if len(known) <= MOST_TOLD_DECISIONS:
             break
     decisions = tuple(tuple((int(a), int(row[a])) for a in np.flatnonzero(row)) for row in known)
     return Layer(name, decisions, np.asarray(numbers[1:][where.ravel()], np.int64), grain)

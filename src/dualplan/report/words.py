@@ -31,10 +31,10 @@ from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report.gather import Beside, SavedRun
 
-SMALL_GAP = 0.001  # below which a longer search is not worth its time
+SMALL_GAP_SHARE = 0.001  # below which a longer search is not worth its time
 # the measure, and by how much two policies differ in it to be worth a word
-LOST = "lost fraction"
-MORE_LOST = 0.001
+LOST_MEASURE = "lost fraction"
+LOST_DIFFERENCE = 0.001
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,7 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         yield f"The gap of {percent(result['gap_wanted'])} that was asked for is not reached."
     status = Status(result["status"])
     gap = result["gap"]
-    if status is Status.TIME and run.searched and not gap <= SMALL_GAP:
+    if status is Status.TIME and run.searched and not gap <= SMALL_GAP_SHARE:
         yield "The clock stopped the search: a longer one may find a better policy."
     elif status not in (
         Status.TIME,
@@ -364,8 +364,8 @@ def _lost_by_both(found: Evaluation, beside: Beside) -> Iterator[str]:
     best = beside.best
     if best is None or beside.same or not any(note.startswith("loses") for note in found.notes):
         return
-    own, other = (judged.measures.get(LOST) for judged in (found, best))
-    if own is not None and other is not None and own.value > other.value + MORE_LOST:
+    own, other = (judged.measures.get(LOST_MEASURE) for judged in (found, best))
+    if own is not None and other is not None and own.value > other.value + LOST_DIFFERENCE:
         yield (
             f"The heuristic {best.policy} loses only {percent(other.value)} of them: not all of "
             "the saving is gain."
@@ -386,7 +386,7 @@ class Known:
     note: str
 
 
-GROUPS = {
+GROUPS_OF_LABELS = {
     "Proved": (
         (PROVED, COMPUTED),
         "Follows from the model: by mathematics, or computed over all its states.",
@@ -407,7 +407,7 @@ def certificate(run: SavedRun, beside: Beside) -> list[tuple[str, str, list[Know
     entries = list(_entries(run, beside))
     return [
         (name, meaning, [e for e in entries if e.label in labels])
-        for name, (labels, meaning) in GROUPS.items()
+        for name, (labels, meaning) in GROUPS_OF_LABELS.items()
     ]
 
 

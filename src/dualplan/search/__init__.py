@@ -19,10 +19,10 @@ from dualplan.search.rollouts import (
     rollout_step,
     rollout_values,
 )
-from dualplan.search.steps import STEPS
+from dualplan.search.steps import STEPS_BY_NAME
 
 __all__ = [
-    "STEPS",
+    "STEPS_BY_NAME",
     "Attempt",
     "Candidate",
     "Differences",

@@ -40,7 +40,7 @@ from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.streams import Place
 from dualplan.evaluation.evaluate import compare, evaluate
-from dualplan.evaluation.lstd import QUADRATIC, loop_values, quadratic_values
+from dualplan.evaluation.lstd import MOST_QUADRATIC_CLASSES, loop_values, quadratic_values
 from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average, Discounted
@@ -51,30 +51,30 @@ from dualplan.search.contract import Candidate, Member, Search
 from dualplan.values.functions import StateFunction
 
 # steps of a screening; how much longer the best few are looked at
-SCREENING = 100_000
-LONGER = 4
-FINALISTS = 3
+SCREENING_STEPS = 100_000
+FINALIST_STEPS_FACTOR = 4
+SCREENED_FINALISTS = 3
 # so many times as many steps: of what is not compiled, and of rules and tables
-SLOW = 0.05
-QUICK = 4.0
+SLOW_PACE = 0.05
+QUICK_PACE = 4.0
 # outcomes of all actions up to which a look-ahead counts as one step; with more, fewer steps are
 # taken
-LOOKED_AT = 60
-RUNS = 20  # of the discounted criterion, at least
+OUTCOMES_OF_ONE_STEP = 60
+LEAST_DISCOUNTED_RUNS = 20  # of the discounted criterion, at least
 # and of the policies to begin with, since all that follows rests on the best of them
-BEGINNING = 2.5
-LOOKS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
-LAST_LOOK = 25_600_000  # one more where both policies are quick
-LEVEL = 1 - 0.05 / 4
+BEGINNING_STEPS_FACTOR = 2.5
+DUEL_LOOKS_STEPS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
+LAST_LOOK_STEPS = 25_600_000  # one more where both policies are quick
+DUEL_CONFIDENCE = 1 - 0.05 / 4
 # of the polynomials that controls are fitted with, and how many functions at most
-DEGREES = (3, 2)
-FUNCTIONS = 60
+CONTROL_DEGREES = (3, 2)
+MOST_CONTROL_FUNCTIONS = 60
 # visits that they are fitted to, and the steps between two of them
-VISITS = 20_000
-EVERY = 50
+CONTROL_VISITS = 20_000
+STEPS_BETWEEN_CONTROL_VISITS = 50
 # so many times narrower intervals, in the same time, make up for a last look that is left out
-NARROWER = 2.0
-WORTH = 1e-3  # of the cost: smaller gains are not worth more steps
+WORTHWHILE_NARROWING = 2.0
+WORTHWHILE_GAIN_SHARE = 1e-3  # of the cost: smaller gains are not worth more steps
 
 
 def screen(
@@ -85,12 +85,15 @@ def screen(
 ) -> list[Member]:
     """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
     seed = search.fresh(place)
-    steps = int(times * SCREENING)
+    steps = int(times * SCREENING_STEPS)
     looked = [m for c in candidates if (m := _screened(search, c, steps, seed)) is not None]
     looked.sort(key=lambda m: m.rank(search.limits))
-    again = [_run(search, m.candidate, m.control, LONGER * steps, seed) for m in looked[:FINALISTS]]
+    again = [
+        _run(search, m.candidate, m.control, FINALIST_STEPS_FACTOR * steps, seed)
+        for m in looked[:SCREENED_FINALISTS]
+    ]
     best = [replace(m, run=run) for m, run in zip(looked, again, strict=False)]
-    return [*sorted(best, key=lambda m: m.rank(search.limits)), *looked[FINALISTS:]]
+    return [*sorted(best, key=lambda m: m.rank(search.limits)), *looked[SCREENED_FINALISTS:]]
 
 
 def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Member | None:
@@ -133,7 +136,7 @@ def least_steps(search: Search) -> int:
     """Steps below which the discounted criterion has too few runs."""
     if not isinstance(search.criterion, Discounted):
         return 1
-    return math.ceil(RUNS * math.log(1e-6) / math.log(search.criterion.gamma))
+    return math.ceil(LEAST_DISCOUNTED_RUNS * math.log(1e-6) / math.log(search.criterion.gamma))
 
 
 def pace(search: Search, candidate: Candidate, control: StateFunction | None = None) -> float:
@@ -145,12 +148,14 @@ def pace(search: Search, candidate: Candidate, control: StateFunction | None = N
     """
     code = candidate.policy.code
     if code is None or isinstance(search.model, SimulatorModel):
-        return SLOW
+        return SLOW_PACE
     if isinstance(candidate.policy, TablePolicy) or code.act in (network_rule, linear_index_rule):
         if control is None or _in_loop(candidate, control):
-            return QUICK
+            return QUICK_PACE
         return 1.0
-    return min(1.0, LOOKED_AT / (len(search.model.actions) * search.model.code.max_outcomes))
+    return min(
+        1.0, OUTCOMES_OF_ONE_STEP / (len(search.model.actions) * search.model.code.max_outcomes)
+    )
 
 
 def _in_loop(candidate: Candidate, control: StateFunction) -> bool:
@@ -189,7 +194,7 @@ def controlled(search: Search, member: Member) -> Member:
     if (
         member.control is not None
         or not controllable(search)
-        or pace(search, member.candidate) < QUICK
+        or pace(search, member.candidate) < QUICK_PACE
     ):
         return member
     if member.policy.digest not in search.fitted:
@@ -207,13 +212,13 @@ def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     if values is None:
         return None
     plain, shaped = (
-        _run(search, candidate, control, SCREENING, search.fresh(Place.CONTROL_TRIAL))
+        _run(search, candidate, control, SCREENING_STEPS, search.fresh(Place.CONTROL_TRIAL))
         for control in (None, values)
     )
     if _in_loop(candidate, values):
         narrower = 1.0
     else:
-        narrower = NARROWER
+        narrower = WORTHWHILE_NARROWING
     if narrower * shaped.half_width < plain.half_width:
         return values
     return None
@@ -229,17 +234,29 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     dim = search.model.box.dim
     seed = search.fresh(Place.CONTROL_FIT)
     if loop is not None:
-        if loop.coordinates > QUADRATIC:
+        if loop.coordinates > MOST_QUADRATIC_CLASSES:
             return None
-        weights = loop_values(loop, visited(model, policy, samples=VISITS, seed=seed, every=EVERY))
+        weights = loop_values(
+            loop,
+            visited(
+                model, policy, samples=CONTROL_VISITS, seed=seed, every=STEPS_BETWEEN_CONTROL_VISITS
+            ),
+        )
         if weights.size:
             return quadratic_values(model, weights, loop.coordinates)
         return None
-    degree = next((d for d in DEGREES if math.comb(dim + d, d) <= FUNCTIONS), None)
+    degree = next(
+        (d for d in CONTROL_DEGREES if math.comb(dim + d, d) <= MOST_CONTROL_FUNCTIONS), None
+    )
     if degree is None:
         return None
     return primal.policy_values(
-        model, policy, primal.monomials(model, degree), samples=VISITS, every=EVERY, seed=seed
+        model,
+        policy,
+        primal.monomials(model, degree),
+        samples=CONTROL_VISITS,
+        every=STEPS_BETWEEN_CONTROL_VISITS,
+        seed=seed,
     )
 
 
@@ -248,7 +265,7 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     best = search.incumbent
     # of two quick policies many more steps say more about the difference than values that are
     # fitted to each of them, unless these are quick too
-    quick = all(pace(search, m.candidate) == QUICK for m in (challenger, best))
+    quick = all(pace(search, m.candidate) == QUICK_PACE for m in (challenger, best))
     if not quick or all(_loop(m.policy) for m in (challenger, best)):
         challenger = controlled(search, challenger)
         best = controlled(search, best)
@@ -261,7 +278,10 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
         pace(search, m.candidate, h)
         for m, h in zip((challenger, best), control or (None, None), strict=True)
     )
-    looks = [int(n * slower) for n in (LOOKS if slower < QUICK else (*LOOKS, LAST_LOOK))]
+    looks = [
+        int(n * slower)
+        for n in (DUEL_LOOKS_STEPS if slower < QUICK_PACE else (*DUEL_LOOKS_STEPS, LAST_LOOK_STEPS))
+    ]
     for k, steps in enumerate(looks):
         found = compare(
             search.model,
@@ -270,12 +290,15 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
             search.criterion,
             steps=max(steps, 2 * least_steps(search)),
             seed=search.fresh(Place.DUEL + k),
-            confidence=LEVEL,
+            confidence=DUEL_CONFIDENCE,
             control=control,
         )
         _go_on(found.first, found.second)
         verdict = _verdict(search, found, k == len(looks) - 1)
-        hopeless = found.difference.lower > -WORTH * abs(found.second.cost) and not search.limits
+        hopeless = (
+            found.difference.lower > -WORTHWHILE_GAIN_SHARE * abs(found.second.cost)
+            and not search.limits
+        )
         if verdict.won or hopeless or found.status is Status.UNSTABLE or clock.left == 0:
             break
     return verdict

@@ -40,12 +40,14 @@ from dualplan.policies.heuristics.network import LinearIndexPolicy, NetworkPolic
 from dualplan.policies.mixed import Mixed
 from dualplan.values.basis import LinearValues
 
-NEXT = "next"
-ALL = "all"
-CONSTANT = 3.0  # the scale of α, in customers
-SLOPE = 0.5  # the scale of a slope of B that the start has, in such slopes; of others less
-PART = 0.2  # of a weight of values: greedy policies follow small differences of large terms
-LIKELY = 5.0  # customers at which slopes weigh as much as the constants of the start differ
+REACH_NEXT = "next"
+REACH_ALL = "all"
+CONSTANT_SCALE = 3.0  # the scale of α, in customers
+SLOPE_SCALE = 0.5  # the scale of a slope of B that the start has, in such slopes; of others less
+# of a weight of values: greedy policies follow small differences of large terms
+VALUE_WEIGHT_SCALE = 0.2
+# customers at which slopes weigh as much as the constants of the start differ
+LIKELY_CUSTOMERS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +104,10 @@ def _network_of(policy: Policy) -> QueueingNetwork:
     return policy.model
 
 
-def indices(policy: Policy, reach: str = NEXT) -> Family:
+def indices(policy: Policy, reach: str = REACH_NEXT) -> Family:
     """Linear indices from an index rule on; `reach` says which slopes are searched."""
-    if reach not in (NEXT, ALL):
-        raise unknown("reach", str(reach), [NEXT, ALL])
+    if reach not in (REACH_NEXT, REACH_ALL):
+        raise unknown("reach", str(reach), [REACH_NEXT, REACH_ALL])
     network = _network_of(policy)
     if isinstance(policy, LinearIndexPolicy):
         start = policy
@@ -113,7 +115,7 @@ def indices(policy: Policy, reach: str = NEXT) -> Family:
         start = linear_index(policy)  # type: ignore[arg-type]
     n = len(network.classes)
     near = _near(network)
-    if reach == NEXT:
+    if reach == REACH_NEXT:
         free = near | (start.slopes != 0)
     else:
         free = np.ones((n, n), bool)
@@ -125,13 +127,13 @@ def indices(policy: Policy, reach: str = NEXT) -> Family:
         slopes[free] = theta[n:]
         return LinearIndexPolicy(model, name, theta[:n], slopes)
 
-    steps = np.where(near, SLOPE, SLOPE / 2.5) * units[:, None]
+    steps = np.where(near, SLOPE_SCALE, SLOPE_SCALE / 2.5) * units[:, None]
     twin = deciding_alone(network)
     return Family(
         f"indices ({reach}) from {policy.name}",
         lambda theta: built(network, theta),
         np.concatenate([start.alpha, start.slopes[free]]),
-        np.concatenate([CONSTANT * units, steps[free]]),
+        np.concatenate([CONSTANT_SCALE * units, steps[free]]),
         lambda theta: built(twin, theta),
     )
 
@@ -152,7 +154,7 @@ def _units(network: QueueingNetwork, start: LinearIndexPolicy) -> Floats:
     for s in range(len(network.servers)):
         mine = network.server_of == s
         slope = float(np.abs(start.slopes[mine]).max(axis=1).mean())
-        spread = float(np.ptp(start.alpha[mine])) / LIKELY
+        spread = float(np.ptp(start.alpha[mine])) / LIKELY_CUSTOMERS
         units[mine] = max(slope, spread) or 1.0
     return units
 
@@ -188,7 +190,12 @@ def quadratic_indices(
         lambda theta: built(network, theta),
         np.concatenate([g, matrix[upper]]),
         unit
-        * np.concatenate([np.full(n, CONSTANT), np.where(upper[0] == upper[1], SLOPE, SLOPE / 2)]),
+        * np.concatenate(
+            [
+                np.full(n, CONSTANT_SCALE),
+                np.where(upper[0] == upper[1], SLOPE_SCALE, SLOPE_SCALE / 2),
+            ]
+        ),
         lambda theta: built(twin, theta),
     )
 
@@ -233,7 +240,7 @@ def greedy_for(values: LinearValues, gamma: float = 1.0) -> Family:
             values.basis.model, LinearValues(values.basis, theta), gamma, name="searched greedy"
         ),
         values.weights,
-        PART * np.maximum(size, typical / 3),
+        VALUE_WEIGHT_SCALE * np.maximum(size, typical / 3),
     )
 
 

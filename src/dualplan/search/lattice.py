@@ -65,24 +65,24 @@ from dualplan.policies.contract import Policy, require_policies
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.values.interpolation import Lattice, LatticeValues
 
-NODES = 40_000
+LATTICE_NODES = 40_000
 # simulated states that knots are fitted to, and the steps between two of them
-VISITS = 10_000
-SPACING = 20
+KNOT_VISITS = 10_000
+STEPS_BETWEEN_KNOT_VISITS = 20
 # a coordinate goes to so many times this quantile of the visits
-RARE = 0.9999
-REACH = 1.5
+REACH_QUANTILE = 0.9999
+REACH_FACTOR = 1.5
 # an upper limit within so many times that is where it goes: good policies may go farther than
 # heuristics
-NEAR = 3.0
-SKETCH = 8  # so many times fewer nodes of a lattice that shows where its policy goes
-FEWEST = 8  # the least reach, in values
-FEW = 4  # a coordinate with so many values keeps them all
-POWER = 1.0  # gaps between knots grow like this power of the distance from the ends
-CORRECTIONS = 3
+NEAR_LIMIT_FACTOR = 3.0
+SKETCH_NODES_DIVISOR = 8  # so many times fewer nodes of a lattice that shows where its policy goes
+LEAST_REACH_VALUES = 8  # the least reach, in values
+MOST_VALUES_ALL_KEPT = 4  # a coordinate with so many values keeps them all
+GAP_POWER = 1.0  # gaps between knots grow like this power of the distance from the ends
+MOST_CORRECTIONS = 3
 # default penalty, in units of (loss at the last knots)·(1 + their number): see `_penalty`
-STEEP = 40.0
-ENTRIES = 2**22  # of the chain's matrix, written at once
+PENALTY_FACTOR = 40.0
+CHAIN_ENTRIES_AT_ONCE = 2**22  # of the chain's matrix, written at once
 
 
 # -- where the nodes are ---------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def make_lattice(
     model: Model,
     given: Sequence[Policy] | Policy | Ints | None = None,
     *,
-    nodes: int = NODES,
+    nodes: int = LATTICE_NODES,
     seed: int = 0,
 ) -> Lattice:
     """A lattice of at most so many nodes, as far out as policies go, or as given states lie (one a
@@ -107,16 +107,16 @@ def make_lattice(
     require_seed(seed)
     states = _given_states(model, given, seed)
     box = model.box
-    far = np.quantile(states, RARE, axis=0) - box.lower
-    reach = box.lower + np.maximum(np.ceil(REACH * far), FEWEST).astype(np.int64)
-    near = box.upper - box.lower <= NEAR * (reach - box.lower)
+    far = np.quantile(states, REACH_QUANTILE, axis=0) - box.lower
+    reach = box.lower + np.maximum(np.ceil(REACH_FACTOR * far), LEAST_REACH_VALUES).astype(np.int64)
+    near = box.upper - box.lower <= NEAR_LIMIT_FACTOR * (reach - box.lower)
     ends = np.where(near, box.upper, np.minimum(reach, box.upper))
     whole = _kept_whole(model)
     ends[whole] = box.upper[whole]
     return Lattice(model, _knots(box.lower, ends, ends == box.upper, whole, nodes, model.name))
 
 
-def truncation(model: Model, *, nodes: int = NODES) -> Lattice:
+def truncation(model: Model, *, nodes: int = LATTICE_NODES) -> Lattice:
     """All states up to the same distance from the lower limits, as many as the nodes allow."""
     require_whole("nodes", nodes, least=2)
     box = model.box
@@ -147,7 +147,9 @@ def _given_states(model: Model, given: Sequence[Policy] | Policy | Ints | None, 
         raise InputError("a lattice needs policies or visited states to be fitted to.")
     found: list[tuple[float, Ints]] = []
     for policy in policies:
-        states = visited(model, policy, samples=VISITS, seed=seed, every=SPACING)
+        states = visited(
+            model, policy, samples=KNOT_VISITS, seed=seed, every=STEPS_BETWEEN_KNOT_VISITS
+        )
         found.append((_mean_loss(model, policy, states), states))
     return min(found, key=lambda one: one[0])[1]
 
@@ -163,7 +165,7 @@ def _mean_loss(model: Model, policy: Policy, states: Ints) -> float:
 
 
 def _kept_whole(model: Model) -> Any:
-    few = model.box.upper < model.box.lower + FEW
+    few = model.box.upper < model.box.lower + MOST_VALUES_ALL_KEPT
     if isinstance(model, QueueingNetwork):
         few[len(model.classes) :] = True
     return few
@@ -211,9 +213,9 @@ def spaced(low: int, high: int, rate: float, both: bool) -> Ints:
     knots = [low]
     while knots[-1] < high:
         v = knots[-1]
-        gap = max(1, int(rate * float(v - low) ** POWER))
+        gap = max(1, int(rate * float(v - low) ** GAP_POWER))
         if both:  # no gap larger than one that starts at the other end could be
-            while gap > 1 and gap > rate * float(max(high - v - gap, 0)) ** POWER:
+            while gap > 1 and gap > rate * float(max(high - v - gap, 0)) ** GAP_POWER:
                 gap -= 1
         knots.append(min(v + gap, high))
     return np.array(knots, np.int64)
@@ -258,7 +260,9 @@ def node_table(lattice: Lattice, prices: Floats | None = None) -> NodeTable:
     else:
         tallies = Tallies(law.loss, no_counts, law.ints, law.floats)
     place = np.full(lattice.nodes, -1, np.int64)
-    room = max(ENTRIES, law.actions * min(lattice.nodes, law.outcomes << model.box.dim))
+    room = max(
+        CHAIN_ENTRIES_AT_ONCE, law.actions * min(lattice.nodes, law.outcomes << model.box.dim)
+    )
     most = min(room, lattice.nodes * law.actions) + 1
     rows = kernels.NodeRows(
         np.empty(room, np.int64),
@@ -371,7 +375,7 @@ def solve_lattice(
     penalty: float | None = None,
     prices: Sequence[tuple[Limit, float]] | None = None,
     tol: float = 1e-3,
-    corrections: int = CORRECTIONS,
+    corrections: int = MOST_CORRECTIONS,
     start: LatticeValues | None = None,
 ) -> LatticeSolution:
     """Solve on the nodes within a relative `tol`, and again with each of the corrections.
@@ -460,7 +464,7 @@ def _penalty(nodes: NodeTable) -> float:
     worst = float(np.abs(nodes.table.losses).max()) / max(
         1.0, float((lattice.last - lattice.model.box.lower).sum())
     )
-    return STEEP * worst * (1 + length)
+    return PENALTY_FACTOR * worst * (1 + length)
 
 
 # -- in one call -----------------------------------------------------------------------------------
@@ -471,7 +475,7 @@ def lattice_plan(
     criterion: Criterion | None = None,
     *,
     policies: Sequence[Policy] | None = None,
-    nodes: int = NODES,
+    nodes: int = LATTICE_NODES,
     stages: int = 2,
     prices: Sequence[tuple[Limit, float]] | None = None,
     seed: int = 0,
@@ -490,7 +494,7 @@ def lattice_plan(
         begun = [model.policy(name) for name in model.policies]
     else:
         begun = require_policies(model, policies)
-    sketch = max(nodes // SKETCH, min(nodes, 2 ** (model.box.dim + 1)))
+    sketch = max(nodes // SKETCH_NODES_DIVISOR, min(nodes, 2 ** (model.box.dim + 1)))
     found = solve_in_stages(
         model,
         criterion,

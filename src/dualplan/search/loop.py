@@ -42,26 +42,28 @@ from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
-from dualplan.policies.saved import POLICY, load_policy, save_policy
+from dualplan.policies.saved import POLICY_FILE, load_policy, save_policy
 from dualplan.policies.tables import random_policy
 from dualplan.primal.best_bound import best_bound
 from dualplan.search.contract import Attempt, Candidate, Member, Search, SearchResult, Step
-from dualplan.search.duels import BEGINNING, controlled, duel, pace, screen
-from dualplan.search.steps import STEPS
+from dualplan.search.duels import BEGINNING_STEPS_FACTOR, controlled, duel, pace, screen
+from dualplan.search.steps import STEPS_BY_NAME
 
-TIME = "2m"
-SAVED = "saved"  # the source of the best policy of a run that goes on
-PORTFOLIO = 8  # policies that are kept
-NEAR = 0.3  # of the best cost: candidates that are not this near are not kept
+DEFAULT_SEARCH_TIME = "2m"
+SAVED_SOURCE = "saved"  # the source of the best policy of a run that goes on
+PORTFOLIO_SIZE = 8  # policies that are kept
+PORTFOLIO_COST_SHARE = 0.3  # of the best cost: candidates that are not this near are not kept
 # steps of the last evaluation, and the half-width at which it stops
-LAST = 1_000_000_000
-RELATIVE = 0.003
-LEAST = 5_000_000  # but not before: of other measures, which have no control, less is known by then
+FINAL_EVALUATION_STEPS = 1_000_000_000
+FINAL_RELATIVE_WIDTH = 0.003
+# but not before: of other measures, which have no control, less is known by then
+LEAST_FINAL_STEPS = 5_000_000
 # shares of the time that are kept for the last evaluation and the bound
-FOR_JUDGING = 0.2
-FOR_BOUND = 0.15
-UNTRIED = 0.05  # of the time must be left for a step that was not tried yet
-AFTER_ALL = 2.0  # seconds of the last evaluation of a search that was interrupted
+JUDGING_TIME_SHARE = 0.2
+BOUND_TIME_SHARE = 0.15
+UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was not tried yet
+# seconds of the last evaluation of a search that was interrupted
+INTERRUPTED_EVALUATION_SECONDS = 2.0
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 
 Progress = Callable[[int, int, str], None]
@@ -73,7 +75,7 @@ def solve(
     *,
     policies: Sequence[Policy] = (),
     limits: Sequence[Limit | str] = (),
-    time: str | float = TIME,
+    time: str | float = DEFAULT_SEARCH_TIME,
     gap: str | float | None = None,
     method: str | Sequence[str] | None = None,
     seed: int = 0,
@@ -125,9 +127,9 @@ def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
 
 def _steps(names: Sequence[str] | None) -> dict[str, Step]:
     for name in names or ():
-        if name not in STEPS:
-            raise unknown("step", str(name), STEPS)
-    return {name: step for name, step in STEPS.items() if names is None or name in names}
+        if name not in STEPS_BY_NAME:
+            raise unknown("step", str(name), STEPS_BY_NAME)
+    return {name: step for name, step in STEPS_BY_NAME.items() if names is None or name in names}
 
 
 def _open(
@@ -208,7 +210,7 @@ class Loop:
         ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
-        self.start = tuple(screen(search, begin, BEGINNING, place=Place.BEGINNING))
+        self.start = tuple(screen(search, begin, BEGINNING_STEPS_FACTOR, place=Place.BEGINNING))
         if not self.start:
             raise InputError(
                 "none of the policies to begin with can be simulated on model "
@@ -216,7 +218,9 @@ class Loop:
             )
         # the best policy of a run that goes on stays the best until another one beats it in a duel
         before = [
-            m for m in self.start if m.candidate.source == SAVED and math.isfinite(m.run.cost)
+            m
+            for m in self.start
+            if m.candidate.source == SAVED_SOURCE and math.isfinite(m.run.cost)
         ]
         search.members = list(self.start)
         search.best = [*before, self.start[0]][0]
@@ -227,18 +231,20 @@ class Loop:
         if self.run is None:
             path = None
         else:
-            path = self.run.folder / POLICY
+            path = self.run.folder / POLICY_FILE
         if path is None or not path.exists():
             return []
         policy = load_policy(path, self.search.model)
         return [
-            Candidate(policy, SAVED, policy.values if isinstance(policy, GreedyPolicy) else None)
+            Candidate(
+                policy, SAVED_SOURCE, policy.values if isinstance(policy, GreedyPolicy) else None
+            )
         ]
 
     def keep(self) -> None:
         """Save the best policy, if there is a folder and the policy is no function of the user."""
         if self.run is not None:
-            path = self.run.folder / POLICY
+            path = self.run.folder / POLICY_FILE
             try:
                 save_policy(self.search.incumbent.policy, path)
             except MissingError as error:  # better none than an older one
@@ -266,7 +272,7 @@ class Loop:
     @property
     def left(self) -> float:
         """Seconds left for steps."""
-        return self.clock.left - (FOR_JUDGING + FOR_BOUND) * self.clock.allowed
+        return self.clock.left - (JUDGING_TIME_SHARE + BOUND_TIME_SHARE) * self.clock.allowed
 
     def rounds(self, steps: list[Step]) -> Status:
         """Steps in turn, each as long as it gains and can grow, until none is worth another
@@ -309,7 +315,8 @@ class Loop:
         """
         return (
             not self.search.attempts
-            or self.expected.get(step.name, UNTRIED * self.clock.allowed) <= self.left
+            or self.expected.get(step.name, UNTRIED_STEP_TIME_SHARE * self.clock.allowed)
+            <= self.left
         )
 
     def reached(self) -> bool:
@@ -380,10 +387,11 @@ class Loop:
         near = [
             m
             for m in members[:2]
-            if m.run.cost <= cost + NEAR * abs(cost) and m.policy.digest not in known
+            if m.run.cost <= cost + PORTFOLIO_COST_SHARE * abs(cost)
+            and m.policy.digest not in known
         ]
         search.members = sorted([*search.members, *near], key=lambda m: m.rank(search.limits))[
-            :PORTFOLIO
+            :PORTFOLIO_SIZE
         ]
 
     # -- the end -----------------------------------------------------------------------------------
@@ -391,7 +399,7 @@ class Loop:
     def finish(self, status: Status) -> SearchResult:
         """Evaluate the best policy afresh, and prove a bound."""
         self.tell("evaluating the policy")
-        allowed = FOR_JUDGING * self.clock.allowed
+        allowed = JUDGING_TIME_SHARE * self.clock.allowed
         evaluation = self.final_evaluation(allowed + max(0.0, self.left))
         if evaluation.status is Status.INTERRUPTED:
             return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
@@ -405,7 +413,7 @@ class Loop:
     def interrupted(self) -> SearchResult:
         """The best policy so far after a short evaluation, with the bound that there is."""
         self.tell("interrupted: a short evaluation of the policy")
-        evaluation = self.final_evaluation(AFTER_ALL, fit=False)
+        evaluation = self.final_evaluation(INTERRUPTED_EVALUATION_SECONDS, fit=False)
         return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
 
     def final_evaluation(self, seconds: float, fit: bool = True) -> Evaluation:
@@ -416,15 +424,15 @@ class Loop:
         search = self.search
         best = search.incumbent
         judge = Judge(
-            steps=LAST,
+            steps=FINAL_EVALUATION_STEPS,
             # measures that are limited have no control: they are known well long after the cost is
-            relative_tol=None if search.limits else RELATIVE,
+            relative_tol=None if search.limits else FINAL_RELATIVE_WIDTH,
             seed=search.fresh(Place.LAST_EVALUATION),
             time=seconds,
         )
         if fit and not judge.exactly(search.model, best.policy):
             best = controlled(search, best)
-        least = int(LEAST * pace(search, best.candidate, best.control))
+        least = int(LEAST_FINAL_STEPS * pace(search, best.candidate, best.control))
         judge = replace(judge, least=least)
         return judge(search.model, best.policy, search.criterion, control=best.control)
 

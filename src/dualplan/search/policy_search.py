@@ -54,7 +54,7 @@ from dualplan.search.families import Family
 from dualplan.search.trials import Budget, make_trials
 
 FIRST_SIGMA = 0.5
-JUDGING = 0.25  # the part of the budget that the last comparison takes
+JUDGING_STEPS_SHARE = 0.25  # the part of the budget that the last comparison takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def search(
     found = propose(
         family,
         wanted,
-        steps=max(int((1 - JUDGING) * steps), 1),
+        steps=max(int((1 - JUDGING_STEPS_SHARE) * steps), 1),
         seed=seed,
         sigma=sigma,
         threads=threads,
@@ -134,7 +134,7 @@ def search(
         last,
         first,
         wanted,
-        steps=max(int(JUDGING * steps), 1),
+        steps=max(int(JUDGING_STEPS_SHARE * steps), 1),
         seed=own_seed(seed, Word.SEARCH_CHOICE),
         confidence=confidence,
         threads=threads,

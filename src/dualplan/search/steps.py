@@ -42,50 +42,60 @@ from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.duels import pace
-from dualplan.search.families import ALL, NEXT, Family, greedy_for, indices, mixing
-from dualplan.search.lattice import SKETCH, make_lattice, solve_in_stages, solve_lattice, truncation
+from dualplan.search.families import REACH_ALL, REACH_NEXT, Family, greedy_for, indices, mixing
+from dualplan.search.lattice import (
+    SKETCH_NODES_DIVISOR,
+    make_lattice,
+    solve_in_stages,
+    solve_lattice,
+    truncation,
+)
 from dualplan.search.policy_search import best_of
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
 from dualplan.values.interpolation import Lattice
 
-FUNCTIONS = 150  # of a basis at most
-DRAWN = 20_000  # states whose constraints are taken
-SEEN = 20_000  # visits by which the laws of drawn states are fitted
-WIDER = 2.0  # drawn states are so many times as far out as those that the policy visits
-SPACING = 20  # steps between two of these visits
-NODES = (2_500, 20_000, 100_000)  # of a lattice, by size
-FEWER = 4  # so many times fewer nodes than states, at least
-TRUNCATED = (10_000, 40_000, 120_000)  # of a truncation
+MOST_PROGRAM_FUNCTIONS = 150  # of a basis at most
+PROGRAM_STATES = 20_000  # states whose constraints are taken
+SEEN_VISITS = 20_000  # visits by which the laws of drawn states are fitted
+# drawn states are so many times as far out as those that the policy visits
+DRAWN_STATES_REACH = 2.0
+STEPS_BETWEEN_SEEN_VISITS = 20  # steps between two of these visits
+LATTICE_NODES_BY_SIZE = (2_500, 20_000, 100_000)  # of a lattice, by size
+STATES_A_NODE = 4  # so many times fewer nodes than states, at least
+TRUNCATED_STATES_BY_SIZE = (10_000, 40_000, 120_000)  # of a truncation
 # prices of limits that are tried, and the steps by which each is judged
-PRICES = 8
-PRICED = 400_000
-MIXED = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
-SEARCHED = (50_000_000, 200_000_000, 400_000_000)  # simulated steps of a search, by size
+TRIED_PRICES = 8
+PRICING_STEPS = 400_000
+MIXED_SHARES = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
+# simulated steps of a search, by size
+SEARCH_STEPS_BY_SIZE = (50_000_000, 200_000_000, 400_000_000)
 # of indices that walk, in all; searches of each family
-WALKED = (100_000_000, 300_000_000, 900_000_000)
-TWICE = 2
-MANY = 12  # classes from which on searches have fewer steps, which take longer
-CHOOSING = 10  # the best of them is found by so many times fewer steps
-LONGER = 40  # so many times fewer of them for policies that look ahead
+WALK_STEPS_BY_SIZE = (100_000_000, 300_000_000, 900_000_000)
+SEARCHES_A_FAMILY = 2
+MANY_CLASSES = 12  # classes from which on searches have fewer steps, which take longer
+CHOOSING_STEPS_DIVISOR = 10  # the best of them is found by so many times fewer steps
+LOOK_AHEAD_STEPS_DIVISOR = 40  # so many times fewer of them for policies that look ahead
 # indices with all slopes, weights, and parts of a mixture, at most
-FEW_CLASSES = 8
-SEARCHABLE = 100
-MIXTURE = 4
-ROLLED = (4_000_000, 20_000_000)  # steps of coupled copies
-COMBINED = 3  # policies beside the best that are combined
-PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
-GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
+MOST_CLASSES_WITH_ALL_SLOPES = 8
+MOST_SEARCHED_WEIGHTS = 100
+MOST_MIXTURE_PARTS = 4
+ROLLOUT_STEPS_BY_SIZE = (4_000_000, 20_000_000)  # steps of coupled copies
+COMBINED_POLICIES = 3  # policies beside the best that are combined
+COMBINATION_PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
+PROGRAM_GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
 
 
 def _law(search: Search) -> Independent:
     """Geometric laws of the coordinates, wider than where the best policy goes."""
     model = search.model
     seen = (
-        visited(model, search.incumbent.policy, samples=SEEN, seed=search.fresh(Place.VISITS))
+        visited(
+            model, search.incumbent.policy, samples=SEEN_VISITS, seed=search.fresh(Place.VISITS)
+        )
         - model.box.lower
     )
-    means = WIDER * seen.mean(axis=0) + 0.5
+    means = DRAWN_STATES_REACH * seen.mean(axis=0) + 0.5
     return primal.geometric(model, (means / (1 + means)).tolist())
 
 
@@ -109,7 +119,7 @@ class Values:
         found = []
         for degree in (2, 4):
             basis = primal.monomials(search.model, degree)
-            if len(basis) > FUNCTIONS:
+            if len(basis) > MOST_PROGRAM_FUNCTIONS:
                 break
             try:
                 found += self._solved(search, basis, law, seed)
@@ -122,11 +132,16 @@ class Values:
     def _solved(
         self, search: Search, basis: primal.Basis, law: Independent, seed: int
     ) -> list[Candidate]:
-        drawn: dict[str, Any] = {"relevance": law, "sample": law, "samples": DRAWN, "seed": seed}
+        drawn: dict[str, Any] = {
+            "relevance": law,
+            "sample": law,
+            "samples": PROGRAM_STATES,
+            "seed": seed,
+        }
         if isinstance(search.criterion, Discounted):
             gamma = search.criterion
         else:
-            gamma = Discounted(GAMMA)
+            gamma = Discounted(PROGRAM_GAMMA)
         programs = [primal.alp(search.model, basis, gamma, **drawn)]
         if isinstance(search.criterion, Average):
             programs.append(primal.average_alp(search.model, basis, **drawn))
@@ -148,14 +163,14 @@ class OnLattice:
 
     name: str = "lattice"
     first: bool = True
-    sizes: int = len(NODES)
+    sizes: int = len(LATTICE_NODES_BY_SIZE)
     grows: float = 2.5
 
     def applies(self, search: Search) -> bool:
         """Where a lattice has room for three knots a coordinate."""
         model = search.model
         few = np.minimum(model.box.upper - model.box.lower, 2).astype(np.float64) + 1
-        return search.listed and bool(np.log(few).sum() <= math.log(NODES[-1]))
+        return search.listed and bool(np.log(few).sum() <= math.log(LATTICE_NODES_BY_SIZE[-1]))
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """One without prices.
@@ -166,7 +181,7 @@ class OnLattice:
             return self._priced(search, size)
         found = [self._solved(search, _nodes(search, size), ())]
         if not search.model.box.bounded:
-            found.append(self._truncated(search, TRUNCATED[size]))
+            found.append(self._truncated(search, TRUNCATED_STATES_BY_SIZE[size]))
         return [candidate for candidate in found if candidate is not None]
 
     def _truncated(self, search: Search, nodes: int) -> Candidate:
@@ -184,7 +199,13 @@ class OnLattice:
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
             seen = [
-                visited(model, policy, samples=SEEN, seed=search.fresh(Place.VISITS), every=SPACING)
+                visited(
+                    model,
+                    policy,
+                    samples=SEEN_VISITS,
+                    seed=search.fresh(Place.VISITS),
+                    every=STEPS_BETWEEN_SEEN_VISITS,
+                )
                 for policy in policies
             ]
             seed = search.fresh(Place.PROPOSAL)
@@ -194,7 +215,7 @@ class OnLattice:
                 return None
 
         policies = [m.policy for m in _near(search)]
-        sizes = (nodes // SKETCH, nodes)
+        sizes = (nodes // SKETCH_NODES_DIVISOR, nodes)
         found = solve_in_stages(model, search.criterion, policies, sizes, fit, prices=prices)
         if found is None:
             return None
@@ -214,7 +235,7 @@ class OnLattice:
             price = cost
         else:
             price = 1.0
-        for _ in range(PRICES):
+        for _ in range(TRIED_PRICES):
             one = self._solved(
                 search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits]
             )
@@ -225,7 +246,7 @@ class OnLattice:
                 search.model,
                 one.policy,
                 search.criterion,
-                steps=PRICED,
+                steps=PRICING_STEPS,
                 seed=search.fresh(Place.PRICES),
             )
             found.append((run.excess(search.limits), one))
@@ -245,7 +266,7 @@ class OnLattice:
                     Mixed([kept[-1].policy, broken[-1].policy], [1 - w, w]),
                     f"mixture, {w:g} of the cheaper",
                 )
-                for w in MIXED
+                for w in MIXED_SHARES
             ]
         return made
 
@@ -256,8 +277,8 @@ def _nodes(search: Search, size: int) -> int:
     """
     count = search.model.box.count
     if count is None:
-        return NODES[size]
-    return min(NODES[size], max(NODES[0], count // FEWER))
+        return LATTICE_NODES_BY_SIZE[size]
+    return min(LATTICE_NODES_BY_SIZE[size], max(LATTICE_NODES_BY_SIZE[0], count // STATES_A_NODE))
 
 
 def _near(search: Search) -> list[Member]:
@@ -276,7 +297,7 @@ class Searches:
 
     name: str = "search"
     first: bool = True
-    sizes: int = len(SEARCHED)
+    sizes: int = len(SEARCH_STEPS_BY_SIZE)
     grows: float = 4.0
 
     def applies(self, search: Search) -> bool:
@@ -295,26 +316,31 @@ class Searches:
             and isinstance(search.criterion, Average)
             and walks(search.model)
         ):
-            fewer = min(1.0, MANY / len(search.model.classes)) ** 2
-            return self._walked(search, families, int(fewer * WALKED[size]))
-        each = SEARCHED[size] // max(1, len(families))
+            fewer = min(1.0, MANY_CLASSES / len(search.model.classes)) ** 2
+            return self._walked(search, families, int(fewer * WALK_STEPS_BY_SIZE[size]))
+        each = SEARCH_STEPS_BY_SIZE[size] // max(1, len(families))
         if not isinstance(
             search.model, QueueingNetwork
         ):  # where indices are not the policies, steps take longer
             each = max(
-                1, int(each * min(pace(search, m.candidate) for m in _near(search)) / LONGER)
+                1,
+                int(
+                    each
+                    * min(pace(search, m.candidate) for m in _near(search))
+                    / LOOK_AHEAD_STEPS_DIVISOR
+                ),
             )
         found = [parameters(family, search.criterion, steps=each, seed=seed) for family in families]
         return [Candidate(one.policy, f"search, {one.family.name}") for one in found]
 
     def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
         """Where searches are quick, several of them, since not all end in the same valley."""
-        each = steps // max(1, TWICE * len(families))
+        each = steps // max(1, SEARCHES_A_FAMILY * len(families))
         found = [
             parameters(
                 family, search.criterion, steps=each, seed=search.fresh(Place.FAMILY_SEARCH + k)
             )
-            for k in range(TWICE)
+            for k in range(SEARCHES_A_FAMILY)
             for family in families
         ]
         if found:
@@ -322,7 +348,7 @@ class Searches:
                 best_of(
                     found,
                     search.criterion,
-                    steps=steps // CHOOSING,
+                    steps=steps // CHOOSING_STEPS_DIVISOR,
                     seed=search.fresh(Place.PROPOSAL),
                 )
             ]
@@ -342,16 +368,16 @@ class Searches:
             sloped = [
                 p for p in rules if _index(p).slopes.any()
             ]  # from constants alone, slopes are far
-            if len(search.model.classes) <= FEW_CLASSES:
-                reach = ALL
+            if len(search.model.classes) <= MOST_CLASSES_WITH_ALL_SLOPES:
+                reach = REACH_ALL
             else:
-                reach = NEXT
+                reach = REACH_NEXT
             return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
         values = search.incumbent.candidate.values
         families = []
-        if isinstance(values, primal.LinearValues) and len(values.basis) <= SEARCHABLE:
+        if isinstance(values, primal.LinearValues) and len(values.basis) <= MOST_SEARCHED_WEIGHTS:
             families.append(greedy_for(values, search.criterion.gamma))
-        several = list({p.digest: p for p in ranked}.values())[:MIXTURE]
+        several = list({p.digest: p for p in ranked}.values())[:MOST_MIXTURE_PARTS]
         if len(several) > 1:
             rest = len(several) - 1
             families.append(mixing(several, [1 - 0.1 * rest, *[0.1] * rest]))
@@ -375,7 +401,7 @@ class Rollouts:
 
     name: str = "rollouts"
     first: bool = False
-    sizes: int = len(ROLLED)
+    sizes: int = len(ROLLOUT_STEPS_BY_SIZE)
     grows: float = 5.0
 
     def applies(self, search: Search) -> bool:
@@ -389,7 +415,7 @@ class Rollouts:
             search.model,
             best,
             search.criterion,
-            steps=ROLLED[size],
+            steps=ROLLOUT_STEPS_BY_SIZE[size],
             seed=search.fresh(Place.PROPOSAL),
         )
         return [Candidate(policy, policy.name, policy.values) for policy in found]
@@ -412,7 +438,7 @@ class Combines:
         """One for each H, the hard choice in each cell, and the greedy one among the portfolio."""
         best = search.incumbent
         others = [m.policy for m in search.members if m.policy.digest != best.policy.digest][
-            :COMBINED
+            :COMBINED_POLICIES
         ]
         if not others:
             return []
@@ -422,7 +448,7 @@ class Combines:
             best.policy,
             search.criterion,
             potential=best.candidate.values,
-            penalties=[factor * abs(best.run.cost) for factor in PENALTIES],
+            penalties=[factor * abs(best.run.cost) for factor in COMBINATION_PENALTIES],
             seed=search.fresh(Place.PROPOSAL),
         )
         return [
@@ -431,6 +457,6 @@ class Combines:
         ]
 
 
-STEPS: dict[str, Step] = {
+STEPS_BY_NAME: dict[str, Step] = {
     step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())
 }

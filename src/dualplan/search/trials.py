@@ -29,22 +29,22 @@ from dualplan.core.errors import InputError, MissingError
 from dualplan.core.streams import Stream, Word, own_seed
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
-from dualplan.evaluation.lstd import QUADRATIC, loop_values
+from dualplan.evaluation.lstd import MOST_QUADRATIC_CLASSES, loop_values
 from dualplan.evaluation.simulation import Chunks, CompiledEngine, Replica
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.heuristics.network import LinearIndexPolicy, walks
 
-REPLICAS = 16  # trajectories of each candidate
-TRIALS = 30  # unless the budget is too small for that
-SHORTER = 200  # trials where they have a control, and can be shorter
-LEAST_LENGTH = 2_000  # steps of a trajectory in one trial
-WARMING = 0.05  # the part that brings the first states
-CUT = 1e-3  # discounted trajectories are cut where γ^t is so small
+TRIAL_REPLICAS = 16  # trajectories of each candidate
+DEFAULT_TRIALS = 30  # unless the budget is too small for that
+CONTROLLED_TRIALS = 200  # trials where they have a control, and can be shorter
+LEAST_TRIAL_STEPS = 2_000  # steps of a trajectory in one trial
+WARMING_SHARE = 0.05  # the part that brings the first states
+CUT_DISCOUNT = 1e-3  # discounted trajectories are cut where γ^t is so small
 # states that it is fitted to, and trials between two fits
-VISITS = 10_000
-REFIT = 5
+TRIAL_CONTROL_VISITS = 10_000
+TRIALS_BETWEEN_FITS = 5
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Budget:
     @property
     def warming(self) -> int:
         """Steps of each trajectory before the first trial."""
-        return max(int(WARMING * self.steps / REPLICAS), 1)
+        return max(int(WARMING_SHARE * self.steps / TRIAL_REPLICAS), 1)
 
     def cut(self, unit: int, least: int, most: int, share: float = 1.0) -> tuple[int, int]:
         """Trials, and units of work that each policy gets in each of them: so many at least, if
@@ -82,19 +82,24 @@ class LongTrials:
         self.threads = budget.threads
         self.seed = budget.seed
         self.model = first.model
-        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, TRIALS, 1 - WARMING)
+        self.trials, self.length = budget.cut(
+            TRIAL_REPLICAS, LEAST_TRIAL_STEPS, DEFAULT_TRIALS, 1 - WARMING_SHARE
+        )
         engine = CompiledEngine(self.model, first, self.seed, False)
         self.replicas: list[Replica] = in_parallel(
-            [partial(_after, engine, engine.first(k), budget.warming) for k in range(REPLICAS)],
+            [
+                partial(_after, engine, engine.first(k), budget.warming)
+                for k in range(TRIAL_REPLICAS)
+            ],
             self.threads,
         )
-        self.steps = budget.warming * REPLICAS
+        self.steps = budget.warming * TRIAL_REPLICAS
 
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
         engines = [CompiledEngine(self.model, policy, self.seed, False) for policy in policies]
         ran = in_parallel([partial(self._run, engine) for engine in engines], self.threads)
-        self.steps += len(policies) * REPLICAS * self.length
+        self.steps += len(policies) * TRIAL_REPLICAS * self.length
         self.replicas = [chunks.replica for chunks in ran[-1]]
         return np.array(
             [np.mean([chunks.rows[0, 1] for chunks in row]) / self.length for row in ran]
@@ -116,8 +121,8 @@ class ManyTrials:
         self.seed = budget.seed
         self.model = first.model
         self.gamma = criterion.gamma
-        self.horizon = math.ceil(math.log(CUT) / math.log(self.gamma))
-        self.trials, self.runs = budget.cut(self.horizon, REPLICAS, TRIALS)
+        self.horizon = math.ceil(math.log(CUT_DISCOUNT) / math.log(self.gamma))
+        self.trials, self.runs = budget.cut(self.horizon, TRIAL_REPLICAS, DEFAULT_TRIALS)
         self.starts, self.weights = criterion.start_distribution(self.model)
         self.first = 0
         self.steps = 0
@@ -142,35 +147,42 @@ class IndexTrials:
         self.seed = budget.seed
         self.model = first.model
         self.classes = len(first.network.classes)
-        self.controlled = self.classes <= QUADRATIC
+        self.controlled = self.classes <= MOST_QUADRATIC_CLASSES
         if self.controlled:
-            most = SHORTER
+            most = CONTROLLED_TRIALS
         else:
-            most = TRIALS
-        self.trials, self.length = budget.cut(REPLICAS, LEAST_LENGTH, most, 1 - WARMING)
-        self.states = np.tile(first.model.start[: self.classes], (REPLICAS, 1))
+            most = DEFAULT_TRIALS
+        self.trials, self.length = budget.cut(
+            TRIAL_REPLICAS, LEAST_TRIAL_STEPS, most, 1 - WARMING_SHARE
+        )
+        self.states = np.tile(first.model.start[: self.classes], (TRIAL_REPLICAS, 1))
         self.weights = np.zeros(0)
         self.at = 0
         self.done = 0
-        seen = self._look(first, budget.warming, 2 * VISITS // REPLICAS)[1]
+        seen = self._look(first, budget.warming, 2 * TRIAL_CONTROL_VISITS // TRIAL_REPLICAS)[1]
         self.seen = [seen[:, seen.shape[1] // 2 :]]  # before that, the start may still be felt
         self.at = budget.warming
-        self.steps = budget.warming * REPLICAS
+        self.steps = budget.warming * TRIAL_REPLICAS
 
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
         for policy in policies:
             self._check(policy)
-        if self.done % REFIT == 0 and self.controlled:
+        if self.done % TRIALS_BETWEEN_FITS == 0 and self.controlled:
             states = np.concatenate([part.reshape(-1, self.classes) for part in self.seen])
             self.weights = loop_values(self._loop(policies[-1]), states)
             self.seen = []
-        mean = partial(self._look, policies[-1], self.length, VISITS // (REPLICAS * REFIT))
+        mean = partial(
+            self._look,
+            policies[-1],
+            self.length,
+            TRIAL_CONTROL_VISITS // (TRIAL_REPLICAS * TRIALS_BETWEEN_FITS),
+        )
         others = [partial(self._walk, policy, self.states.copy()) for policy in policies[:-1]]
         *tried, (ran, seen) = in_parallel([*others, mean], self.threads)
         self.seen.append(seen)
         self.at, self.done = self.at + self.length, self.done + 1
-        self.steps += len(policies) * REPLICAS * self.length
+        self.steps += len(policies) * TRIAL_REPLICAS * self.length
         # by the mean's own cost, not by differences from it: in a short trial these vary less
         # without the control, but only since they have not yet come about
         plain, controlled = ran.std(axis=0)
@@ -208,10 +220,10 @@ class IndexTrials:
         states on its way.
         """
         assert policy.code is not None
-        costs = np.empty((REPLICAS, 2))
-        seen = np.empty((REPLICAS, count, self.classes), np.int64)
+        costs = np.empty((TRIAL_REPLICAS, 2))
+        seen = np.empty((TRIAL_REPLICAS, count, self.classes), np.int64)
         rngs = np.array(
-            [philox.generator(self.seed, Stream.TRAJECTORIES, k) for k in range(REPLICAS)]
+            [philox.generator(self.seed, Stream.TRAJECTORIES, k) for k in range(TRIAL_REPLICAS)]
         )
         every = length // max(count, 1)
         index_walk.walk(

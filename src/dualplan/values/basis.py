@@ -43,7 +43,7 @@ from dualplan.models.contract import UNBOUNDED, Model, coordinate_of, read_only,
 from dualplan.values.contract import ValueCode
 
 UNBOUNDED_SCALE = 10.0  # of monomials in a coordinate without an upper limit
-MOST_FUNCTIONS = 200_000
+MOST_BASIS_FUNCTIONS = 200_000
 
 
 @dataclass(frozen=True)
@@ -84,25 +84,25 @@ def power(coordinate: int, exponent: int, *, shift: float = 0.0, scale: float = 
             f"a power needs a whole exponent >= 0 and a scale other than 0, got {exponent!r}, "
             f"{scale!r}."
         )
-    return Piece(coordinate, kernels.POWER, float(exponent), float(shift), float(scale))
+    return Piece(coordinate, kernels.POWER_PIECE, float(exponent), float(shift), float(scale))
 
 
 def between(coordinate: int, low: float, high: float) -> Piece:
     """1 where low <= v <= high."""
     if not low <= high or low == np.inf:
         raise InputError(f"an interval needs low <= high, got [{low!r}, {high!r}].")
-    return Piece(coordinate, kernels.BETWEEN, float(low), float(high))
+    return Piece(coordinate, kernels.BETWEEN_PIECE, float(low), float(high))
 
 
 def hinge(coordinate: int, knot: float, *, scale: float = 1.0) -> Piece:
     """max(v − knot, 0)/scale."""
     require_numbers(knot=knot)
-    return Piece(coordinate, kernels.HINGE, float(knot), 0.0, float(scale))
+    return Piece(coordinate, kernels.HINGE_PIECE, float(knot), 0.0, float(scale))
 
 
 def capped(coordinate: int, cap: float, *, scale: float = 1.0) -> Piece:
     """min(v, cap)/scale."""
-    return Piece(coordinate, kernels.CAPPED, float(cap), 0.0, float(scale))
+    return Piece(coordinate, kernels.CAPPED_PIECE, float(cap), 0.0, float(scale))
 
 
 Product = tuple[Piece, ...]
@@ -152,10 +152,10 @@ class Basis(Data):
             )
         if not self.products and not self.user:
             raise InputError("a basis needs at least one function.")
-        if len(self.products) > MOST_FUNCTIONS:
+        if len(self.products) > MOST_BASIS_FUNCTIONS:
             raise InputError(
                 f"a basis of {len(self.products):,} functions is too large; keep below "
-                f"{MOST_FUNCTIONS:,}."
+                f"{MOST_BASIS_FUNCTIONS:,}."
             )
         dim = self.model.box.dim
         for piece in itertools.chain.from_iterable(self.products):
@@ -275,9 +275,12 @@ class LinearValues(Data):
         rows = []
         for weight, pieces in zip(self.weights, self.basis.products, strict=True):
             places = [
-                p.coordinate for p in pieces if p.kind == kernels.POWER for _ in range(int(p.p))
+                p.coordinate
+                for p in pieces
+                if p.kind == kernels.POWER_PIECE
+                for _ in range(int(p.p))
             ]
-            if len(places) > 2 or any(p.kind != kernels.POWER or p.q != 0 for p in pieces):
+            if len(places) > 2 or any(p.kind != kernels.POWER_PIECE or p.q != 0 for p in pieces):
                 return None
             scaled = weight / np.prod([p.s**p.p for p in pieces])
             if places:
@@ -397,7 +400,7 @@ def boxes(model: Model, cuts: Sequence[Sequence[tuple[float, float]]]) -> Basis:
 def indicators(model: Model) -> Basis:
     """The indicator of every single state: values without approximation, where states are few."""
     count = model.box.count
-    if count is None or count > MOST_FUNCTIONS:
+    if count is None or count > MOST_BASIS_FUNCTIONS:
         raise InputError(
             f"model {model.name!r} has too many states for a function each; use fewer functions."
         )

@@ -52,8 +52,8 @@ from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box
 from dualplan.values.basis import Piece, Product
 
 MOST_CUTS = 1_000  # of one coordinate, given as a number
-MOST_ROWS = 4_000_000  # coefficients over all cells
-SHIFTS = (-1, 0, 1)
+MOST_CELL_COEFFICIENTS = 4_000_000  # coefficients over all cells
+CELL_SHIFTS = (-1, 0, 1)
 
 Factor = tuple[Piece, ...]  # the pieces of a product on one coordinate
 Cuts = int | Sequence[int | Sequence[int] | None] | None
@@ -110,9 +110,9 @@ class Cells:
 
 def breaks(piece: Piece, low: int, high: float) -> set[int]:
     """The cuts between low and high that a piece asks for."""
-    if piece.kind == kinds.POWER:
+    if piece.kind == kinds.POWER_PIECE:
         return set()
-    if piece.kind == kinds.BETWEEN:
+    if piece.kind == kinds.BETWEEN_PIECE:
         first = math.ceil(max(piece.p, low))
         if piece.q < high:
             last = math.floor(min(piece.q, high))
@@ -132,23 +132,23 @@ def breaks(piece: Piece, low: int, high: float) -> set[int]:
 
 def degree(piece: Piece, span: Span) -> int:
     """Of the polynomial that a piece is on a span between its breaks."""
-    if piece.kind == kinds.POWER:
+    if piece.kind == kinds.POWER_PIECE:
         return int(piece.p)
-    if piece.kind == kinds.BETWEEN:
+    if piece.kind == kinds.BETWEEN_PIECE:
         return 0
     beyond = span.low >= piece.p
-    if piece.kind == kinds.HINGE:
+    if piece.kind == kinds.HINGE_PIECE:
         return int(beyond)
     return int(not beyond)
 
 
 def value(piece: Piece, v: int) -> Fraction:
     """A piece without its scale, exactly."""
-    if piece.kind == kinds.BETWEEN:
+    if piece.kind == kinds.BETWEEN_PIECE:
         return Fraction(int(piece.p <= v <= piece.q))
-    if piece.kind == kinds.HINGE:
+    if piece.kind == kinds.HINGE_PIECE:
         return max(v - Fraction(piece.p), Fraction(0))
-    if piece.kind == kinds.CAPPED:
+    if piece.kind == kinds.CAPPED_PIECE:
         if math.isfinite(piece.p):
             return min(Fraction(v), Fraction(piece.p))
         return Fraction(v)
@@ -157,7 +157,7 @@ def value(piece: Piece, v: int) -> Fraction:
 
 def scale(piece: Piece) -> float:
     """What a piece without its scale is to be multiplied by."""
-    if piece.kind == kinds.POWER:
+    if piece.kind == kinds.POWER_PIECE:
         return piece.s ** -int(piece.p)
     return 1.0 / piece.s
 
@@ -313,9 +313,13 @@ class _Line:
 
 
 def _line(factors: Sequence[Factor], cuts: set[int], bounded: bool) -> _Line:
-    most = max(sum(int(p.p) if p.kind == kinds.POWER else 1 for p in factor) for factor in factors)
+    most = max(
+        sum(int(p.p) if p.kind == kinds.POWER_PIECE else 1 for p in factor) for factor in factors
+    )
     entries: list[tuple[Span, int]] = []
-    lists: list[list[list[Fraction]]] = [[[] for _ in SHIFTS] for _ in factors]  # factor, shift, e
+    lists: list[list[list[Fraction]]] = [
+        [[] for _ in CELL_SHIFTS] for _ in factors
+    ]  # factor, shift, e
     for span in spans_of(cuts, bounded, most):
         if span.single:
             d = 0
@@ -323,7 +327,7 @@ def _line(factors: Sequence[Factor], cuts: set[int], bounded: bool) -> _Line:
             d = max(_degree(factor, span) for factor in factors)
         entries += [(span, e if span.ray else 0) for e in range(d + 1)]
         for of, factor in zip(lists, factors, strict=True):
-            for column, shift in zip(of, SHIFTS, strict=True):
+            for column, shift in zip(of, CELL_SHIFTS, strict=True):
                 column += coefficients(factor, span, shift, d)
     multiples = [math.lcm(*(x.denominator for column in of for x in column)) for of in lists]
     whole = [
@@ -346,7 +350,12 @@ def _degree(factor: Factor, span: Span) -> int:
 
 def _padded(tables: Sequence[Floats]) -> Floats:
     table = np.zeros(
-        (len(tables), max(t.shape[0] for t in tables), max(t.shape[1] for t in tables), len(SHIFTS))
+        (
+            len(tables),
+            max(t.shape[0] for t in tables),
+            max(t.shape[1] for t in tables),
+            len(CELL_SHIFTS),
+        )
     )
     for i, t in enumerate(tables):
         table[i, : t.shape[0], : t.shape[1]] = t
@@ -358,7 +367,7 @@ def _rows(exponents: Sequence[Sequence[int]], tops: set[tuple[int, ...]]) -> Int
     below = sorted({j for top in tops for j in itertools.product(*(range(e + 1) for e in top))})
     level = [[e for e, power in enumerate(listed) if power == 0] for listed in exponents]
     size = sum(math.prod(1 if p else len(level[i]) for i, p in enumerate(j)) for j in below)
-    if size > MOST_ROWS:
+    if size > MOST_CELL_COEFFICIENTS:
         raise InputError(
             f"{size:,} coefficients on cells are too many; take fewer cells or functions of lower "
             "degree."

@@ -18,7 +18,7 @@ from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model
 
 StateFunction = Callable[[Ints], Any]  # of states, one a row: a number for each
-CHUNK = 2**18  # states whose values are computed at once
+STATES_AT_ONCE = 2**18  # states whose values are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def everywhere(model: Model, function: StateFunction) -> Floats:
     if isinstance(function, StateTable):
         return function.values
     values = np.empty(int(model.box.count or 0))
-    for first in range(0, values.size, CHUNK):
-        numbers = np.arange(first, min(first + CHUNK, values.size))
+    for first in range(0, values.size, STATES_AT_ONCE):
+        numbers = np.arange(first, min(first + STATES_AT_ONCE, values.size))
         values[numbers] = function(model.box.states(numbers))
     return values

@@ -25,7 +25,7 @@ from dualplan._kernels.compiler import Data
 from dualplan.core.checks import require_counts
 from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Floats, Ints
-from dualplan.models.factored import MOST_ENTRIES, FactoredModel, Given, Local
+from dualplan.models.factored import MOST_TABLE_ENTRIES, FactoredModel, Given, Local
 from dualplan.values.basis import Basis
 
 
@@ -250,10 +250,11 @@ def _contracted(
 
 def _require_small(psi: Local, axes: Sequence[int], sizes: Sequence[int]) -> None:
     entries = math.prod(sizes[k] for k in axes)
-    if entries > MOST_ENTRIES:
+    if entries > MOST_TABLE_ENTRIES:
         raise InputError(
             f"what a function of {len(psi.scope)} variables leads to depends on {len(axes)} others "
-            f"({entries:.2g} values, more than {MOST_ENTRIES:,}); use functions of smaller scope, "
+            f"({entries:.2g} values, more than {MOST_TABLE_ENTRIES:,}); use functions of smaller "
+            "scope, "
             "or a model with fewer parents."
         )
 

@@ -22,15 +22,16 @@ from typing import Any
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import READ_ONLY, UNCOMPILABLE
+from dualplan._kernels.compiler import COMPILATION_ERRORS, READ_ONLY_INTS
 from dualplan.core.checks import is_number, is_whole
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, coordinate_of, read_only, vector
 
-LOWEST = int(np.iinfo(np.int64).min)
-RAISED = (ArithmeticError, LookupError, TypeError, ValueError)  # by functions of the user
-SEQUENCES = (list, tuple, range, np.ndarray)
+LOWEST_INTEGER = int(np.iinfo(np.int64).min)
+# by functions of the user
+USER_FUNCTION_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+SEQUENCE_TYPES = (list, tuple, range, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Partition:
         values[:] = np.nan  # what is not written is where the function raised
         try:
             _all_values(self.compiled, states, values)
-        except RAISED as error:
+        except USER_FUNCTION_ERRORS as error:
             raise _failed(states[np.isnan(values)][0], error) from error
 
     def _value(self, x: Ints) -> float:
@@ -100,7 +101,7 @@ class Partition:
                 value = None
             else:
                 value = self.function(read_only(x))
-        except RAISED as error:
+        except USER_FUNCTION_ERRORS as error:
             raise _failed(x, error) from error
         if not is_number(value):
             raise InputError(
@@ -116,8 +117,8 @@ class Partition:
             return None
         try:
             function = numba.njit(nogil=True)(self.function)
-            function.compile((READ_ONLY,))
-        except UNCOMPILABLE:
+            function.compile((READ_ONLY_INTS,))
+        except COMPILATION_ERRORS:
             return None
         return function
 
@@ -150,7 +151,7 @@ def _failed(x: Ints, error: Exception) -> InputError:
 
 
 def _part_names(label: str, low: float, high: float, cuts: Sequence[float]) -> list[str]:
-    ends = [None if low in (LOWEST, -math.inf) else low, *cuts, None]
+    ends = [None if low in (LOWEST_INTEGER, -math.inf) else low, *cuts, None]
     names = [
         f"{label} < {b:g}"
         if a is None
@@ -218,14 +219,16 @@ def cells(
     for key, numbers in cuts.items():
         c = coordinate_of(model, key)
         if (
-            not isinstance(numbers, SEQUENCES)
+            not isinstance(numbers, SEQUENCE_TYPES)
             or not all(map(is_whole, numbers))
             or any(b <= a for a, b in itertools.pairwise(numbers))
         ):
             raise InputError(
                 f"the cuts of coordinate {key!r} are integers in rising order, got {numbers!r}."
             )
-        parts.append(Part(c, *limits.pop(c, (LOWEST, UNBOUNDED)), tuple(int(v) for v in numbers)))
+        parts.append(
+            Part(c, *limits.pop(c, (LOWEST_INTEGER, UNBOUNDED)), tuple(int(v) for v in numbers))
+        )
     return Partition(model, (*parts, *(Part(c, *ends, ()) for c, ends in limits.items())))
 
 
@@ -255,7 +258,7 @@ def levels(
 
 
 def _interval(key: str | int, ends: Any) -> tuple[int, int]:
-    low, high = ends if isinstance(ends, SEQUENCES) and len(ends) == 2 else (None, ends)
+    low, high = ends if isinstance(ends, SEQUENCE_TYPES) and len(ends) == 2 else (None, ends)
     if high is None:
         high = UNBOUNDED
     if not (is_whole(low) and is_whole(high) and low <= high):

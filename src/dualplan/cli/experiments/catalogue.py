@@ -30,10 +30,10 @@ EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "eight-queue": eight_queue,
     "lost-sales": lost_sales,
 }
-FOLDER = "runs/reproduce"
-FIGURE = "figure.png"
-RESULT = "result.json"
-_FLAGS = {"parameters": "--set"}  # where the option is not called like the argument
+EXPERIMENTS_FOLDER = "runs/reproduce"
+FIGURE_FILE = "figure.png"
+EXPERIMENT_RESULT_FILE = "result.json"
+_FLAGS_OF_ARGUMENTS = {"parameters": "--set"}  # where the option is not called like the argument
 
 
 def options_of(name: str) -> list[str]:
@@ -57,15 +57,15 @@ def run_again(
             raise InputError(
                 f"{_flag(option)} is not for {name}, which takes {flags}, --out and --json."
             )
-    folder = _folder(Path(FOLDER) / name if out is None else Path(out))
+    folder = _folder(Path(EXPERIMENTS_FOLDER) / name if out is None else Path(out))
     outcome = EXPERIMENTS[name](**given, progress=progress)
-    (draw_curves if outcome.curves else draw_rows)(outcome, folder / FIGURE)
-    write_json(folder / RESULT, {**outcome.to_json(), "figure": FIGURE})
+    (draw_curves if outcome.curves else draw_rows)(outcome, folder / FIGURE_FILE)
+    write_json(folder / EXPERIMENT_RESULT_FILE, {**outcome.to_json(), "figure": FIGURE_FILE})
     return outcome, folder
 
 
 def _flag(option: str) -> str:
-    return _FLAGS.get(option, f"--{option}")
+    return _FLAGS_OF_ARGUMENTS.get(option, f"--{option}")
 
 
 def _folder(path: Path) -> Path:

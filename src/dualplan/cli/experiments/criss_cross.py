@@ -19,17 +19,20 @@ from dualplan.models.contract import Model
 from dualplan.models.load import build
 
 TRUNCATIONS = (20, 30)
-TOLERANCE = 1e-6
-HEURISTICS = ("lbfs", "c-mu", "max-pressure")
-OPTIMUM = {False: Figure(0.671, 3, deterministic=True), True: Figure(0.843, 3, deterministic=True)}
-FLUID = {False: Figure(0.677, 3), True: Figure(0.855, 3)}
-PPO = {False: Figure(0.671, 3), True: Figure(0.844, 3)}
-TIME = "30s"
+CRISS_CROSS_TOLERANCE = 1e-6
+CRISS_CROSS_HEURISTICS = ("lbfs", "c-mu", "max-pressure")
+CRISS_CROSS_OPTIMUM = {
+    False: Figure(0.671, 3, deterministic=True),
+    True: Figure(0.843, 3, deterministic=True),
+}
+FLUID_POLICY_COSTS = {False: Figure(0.677, 3), True: Figure(0.855, 3)}
+PPO_COSTS = {False: Figure(0.671, 3), True: Figure(0.844, 3)}
+CRISS_CROSS_TIME = "30s"
 
 
 def criss_cross(
     *,
-    time: str = TIME,
+    time: str = CRISS_CROSS_TIME,
     parameters: Json | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -64,7 +67,7 @@ def criss_cross(
         "seed": seed,
         "parameters": given,
         "truncations": TRUNCATIONS,
-        "tolerance": TOLERANCE,
+        "tolerance": CRISS_CROSS_TOLERANCE,
     }
     said = (
         agreeing(rows),
@@ -84,7 +87,7 @@ def _network(
     else:
         network = "imbalanced"
     cut = [_make(given, balanced, size) for size in TRUNCATIONS]
-    near, far = (solve_exact(model, tol=TOLERANCE) for model in cut)
+    near, far = (solve_exact(model, tol=CRISS_CROSS_TOLERANCE) for model in cut)
     optimum = far.value
     common: Json = {"network": network, "optimum": optimum}
     rows = [
@@ -92,17 +95,17 @@ def _network(
         _optimum(
             f"optimum, queues up to {TRUNCATIONS[1]}",
             far,
-            OPTIMUM[balanced] if published else None,
+            CRISS_CROSS_OPTIMUM[balanced] if published else None,
             common,
         ),
     ]
     rows += [
         exactly(name, cut[0], cut[0].policy(name), note="on the smaller truncation", **common)
-        for name in HEURISTICS
+        for name in CRISS_CROSS_HEURISTICS
     ]
     if published:
-        rows += [Row("robust fluid policy", published=FLUID[balanced], **common)]
-        rows += [Row("PPO", published=PPO[balanced], **common)]
+        rows += [Row("robust fluid policy", published=FLUID_POLICY_COSTS[balanced], **common)]
+        rows += [Row("PPO", published=PPO_COSTS[balanced], **common)]
     rows.append(searched(_make(given, balanced, None), time=time, seed=seed, **common))
     return rows, abs(far.value - near.value)
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualplan.cli.experiments.measure import FOUND, searched, simulated
-from dualplan.cli.experiments.rows import AGREES, Figure, Outcome, Progress, Row, verdict
+from dualplan.cli.experiments.measure import SEARCH_ROW, searched, simulated
+from dualplan.cli.experiments.rows import AGREES_VERDICT, Figure, Outcome, Progress, Row, verdict
 from dualplan.models import instances as zoo
 from dualplan.models.contract import Model
 from dualplan.models.event import EventModel
@@ -30,20 +30,20 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.heuristics.network import soft_longer
 from dualplan.policies.tables import FunctionPolicy
 
-BASE = {
+BASE_POLICY_COSTS = {
     (0.8, 0.5, 0.5): Figure(21.78, 2, 0.16, reproducible=False),
     (0.5, 0.8, 0.5): Figure(22.47, 2, 0.08, reproducible=False),
     (0.5, 0.5, 0.8): Figure(22.98, 2, 0.12, reproducible=False),
 }
-MIXTURES = {
+PUBLISHED_MIXTURES = {
     "dual mixture of the three": Figure(20.59, 2),
     "primal mixture of the three": Figure(19.14, 2),
 }
 # in this order
-ARRIVAL = 0.1
-ENTRIES = (3, 0)
-STEPS = 20_000_000  # of each simulation, twice as many as published
-TIME = "60s"
+ARRIVAL_RATE = 0.1
+ENTRY_QUEUES = (3, 0)
+EIGHT_QUEUE_STEPS = 20_000_000  # of each simulation, twice as many as published
+EIGHT_QUEUE_TIME = "60s"
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,11 @@ class Reading:
         """The network and the base policies under this reading."""
         if self.in_turn:
             model = in_turn()
-            return model, [soft_rule(model, p, self.shortest, self.alone) for p in BASE]
+            return model, [
+                soft_rule(model, p, self.shortest, self.alone) for p in BASE_POLICY_COSTS
+            ]
         network = zoo.eight_queue()
-        return network, [soft_longer(network, p) for p in BASE]
+        return network, [soft_longer(network, p) for p in BASE_POLICY_COSTS]
 
 
 READINGS = (
@@ -74,22 +76,26 @@ READINGS = (
 
 
 def eight_queue(
-    *, time: str = TIME, steps: int = STEPS, seed: int = 0, progress: Progress | None = None
+    *,
+    time: str = EIGHT_QUEUE_TIME,
+    steps: int = EIGHT_QUEUE_STEPS,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Outcome:
     """The three base policies in three readings, and what a search finds in the first."""
     tell = progress or (lambda *_: None)
     rows: list[Row] = []
     for k, reading in enumerate(READINGS):
         model, policies = reading.made()
-        for (p, figure), policy in zip(BASE.items(), policies, strict=True):
+        for (p, figure), policy in zip(BASE_POLICY_COSTS.items(), policies, strict=True):
             tell(k, len(READINGS) + 1, f"{reading.name}, {p}")
             rows.append(
                 simulated(
                     f"{p}, reading {k + 1}", model, policy, steps=steps, seed=seed, published=figure
                 )
             )
-    rows += [Row(name, published=figure) for name, figure in MIXTURES.items()]
-    tell(len(READINGS), len(READINGS) + 1, FOUND)
+    rows += [Row(name, published=figure) for name, figure in PUBLISHED_MIXTURES.items()]
+    tell(len(READINGS), len(READINGS) + 1, SEARCH_ROW)
     rows.append(searched(zoo.eight_queue(), time=time, seed=seed))
     settings = {
         "time": time,
@@ -106,15 +112,15 @@ def words_of(rows: list[Row]) -> tuple[str, ...]:
     """What the rows say of the readings, a row for each base policy, and of the search in the last
     row.
     """
-    size = len(BASE)
+    size = len(BASE_POLICY_COSTS)
     groups = [rows[size * k : size * (k + 1)] for k in range(len(READINGS))]
     told = [[verdict(row) for row in group] for group in groups]
-    agree = [k for k, words in enumerate(told, 1) if all(word == AGREES for word in words)]
+    agree = [k for k, words in enumerate(told, 1) if all(word == AGREES_VERDICT for word in words)]
     refuted = all(any(word.startswith("not reproduced") for word in words) for words in told)
     off = [
         max(
             abs((row.ours or np.inf) - figure.value)
-            for row, figure in zip(group, BASE.values(), strict=True)
+            for row, figure in zip(group, BASE_POLICY_COSTS.values(), strict=True)
         )
         for group in groups
     ]
@@ -141,11 +147,11 @@ def words_of(rows: list[Row]) -> tuple[str, ...]:
 
 # -- events in turn --------------------------------------------------------------------------------
 
-_MU = np.array([4, 2, 3, 3.1, 3, 2.2, 3, 2.5]) / 7.5
-_NEXT = np.array([1, 2, -1, 4, 5, 6, 7, -1])
-_QUEUES = np.array([[0, 2, 7], [1, 5, -1], [3, 4, 6]])  # of each server; -1: none
-_CHOICES = 4  # of a server: none of its queues, or one of them
-_SERVERS = 3
+_SERVICE_RATES = np.array([4, 2, 3, 3.1, 3, 2.2, 3, 2.5]) / 7.5
+_NEXT_QUEUES = np.array([1, 2, -1, 4, 5, 6, 7, -1])
+_QUEUES_OF_SERVERS = np.array([[0, 2, 7], [1, 5, -1], [3, 4, 6]])  # of each server; -1: none
+_CHOICES_OF_A_SERVER = 4  # of a server: none of its queues, or one of them
+_SERVER_COUNT = 3
 
 
 def in_turn() -> EventModel:
@@ -155,17 +161,17 @@ def in_turn() -> EventModel:
     Action a holds the choice of server s as its digit s to base 4: 0 for none, k for its k-th
     queue.
     """
-    mu = _MU
-    following = _NEXT
-    queues = _QUEUES
-    entries = np.array(ENTRIES)
+    mu = _SERVICE_RATES
+    following = _NEXT_QUEUES
+    queues = _QUEUES_OF_SERVERS
+    entries = np.array(ENTRY_QUEUES)
 
     def probability(x, a, e):  # type: ignore[no-untyped-def]
         if e < 2:
-            return ARRIVAL * (1 - ARRIVAL) ** e
-        p = (1 - ARRIVAL) ** 2
-        for s in range(_SERVERS):
-            k = a // _CHOICES**s % _CHOICES
+            return ARRIVAL_RATE * (1 - ARRIVAL_RATE) ** e
+        p = (1 - ARRIVAL_RATE) ** 2
+        for s in range(_SERVER_COUNT):
+            k = a // _CHOICES_OF_A_SERVER**s % _CHOICES_OF_A_SERVER
             if k > 0:
                 q = queues[s, k - 1]
             else:
@@ -182,8 +188,8 @@ def in_turn() -> EventModel:
         if e < 2:
             y[entries[e]] += 1
             return y
-        for s in range(_SERVERS):
-            k = a // _CHOICES**s % _CHOICES
+        for s in range(_SERVER_COUNT):
+            k = a // _CHOICES_OF_A_SERVER**s % _CHOICES_OF_A_SERVER
             if k > 0:
                 q = queues[s, k - 1]
             else:
@@ -200,8 +206,8 @@ def in_turn() -> EventModel:
     return EventModel(
         lower=[0] * 8,
         upper=[None] * 8,
-        actions=_CHOICES**_SERVERS,
-        events=2 + 2**_SERVERS,
+        actions=_CHOICES_OF_A_SERVER**_SERVER_COUNT,
+        events=2 + 2**_SERVER_COUNT,
         probability=probability,
         move=move,
         loss=loss,
@@ -212,7 +218,7 @@ def in_turn() -> EventModel:
 
 def soft_rule(model: Model, p: tuple[float, ...], shortest: bool, alone: bool) -> Policy:
     """The base policy of p, each server on its own; ties to the queue named first."""
-    queues = _QUEUES
+    queues = _QUEUES_OF_SERVERS
     prefer = np.array(p)
     if shortest:
         sign = -1
@@ -220,8 +226,8 @@ def soft_rule(model: Model, p: tuple[float, ...], shortest: bool, alone: bool) -
         sign = 1
 
     def rule(x):  # type: ignore[no-untyped-def]
-        shares = np.zeros((_SERVERS, _CHOICES))
-        for s in range(_SERVERS):
+        shares = np.zeros((_SERVER_COUNT, _CHOICES_OF_A_SERVER))
+        for s in range(_SERVER_COUNT):
             best = -1
             waiting = 0
             for k in range(3):
@@ -246,11 +252,11 @@ def soft_rule(model: Model, p: tuple[float, ...], shortest: bool, alone: bool) -
                         shares[s, k + 1] = first
                     else:
                         shares[s, k + 1] = (1 - first) / (waiting - 1)
-        out = np.empty(_CHOICES**_SERVERS)
+        out = np.empty(_CHOICES_OF_A_SERVER**_SERVER_COUNT)
         for a in range(out.size):
             out[a] = 1.0
-            for s in range(_SERVERS):
-                out[a] *= shares[s, a // _CHOICES**s % _CHOICES]
+            for s in range(_SERVER_COUNT):
+                out[a] *= shares[s, a // _CHOICES_OF_A_SERVER**s % _CHOICES_OF_A_SERVER]
         return out
 
     return FunctionPolicy(model, rule, name=f"soft {'shorter' if shortest else 'longer'}")

@@ -17,7 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from dualplan.cli.experiments.measure import exactly, unless_interrupted
-from dualplan.cli.experiments.rows import AGREES, DIGITISED, Figure, Outcome, Progress, Row, verdict
+from dualplan.cli.experiments.rows import (
+    AGREES_VERDICT,
+    DIGITISED_SOURCE,
+    Figure,
+    Outcome,
+    Progress,
+    Row,
+    verdict,
+)
 from dualplan.core.streams import CurveShift
 from dualplan.core.types import Floats, Json
 from dualplan.dual import features as families
@@ -32,25 +40,25 @@ from dualplan.models.contract import Model
 from dualplan.models.load import build
 from dualplan.report.figures import blank, save
 
-BATCH = 1_000
-FIRST_STEP = 1e-4
-HALVED = 2_000
+PAPER_BATCH = 1_000
+PAPER_FIRST_STEP = 1e-4
+PAPER_HALVING_ITERATIONS = 2_000
 # the paper does not say how many; from here on steps are a quarter of the first and less
-ITERATIONS = 5_000
-PRINTED = 2.0
-WORKABLE = 300.0
-LOOKS = 10  # along the iterations, and one at the start
-STEPS = 2_000_000  # of each simulation
-TOLERANCE = 0.02  # of the optimum
-HEURISTICS = ("longer", "lbfs")
-PAPER: Json = {
+PAPER_ITERATIONS = 5_000
+PRINTED_PENALTY = 2.0
+WORKABLE_PENALTY = 300.0
+CURVE_LOOKS = 10  # along the iterations, and one at the start
+FIGURE_3_STEPS = 2_000_000  # of each simulation
+FIGURE_3_TOLERANCE = 0.02  # of the optimum
+FIGURE_3_HEURISTICS = ("longer", "lbfs")
+PAPER_PARAMETERS: Json = {
     "buffers": (38, 25, 25, 38),
     "dynamics": "bernoulli",
     "phantom": True,
     "full": "lose",
 }
-PLOT = {
-    name: Figure(value, 2, source=DIGITISED, reproducible=False)
+PLOTTED_COSTS = {
+    name: Figure(value, 2, source=DIGITISED_SOURCE, reproducible=False)
     for name, value in (("longer", 40.11), ("lbfs", 50.93), ("policy", 37.94))
 }  # which line is which is our guess: the plot has no labels
 
@@ -75,9 +83,9 @@ class Curve:
 def figure_3(
     *,
     features: int = 372,
-    iterations: int = ITERATIONS,
+    iterations: int = PAPER_ITERATIONS,
     radius: float | None = None,
-    steps: int = STEPS,
+    steps: int = FIGURE_3_STEPS,
     parameters: Json | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -85,12 +93,12 @@ def figure_3(
     """Run the experiment on the paper's network, in the dynamics of its text unless `parameters`
     say otherwise.
     """
-    given = {**PAPER, **(parameters or {})}
+    given = {**PAPER_PARAMETERS, **(parameters or {})}
     model = build("four-queue", zoo.four_queue, given)
     if progress is not None:
         progress(0, 4, "features")
-    if given["buffers"] == PAPER["buffers"]:
-        plot = PLOT
+    if given["buffers"] == PAPER_PARAMETERS["buffers"]:
+        plot = PLOTTED_COSTS
     else:
         plot = {}
     return three_panels(
@@ -111,9 +119,9 @@ def three_panels(
     features: Features,
     plot: dict[str, Figure],
     *,
-    iterations: int = ITERATIONS,
+    iterations: int = PAPER_ITERATIONS,
     radius: float | None = None,
-    steps: int = STEPS,
+    steps: int = FIGURE_3_STEPS,
     seed: int = 0,
     progress: Progress | None = None,
     parameters: Json | None = None,
@@ -124,12 +132,12 @@ def three_panels(
     tell = progress or (lambda *_: None)
     problem = DualALP(model, features, radius=radius)
     curves = []
-    for k, penalty in enumerate((PRINTED, WORKABLE)):
+    for k, penalty in enumerate((PRINTED_PENALTY, WORKABLE_PENALTY)):
         show = partial(_tell_steps, tell, 1 + k, penalty, iterations)
         curves.append(_curve(problem, penalty, iterations, steps, seed, show))
     tell(3, 4, "heuristics and optimum")
     started = time.monotonic()
-    optimum = solve_exact(model, tol=TOLERANCE)
+    optimum = solve_exact(model, tol=FIGURE_3_TOLERANCE)
     best = Row(
         "optimum",
         optimum.value,
@@ -137,20 +145,20 @@ def three_panels(
         optimum.lower,
         optimum.upper,
         True,
-        f"within {TOLERANCE:g}",
+        f"within {FIGURE_3_TOLERANCE:g}",
         optimum.value,
         seconds=time.monotonic() - started,
     )
     rows = [
         exactly(name, model, model.policy(name), published=plot.get(name), optimum=optimum.value)
-        for name in HEURISTICS
+        for name in FIGURE_3_HEURISTICS
     ]
     rows += [best, *(_last(curve, plot.get("policy"), optimum.value) for curve in curves)]
     settings = {
         "parameters": parameters or {},
         "model": model.describe(),
         "features": len(features),
-        "batch": BATCH,
+        "batch": PAPER_BATCH,
         "radius": problem.radius,
         "iterations": iterations,
         "steps": steps,
@@ -183,14 +191,15 @@ def _last(curve: Curve, figure: Figure | None, optimum: float) -> Row:
 def _words(rows: list[Row], curves: list[Curve], plotted: bool) -> tuple[str, ...]:
     printed, workable = curves
     words = (
-        f"At H = {PRINTED:g}, as printed, the objective goes from {printed.objective[0]:.4g} to "
+        f"At H = {PRINTED_PENALTY:g}, as printed, the objective goes from "
+        f"{printed.objective[0]:.4g} to "
         f"{printed.objective[-1]:.4g} and the violation from {printed.violation[0]:.3g} to "
-        f"{printed.violation[-1]:.3g}; at H = {WORKABLE:g} they end at "
+        f"{printed.violation[-1]:.3g}; at H = {WORKABLE_PENALTY:g} they end at "
         f"{workable.objective[-1]:.4g} and {workable.violation[-1]:.3g}.",
     )
     if not plotted:
         return words
-    both = all(verdict(row) == AGREES for row in rows[:2])
+    both = all(verdict(row) == AGREES_VERDICT for row in rows[:2])
     if both:
         told = "agree with"
     else:
@@ -218,7 +227,7 @@ def _curve(
     model = problem.model
     fresh = problem.draw(50_000, seed=seed + CurveShift.OBJECTIVE)
     curve = Curve(penalty, [], [], [], [], [], [])
-    wanted = np.linspace(0, steps, LOOKS + 1)
+    wanted = np.linspace(0, steps, CURVE_LOOKS + 1)
     started = time.monotonic()
 
     def watch(done: int, theta: Floats) -> None:
@@ -242,8 +251,8 @@ def _curve(
         problem,
         penalty,
         iterations=steps,
-        step_size=halving(FIRST_STEP, HALVED),
-        batch=BATCH,
+        step_size=halving(PAPER_FIRST_STEP, PAPER_HALVING_ITERATIONS),
+        batch=PAPER_BATCH,
         seed=seed,
         watch=watch,
     )

@@ -20,12 +20,19 @@ from typing import Any
 
 from dualplan import primal
 from dualplan.cli.experiments.measure import row_of
-from dualplan.cli.experiments.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing
+from dualplan.cli.experiments.rows import (
+    COMPUTED_ELSEWHERE_SOURCE,
+    Figure,
+    Outcome,
+    Progress,
+    Row,
+    agreeing,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.status import PROVED, Status
 from dualplan.core.types import Json
 from dualplan.evaluation.judge import Judge
-from dualplan.evaluation.results import EXACT, SIMULATION, Evaluation
+from dualplan.evaluation.results import EXACT_EVALUATION, SIMULATED_EVALUATION, Evaluation
 from dualplan.exact.iteration import solve_exact
 from dualplan.models import instances as zoo
 from dualplan.models.contract import Model, few_states
@@ -34,19 +41,19 @@ from dualplan.models.load import build
 from dualplan.policies.contract import Policy
 from dualplan.search.plans import Plan, run_plan
 
-GAMMA = 0.99
+FOUR_QUEUE_GAMMA = 0.99
 # c ∝ ratio^‖x‖₁, where queues are short and where they are long
-RATIO = 0.9
-RATIO_FAR = 0.98
-DRAWN = 40_000  # states whose constraints are taken where not all can be
-SOFT = 5_000  # the same where each constraint has a violation of its own, an unknown
-STEPS = 5_000_000  # of each simulation
-TOLERANCE = 5e-3  # of the optimum of a million states
-HEURISTICS = ("longer", "lbfs", "c-mu")
-NINE = {"buffers": 9}
-KNOWN = {  # by buffers
+NEAR_WEIGHTS_RATIO = 0.9
+FAR_WEIGHTS_RATIO = 0.98
+DRAWN_STATES = 40_000  # states whose constraints are taken where not all can be
+SOFT_PROGRAM_STATES = 5_000  # the same where each constraint has a violation of its own, an unknown
+FOUR_QUEUE_STEPS = 5_000_000  # of each simulation
+FOUR_QUEUE_TOLERANCE = 5e-3  # of the optimum of a million states
+FOUR_QUEUE_HEURISTICS = ("longer", "lbfs", "c-mu")
+NINE_EACH = {"buffers": 9}
+FOUR_QUEUE_KNOWN_COSTS = {  # by buffers
     9: {
-        name: Figure(value, 4, deterministic=True, source=ELSEWHERE)
+        name: Figure(value, 4, deterministic=True, source=COMPUTED_ELSEWHERE_SOURCE)
         for name, value in (
             ("optimum", 8.1053),
             ("longer", 15.5370),
@@ -87,13 +94,15 @@ class _Setting:
         """
         if isinstance(self.criterion, Discounted):
             return self.criterion
-        return Discounted(GAMMA)
+        return Discounted(FOUR_QUEUE_GAMMA)
 
     def optimum(self) -> list[Row]:
         """The optimal cost, where states can be listed."""
         if self.endless:
             return []
-        found = solve_exact(self.model, self.criterion, tol=1e-6 if self.few else TOLERANCE)
+        found = solve_exact(
+            self.model, self.criterion, tol=1e-6 if self.few else FOUR_QUEUE_TOLERANCE
+        )
         return [
             Row(
                 "optimum",
@@ -110,7 +119,7 @@ class _Setting:
 
     def cost(self, policy: Policy) -> Evaluation:
         """The cost of a policy."""
-        method = EXACT if self.few else SIMULATION
+        method = EXACT_EVALUATION if self.few else SIMULATED_EVALUATION
         judge = Judge(method, steps=self.steps, seed=self.seed)
         return judge(self.model, policy, self.criterion)
 
@@ -120,18 +129,18 @@ def four_queue(
     parameters: Json | None = None,
     criterion: str = "average",
     gamma: float | None = None,
-    steps: int = STEPS,
+    steps: int = FOUR_QUEUE_STEPS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Outcome:
     """A row for each method, on the network with `parameters` (buffers of 9 unless they say
     otherwise).
     """
-    given = {**NINE, **(parameters or {})}
+    given = {**NINE_EACH, **(parameters or {})}
     wanted = make_criterion(criterion, gamma)
     plainly = isinstance(wanted, Average) and set(given) == {"buffers"}
     if plainly:
-        known = KNOWN.get(given["buffers"], {})
+        known = FOUR_QUEUE_KNOWN_COSTS.get(given["buffers"], {})
     else:
         known = {}
     setting = _Setting(build("four-queue", zoo.four_queue, given), wanted, steps, seed, known)
@@ -170,12 +179,12 @@ def _words(setting: _Setting, rows: list[Row]) -> tuple[str, ...]:
 
 def _work(setting: _Setting, given: Json) -> Work:
     model = setting.model
-    law = primal.geometric(model, RATIO if setting.few else RATIO_FAR)
+    law = primal.geometric(model, NEAR_WEIGHTS_RATIO if setting.few else FAR_WEIGHTS_RATIO)
     if setting.few:
         drawn = {}
     else:
-        drawn = {"sample": law, "samples": DRAWN, "seed": setting.seed}
-    work: Work = [(name, partial(model.policy, name)) for name in HEURISTICS]
+        drawn = {"sample": law, "samples": DRAWN_STATES, "seed": setting.seed}
+    work: Work = [(name, partial(model.policy, name)) for name in FOUR_QUEUE_HEURISTICS]
     if setting.few:
         work.append(("dual program, standard plan", partial(_dual, given, setting.criterion)))
     work += _discounted(model, setting.gamma, law, drawn)
@@ -209,7 +218,7 @@ def _discounted(model: Model, gamma: Discounted, law: Any, drawn: Json) -> Work:
     cubic = bases["cubic"]
     common = {"relevance": law, **drawn}
     if drawn:
-        soft = {**common, "samples": SOFT}
+        soft = {**common, "samples": SOFT_PROGRAM_STATES}
     else:
         soft = common
     relaxed = partial(primal.relaxed_alp, model, cubic, gamma, **soft)

@@ -2,9 +2,9 @@
 by default Poisson demand of mean 5, holding 1, penalty 4, lead time 4.
 
 The optimum and the rules are computed over all states of truncations: stock and pipeline together,
-and a single order, are limited to shares (`SHARES`) of the model's own limits. Whatever a truncated
-model allows the full one allows, so its optimum is an upper bound; that it no longer moves from one
-truncation to the next is measured.
+and a single order, are limited to shares (`BASE_STOCK_SHARES`) of the model's own limits. Whatever
+a truncated model allows the full one allows, so its optimum is an upper bound; that it no longer
+moves from one truncation to the next is measured.
 
 Myopic orders what minimises the expected cost f(x, z) of the period in which the order arrives.
 Myopic-2 looks one period further: it minimises f(x, z) + E min_z' f(x', z'). With arrivals a₁, …,
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualplan.cli.experiments.measure import FOUND, exactly, searched
+from dualplan.cli.experiments.measure import SEARCH_ROW, exactly, searched
 from dualplan.cli.experiments.rows import Figure, Outcome, Progress, Row, agreeing, below
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Json
@@ -29,17 +29,19 @@ from dualplan.models.load import build
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import TablePolicy
 
-OPTIMUM, MYOPIC, MYOPIC_2 = (Figure(value, 2, deterministic=True) for value in (4.73, 5.06, 4.82))
-VECTOR = Figure(4.80, 2, deterministic=True)
-SHARES = ((0.84, 0.55), (0.92, 0.67))  # of the capacity and of the largest order
-TOLERANCE = 1e-4
-METHOD = "policy-iteration"  # three times as fast as the others here
-TIME = "60s"
+LOST_SALES_OPTIMUM, MYOPIC_COST, MYOPIC_2_COST = (
+    Figure(value, 2, deterministic=True) for value in (4.73, 5.06, 4.82)
+)
+VECTOR_BASE_STOCK_COST = Figure(4.80, 2, deterministic=True)
+BASE_STOCK_SHARES = ((0.84, 0.55), (0.92, 0.67))  # of the capacity and of the largest order
+LOST_SALES_TOLERANCE = 1e-4
+EXACT_SOLUTION_METHOD = "policy-iteration"  # three times as fast as the others here
+LOST_SALES_TIME = "60s"
 
 
 def lost_sales(
     *,
-    time: str = TIME,
+    time: str = LOST_SALES_TIME,
     parameters: Json | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -53,16 +55,16 @@ def lost_sales(
         if key in given:
             raise InputError(f"lost-sales is solved on truncations of its own; leave {key!r} out.")
     full = _make(given)
-    cut = [_make({**given, **_limits(full, *share)}) for share in SHARES]
+    cut = [_make({**given, **_limits(full, *share)}) for share in BASE_STOCK_SHARES]
     rows: list[Row] = []
     for k, model in enumerate(cut):
         tell(k, 4, f"optimum, {model.box.count:,} states")
-        found = solve_exact(model, tol=TOLERANCE, method=METHOD)
+        found = solve_exact(model, tol=LOST_SALES_TOLERANCE, method=EXACT_SOLUTION_METHOD)
         rows.append(
             Row(
                 f"optimum, {_named(model)}",
                 found.value,
-                OPTIMUM if k and not given else None,
+                LOST_SALES_OPTIMUM if k and not given else None,
                 found.lower,
                 found.upper,
                 True,
@@ -75,8 +77,8 @@ def lost_sales(
     tell(2, 4, "rules")
     note = "on the larger truncation"
     for name, policy, figure in (
-        ("Myopic", larger.policy("myopic"), MYOPIC),
-        ("Myopic-2", myopic_2(larger), MYOPIC_2),
+        ("Myopic", larger.policy("myopic"), MYOPIC_COST),
+        ("Myopic-2", myopic_2(larger), MYOPIC_2_COST),
     ):
         rows.append(
             exactly(
@@ -89,15 +91,17 @@ def lost_sales(
             )
         )
     if not given:
-        rows.append(Row("better vector base-stock", published=VECTOR, optimum=optimum))
-    tell(3, 4, FOUND)
+        rows.append(
+            Row("better vector base-stock", published=VECTOR_BASE_STOCK_COST, optimum=optimum)
+        )
+    tell(3, 4, SEARCH_ROW)
     rows.append(searched(full, time=time, seed=seed, optimum=optimum))
     settings = {
         "time": time,
         "seed": seed,
         "parameters": given,
         "model": full.describe(),
-        "tolerance": TOLERANCE,
+        "tolerance": LOST_SALES_TOLERANCE,
     }
     return Outcome(
         "lost-sales", "lost sales: cost of a period", tuple(rows), _words(rows, not given), settings
@@ -112,11 +116,11 @@ def _words(rows: list[Row], published: bool) -> tuple[str, ...]:
     )
     if not published:
         return words
-    stands = below(rows[-1], VECTOR)
+    stands = below(rows[-1], VECTOR_BASE_STOCK_COST)
     return (
         *words,
         f"What {rows[-1].name} found, {rows[-1].shown}, is {stands} the published better vector "
-        f"base-stock policy ({VECTOR}), which is not in the library.",
+        f"base-stock policy ({VECTOR_BASE_STOCK_COST}), which is not in the library.",
     )
 
 

@@ -16,7 +16,7 @@ from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
 from dualplan.search.loop import solve
 
-FOUND = "improve"  # the name of the row of a search
+SEARCH_ROW = "improve"  # the name of the row of a search
 
 
 def unless_interrupted(status: Status) -> None:
@@ -57,10 +57,10 @@ def simulated(
     return row_of(name, run, seconds=run.seconds, **more)
 
 
-def exactly(name: str, model: Model, policy: Policy, **more: Any) -> Row:
+def exactly(name: str, model: Model, policy: Policy, *, note: str = "", **more: Any) -> Row:
     """The exact cost of a policy, over all states."""
     found = exact_evaluation(model, evaluate_exact(model, policy))
-    return row_of(name, found, note="", seconds=found.seconds, **more)
+    return row_of(name, found, note=note, seconds=found.seconds, **more)
 
 
 def searched(
@@ -74,7 +74,7 @@ def searched(
     proved = found.bound.kind == PROVED and not found.bound.assumed
     bounded = proved and found.bound.value > 0  # costs are never below
     return row_of(
-        f"{FOUND}, {time}",
+        f"{SEARCH_ROW}, {time}",
         judged,
         note=f"{found.source}; {found.status}{doubt}",
         lower_bound=found.bound.value if bounded else None,

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.cli.experiments.rows import PUBLISHED, Outcome, Row
+from dualplan.cli.experiments.rows import PUBLISHED_SOURCE, Outcome, Row
 from dualplan.report.figures import blank, save
 
 # inches of a line, and of a figure
-HEIGHT = 0.32
-LEAST = 3.5
-FAR = 5.0  # ratio of the largest to the smallest cost from which on the axis is logarithmic
-OURS = "tab:blue"
-THEIRS = "tab:orange"
+LINE_HEIGHT_INCHES = 0.32
+LEAST_HEIGHT_INCHES = 3.5
+# ratio of the largest to the smallest cost from which on the axis is logarithmic
+LOGARITHMIC_AXIS_RATIO = 5.0
+OUR_COLOUR = "tab:blue"
+THEIR_COLOUR = "tab:orange"
 
 
 def draw_rows(outcome: Outcome, path: Path) -> None:
@@ -32,7 +33,7 @@ def draw_rows(outcome: Outcome, path: Path) -> None:
         ]
         _panel(panel, rows, network)
         lines = max(lines, len(rows))
-    figure.set_size_inches(13, max(LEAST, 1.2 + HEIGHT * lines))
+    figure.set_size_inches(13, max(LEAST_HEIGHT_INCHES, 1.2 + LINE_HEIGHT_INCHES * lines))
     figure.suptitle(outcome.title)
     save(figure, path)
 
@@ -54,7 +55,7 @@ def _panel(panel: Any, rows: Sequence[Row], title: str) -> None:
             y + 0.1,
             xerr=[cost - lower, upper - cost],
             fmt="o",
-            color=OURS,
+            color=OUR_COLOUR,
             capsize=2,
             label="ours",
         )
@@ -63,13 +64,13 @@ def _panel(panel: Any, rows: Sequence[Row], title: str) -> None:
             np.array([getattr(known, key) or 0.0 for known, _ in theirs])
             for key in ("value", "error")
         )
-        sources = ", ".join(dict.fromkeys(known.source for known, _ in theirs)) or PUBLISHED
+        sources = ", ".join(dict.fromkeys(known.source for known, _ in theirs)) or PUBLISHED_SOURCE
         panel.errorbar(
             cost,
             np.array([y for _, y in theirs]) - 0.1,
             xerr=error,
             fmt="D",
-            color=THEIRS,
+            color=THEIR_COLOUR,
             mfc="none",
             capsize=2,
             label=sources,
@@ -81,6 +82,6 @@ def _panel(panel: Any, rows: Sequence[Row], title: str) -> None:
     panel.set(title=title, xlabel="cost", ylim=(-0.7, len(rows) - 0.3))
     panel.set_yticks(places, [row.name for row in rows], fontsize="small")
     costs = [c for c, *_ in ours] + [known.value for known, _ in theirs]
-    if min(costs) > 0 and max(costs) > FAR * min(costs):
+    if min(costs) > 0 and max(costs) > LOGARITHMIC_AXIS_RATIO * min(costs):
         panel.set_xscale("log")
     panel.legend(fontsize="small")

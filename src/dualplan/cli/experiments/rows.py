@@ -17,16 +17,16 @@ from typing import Any
 from dualplan.core.types import Json
 
 Progress = Callable[[int, int, str], None]
-PUBLISHED = "published"
-ELSEWHERE = "computed elsewhere"
-DIGITISED = "read off a plot"
-AGREES = "agrees"
-UNTOLD = "our interval is too wide to tell"
-SHORT = "our run is too short to tell"
-ROUNDING = 1e-9  # of decimals in floating point
+PUBLISHED_SOURCE = "published"
+COMPUTED_ELSEWHERE_SOURCE = "computed elsewhere"
+DIGITISED_SOURCE = "read off a plot"
+AGREES_VERDICT = "agrees"
+TOO_WIDE_VERDICT = "our interval is too wide to tell"
+TOO_SHORT_VERDICT = "our run is too short to tell"
+DECIMAL_ROUNDING = 1e-9  # of decimals in floating point
 # half of an interval of ours, as a part of a simulated figure, from which on it tells nothing
-WIDE = 0.03
-NARROW = 2e-4  # between exact bounds that go as one figure
+WIDE_HALF_WIDTH_SHARE = 0.03
+NARROW_BOUNDS_SHARE = 2e-4  # between exact bounds that go as one figure
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Figure:
     digits: int
     error: float | None = None
     deterministic: bool = False
-    source: str = PUBLISHED
+    source: str = PUBLISHED_SOURCE
     reproducible: bool = True
 
     @property
@@ -50,7 +50,7 @@ class Figure:
         """How far it may be from what it stands for: its error, at least half a unit of its last
         decimal.
         """
-        return max(self.error or 0.0, 0.5 * 10.0**-self.digits) + ROUNDING
+        return max(self.error or 0.0, 0.5 * 10.0**-self.digits) + DECIMAL_ROUNDING
 
     def __str__(self) -> str:
         if self.error is None:
@@ -58,7 +58,7 @@ class Figure:
         else:
             error = f" ± {self.error:.{self.digits}f}"
         return f"{self.value:.{self.digits}f}{error}" + (
-            "" if self.source == PUBLISHED else f" ({self.source})"
+            "" if self.source == PUBLISHED_SOURCE else f" ({self.source})"
         )
 
 
@@ -104,7 +104,7 @@ class Row:
         if self.ours is None:
             return ""
         lower, upper = self.interval
-        if self.exact and upper - lower < NARROW:
+        if self.exact and upper - lower < NARROW_BOUNDS_SHARE:
             return f"{self.ours:.4f} exact"
         if upper - lower < 0.02:
             digits = 4
@@ -147,7 +147,7 @@ def verdict(row: Row) -> str:
     if known is None or row.ours is None:
         return ""
     if not row.trusted:
-        return SHORT
+        return TOO_SHORT_VERDICT
     if _apart(row, known):
         if known.deterministic:
             how = "missed"
@@ -161,10 +161,10 @@ def verdict(row: Row) -> str:
     if known.deterministic:
         told = inside
     else:
-        told = inside or upper - lower <= 2 * WIDE * abs(known.value)
+        told = inside or upper - lower <= 2 * WIDE_HALF_WIDTH_SHARE * abs(known.value)
     if told:
-        return AGREES
-    return UNTOLD
+        return AGREES_VERDICT
+    return TOO_WIDE_VERDICT
 
 
 def failure(rows: Iterable[Row]) -> str | None:
@@ -198,14 +198,17 @@ def agreeing(rows: Iterable[Row]) -> str:
     told = [word for word in map(verdict, rows) if word]
     if not told:
         return "There is no figure from elsewhere for these settings."
-    reasons = {UNTOLD: "at the width of our intervals", SHORT: "since our run is too short"}
+    reasons = {
+        TOO_WIDE_VERDICT: "at the width of our intervals",
+        TOO_SHORT_VERDICT: "since our run is too short",
+    }
     open_ones = [
         f", and {told.count(word)} cannot be told {why}"
         for word, why in reasons.items()
         if word in told
     ]
     return (
-        f"{told.count(AGREES)} of {len(told)} figures that can be compared "
+        f"{told.count(AGREES_VERDICT)} of {len(told)} figures that can be compared "
         f"agree{''.join(open_ones)}."
     )
 

@@ -12,8 +12,16 @@ programs that are not in the library. Their published figures stand alone.
 
 from __future__ import annotations
 
-from dualplan.cli.experiments.measure import FOUND, searched, simulated
-from dualplan.cli.experiments.rows import ELSEWHERE, Figure, Outcome, Progress, Row, agreeing, below
+from dualplan.cli.experiments.measure import SEARCH_ROW, searched, simulated
+from dualplan.cli.experiments.rows import (
+    COMPUTED_ELSEWHERE_SOURCE,
+    Figure,
+    Outcome,
+    Progress,
+    Row,
+    agreeing,
+    below,
+)
 from dualplan.core.errors import InputError
 from dualplan.core.types import Json
 from dualplan.models import instances as zoo
@@ -21,8 +29,8 @@ from dualplan.models.contract import Model
 from dualplan.models.load import build
 
 DISCIPLINES = ("nonpreemptive", "preemptive")
-HEURISTICS = ("lbfs", "c-mu", "max-weight", "max-pressure")
-KNOWN: dict[int, dict[str, dict[str, Figure]]] = {  # stations, discipline, policy
+SIX_CLASS_HEURISTICS = ("lbfs", "c-mu", "max-weight", "max-pressure")
+SIX_CLASS_KNOWN_COSTS: dict[int, dict[str, dict[str, Figure]]] = {  # stations, discipline, policy
     2: {
         "nonpreemptive": {
             "lbfs": Figure(15.749, 3),
@@ -31,9 +39,9 @@ KNOWN: dict[int, dict[str, dict[str, Figure]]] = {  # stations, discipline, poli
             "robust fluid policy": Figure(15.286, 3),
         },
         "preemptive": {
-            "lbfs": Figure(14.32, 2, 0.04, source=ELSEWHERE),
+            "lbfs": Figure(14.32, 2, 0.04, source=COMPUTED_ELSEWHERE_SOURCE),
             "PPO": Figure(14.130, 3, 0.208),
-            "policy of a truncation": Figure(13.88, 2, 0.07, source=ELSEWHERE),
+            "policy of a truncation": Figure(13.88, 2, 0.07, source=COMPUTED_ELSEWHERE_SOURCE),
         },
     },
     4: {
@@ -41,15 +49,15 @@ KNOWN: dict[int, dict[str, dict[str, Figure]]] = {  # stations, discipline, poli
         "preemptive": {"PPO": Figure(32.171, 3, 0.556)},
     },
 }
-STEPS = 20_000_000  # of each simulation
-TIME = "60s"
-MANY = 3  # stations from which on each server decides at its own events
+SIX_CLASS_STEPS = 20_000_000  # of each simulation
+SIX_CLASS_TIME = "60s"
+PER_SERVER_STATIONS = 3  # stations from which on each server decides at its own events
 
 
 def six_class(
     *,
-    time: str = TIME,
-    steps: int = STEPS,
+    time: str = SIX_CLASS_TIME,
+    steps: int = SIX_CLASS_STEPS,
     parameters: Json | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -64,7 +72,7 @@ def six_class(
     for k, discipline in enumerate(DISCIPLINES):
         model = _make(given, discipline)
         figures = known.get(discipline, {})
-        for name in HEURISTICS:
+        for name in SIX_CLASS_HEURISTICS:
             tell(k, 3, f"{discipline}, {name}")
             rows.append(
                 simulated(
@@ -80,9 +88,9 @@ def six_class(
         rows += [
             Row(name, published=f, network=discipline)
             for name, f in figures.items()
-            if name not in HEURISTICS
+            if name not in SIX_CLASS_HEURISTICS
         ]
-    tell(2, 3, FOUND)
+    tell(2, 3, SEARCH_ROW)
     rows.append(searched(model, time=time, seed=seed, network=discipline))
     settings = {
         "time": time,
@@ -104,12 +112,12 @@ def six_class(
 def known_for(given: Json) -> dict[str, dict[str, Figure]]:
     """The figures from elsewhere for these parameters, by discipline and policy."""
     if set(given) <= {"stations"}:
-        return KNOWN.get(given.get("stations", 2), {})
+        return SIX_CLASS_KNOWN_COSTS.get(given.get("stations", 2), {})
     return {}
 
 
 def _make(given: Json, discipline: str) -> Model:
-    if given.get("stations", 2) >= MANY:
+    if given.get("stations", 2) >= PER_SERVER_STATIONS:
         many = {"decisions": "per-server"}
     else:
         many = {}

@@ -20,7 +20,11 @@ from dualplan.dual.features.compiled import UserRule
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy, require_policy_of
 
-RULES = {network_rule: kernels.NETWORK, table_rule: kernels.TABLED, action_rule: kernels.DECIDED}
+KINDS_OF_RULES = {
+    network_rule: kernels.NETWORK_CHOICE,
+    table_rule: kernels.TABLED_CHOICE,
+    action_rule: kernels.DECIDED_CHOICE,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,7 @@ class Choices:
                 raise PolicyError(
                     f"policy {policy.name!r} cannot be compiled, so it cannot be part of a feature."
                 )
-        others = [p for p in policies if p.code is not None and p.code.act not in RULES]
+        others = [p for p in policies if p.code is not None and p.code.act not in KINDS_OF_RULES]
         user = tuple(UserRule(p.code.act, p.digest) for p in others if p.code is not None)
         return Choices(tuple(p.name for p in policies), tuple(policies), user)
 
@@ -59,21 +63,21 @@ class Choices:
     def fields(self, ints_at: int, floats_at: int) -> tuple[Ints, Floats]:
         """The compiled form, which starts at these places of its block."""
         if not self.policies:
-            rows = [(kernels.FIXED, a, 0, 0, 0, 0) for a in range(len(self))]
+            rows = [(kernels.FIXED_CHOICE, a, 0, 0, 0, 0) for a in range(len(self))]
             return np.array([len(self), *np.ravel(rows)], np.int64), np.zeros(0)
         records = list[tuple[int, ...]]()
         ints = list[Ints]()
         floats = list[Floats]()
         slot = 0
-        at = ints_at + 1 + kernels.CHOICE * len(self)
+        at = ints_at + 1 + kernels.CHOICE_RECORD_SIZE * len(self)
         to = floats_at
         for policy in self.policies:
             code = policy.code
             if code is None:  # `of` has refused it
                 continue
-            kind = RULES.get(code.act, kernels.OTHER)
+            kind = KINDS_OF_RULES.get(code.act, kernels.OTHER_CHOICE)
             records.append((kind, slot, at, at + code.ints.size, to, to + code.floats.size))
-            slot += kind == kernels.OTHER
+            slot += kind == kernels.OTHER_CHOICE
             at = at + code.ints.size
             to = to + code.floats.size
             ints.append(code.ints)

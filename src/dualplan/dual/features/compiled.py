@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from dualplan._kernels.choices import (
-    FIXED,
-    OTHER,
+    FIXED_CHOICE,
+    OTHER_CHOICE,
     choice_count,
     choice_kind,
     choice_places,
@@ -25,7 +25,13 @@ from dualplan._kernels.choices import (
     draw_choice,
     write_rule,
 )
-from dualplan._kernels.compiler import DRAW, NEAR, Kernel, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    DRAW_SIGNATURE,
+    NEAR_SIGNATURE,
+    Kernel,
+    made_once,
+    user_kernel,
+)
 from dualplan._kernels.features import (
     MIXTURES,
     USER,
@@ -54,6 +60,11 @@ from dualplan._kernels.philox import uniform
 from dualplan.core.errors import InputError
 
 _inner = numba.njit(nogil=True, error_model="numpy")
+# Functions of the user may allocate arrays, so the code around them counts references; what hands
+# arrays on to it must count them too, which helpers of kernels do not.
+_block_at = _inner(block_at.py_func)
+_mixed_set = _inner(mixed_set.py_func)
+_spare_row = _inner(spare_row.py_func)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,14 +242,14 @@ def _any_choice(acts: Sequence[Any]) -> Any:
         ints = block.ints
         c = choices_at(block)
         kind = choice_kind(ints, c, k)
-        if kind == FIXED:
+        if kind == FIXED_CHOICE:
             out[:] = 0.0
             out[choice_value(ints, c, k)] = 1.0
             return
         i, j, p, q = choice_places(ints, c, k)
         own_ints = ints[block.o + i : block.o + j]
         own_floats = block.floats[block.f + p : block.f + q]
-        if kind == OTHER:
+        if kind == OTHER_CHOICE:
             chosen(slot + choice_value(ints, c, k), own_ints, own_floats, x, out)
         else:
             write_rule(kind, own_ints, own_floats, x, out)
@@ -315,7 +326,7 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
             return a
         c = choices_at(block)
         k = choice_of_feature(block, j)
-        if choice_kind(block.ints, c, k) == FIXED:
+        if choice_kind(block.ints, c, k) == FIXED_CHOICE:
             return choice_value(block.ints, c, k)
         i, _ = chances_of(block)
         out = work[i : i + block.ints[block.o + 1]]
@@ -337,26 +348,30 @@ def _near(rows: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: boo
         count = np.int64(0)
         for b in range(features.ints[0]):
             slot = base + user_slot(features.ints, b)
-            count = any_near(slot, block_at(features, b, w), spot, row, count, work)
+            count = any_near(slot, _block_at(features, b, w), spot, row, count, work)
         return count
 
-    @user_kernel(NEAR)
-    def without(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+    @user_kernel(NEAR_SIGNATURE)
+    def without(  # type: ignore[no-untyped-def]
+        ints, floats, y, x, coords, changed, m, a, indices, values, work
+    ):
         spot = Spot(y, x, coords, changed, m, a)
         return unmixed_near(Arrays(ints, floats), 0, spot, Row(indices, values), work, 0)
 
-    @user_kernel(NEAR)
-    def near(ints, floats, y, x, coords, changed, m, a, indices, values, work):  # type: ignore[no-untyped-def]
+    @user_kernel(NEAR_SIGNATURE)
+    def near(  # type: ignore[no-untyped-def]
+        ints, floats, y, x, coords, changed, m, a, indices, values, work
+    ):
         features = Arrays(ints, floats)
         spot = Spot(y, x, coords, changed, m, a)
         row = Row(indices, values)
         count = np.int64(0)
         for b in range(ints[0]):
-            block = block_at(features, b, 0)
+            block = _block_at(features, b, 0)
             slot = user_slot(ints, b)
             if block.kind == MIXTURES:
-                behind, spare = spare_row(block, row, count)
-                number = unmixed_near(mixed_set(block), slot, spot, behind, work, block.w)
+                behind, spare = _spare_row(block, row, count)
+                number = unmixed_near(_mixed_set(block), slot, spot, behind, work, block.w)
                 count = mixtures_row(block, row, count, spare, number)
             else:
                 count = any_near(slot, block, spot, row, count, work)
@@ -377,22 +392,22 @@ def _draw(draws: tuple[Any, ...], acts: tuple[Any, ...], others: bool, mixed: bo
     @_inner
     def unmixed_draw(features, base, j, rng, x, work, w):  # type: ignore[no-untyped-def]
         b = block_of(features.ints, j)
-        block = block_at(features, b, w)
+        block = _block_at(features, b, w)
         slot = base + user_slot(features.ints, b)
         return any_draw(slot, block, j - block.first, rng, x, work)
 
-    @user_kernel(DRAW)
+    @user_kernel(DRAW_SIGNATURE)
     def without(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         return unmixed_draw(Arrays(ints, floats), 0, j, rng, x, work, 0)
 
-    @user_kernel(DRAW)
+    @user_kernel(DRAW_SIGNATURE)
     def draw(ints, floats, j, rng, x, work):  # type: ignore[no-untyped-def]
         b = block_of(ints, j)
-        block = block_at(Arrays(ints, floats), b, 0)
+        block = _block_at(Arrays(ints, floats), b, 0)
         slot = user_slot(ints, b)
         if block.kind == MIXTURES:
             part = mixtures_part(block, j - block.first, rng)
-            return unmixed_draw(mixed_set(block), slot, part, rng, x, work, block.w)
+            return unmixed_draw(_mixed_set(block), slot, part, rng, x, work, block.w)
         return any_draw(slot, block, j - block.first, rng, x, work)
 
     if mixed:

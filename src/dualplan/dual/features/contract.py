@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Data, Kernel
-from dualplan._kernels.features import RECORD, USER, FeatureSet, Row, row_of
+from dualplan._kernels.features import BLOCK_RECORD_SIZE, USER, FeatureSet, Row, row_of
 from dualplan._kernels.philox import generator
 from dualplan.core.errors import InputError
 from dualplan.core.streams import Stream
@@ -31,12 +31,12 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.dual.features.compiled import UserFunctions, UserRule, compiled_set
 from dualplan.models.contract import Model
 
-DRAWS = 20_000
-PIECE = 2_000_000  # numbers that a piece of draws may hold
+EXPECTED_LOSS_DRAWS = 20_000
+NUMBERS_A_PIECE = 2_000_000  # numbers that a piece of draws may hold
 
 
 # draws of each feature at which actions must be allowed; solving looks at all that it meets
-CHECKED = 10
+DRAWS_CHECKED_FOR_ACTIONS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class Features:
         """The first draws of feature j, in pieces that fit into memory where each makes `width`
         states of work.
         """
-        size = max(1, PIECE // (self.model.box.dim * width))
+        size = max(1, NUMBERS_A_PIECE // (self.model.box.dim * width))
         for first in range(0, count, size):
             yield self.draw(j, min(size, count - first), first=first)
 
@@ -153,9 +153,11 @@ def estimated_losses(model: Model, block: Block) -> Block:
     means = np.empty(len(lone))
     errors = np.empty(len(lone))
     for j in range(len(lone)):
-        losses = np.concatenate([_losses(model, *piece) for piece in lone.pieces(j, DRAWS)])
+        losses = np.concatenate(
+            [_losses(model, *piece) for piece in lone.pieces(j, EXPECTED_LOSS_DRAWS)]
+        )
         means[j] = losses.mean()
-        errors[j] = losses.std() / np.sqrt(DRAWS)
+        errors[j] = losses.std() / np.sqrt(EXPECTED_LOSS_DRAWS)
     return replace(block, losses=means, errors=errors)
 
 
@@ -167,7 +169,7 @@ def _losses(model: Model, states: Ints, actions: Ints) -> Floats:
 
 
 def _flat(blocks: Sequence[Block]) -> tuple[Ints, Floats]:
-    header = 4 + RECORD * len(blocks)
+    header = 4 + BLOCK_RECORD_SIZE * len(blocks)
     ints_at = header + np.cumsum([0, *(b.ints.size for b in blocks)])
     floats_at, rooms = (
         np.cumsum([0, *sizes])
@@ -190,7 +192,7 @@ def check_allowed(features: Features) -> None:
     """Raise if a feature draws an action that is not allowed."""
     model = features.model
     for j in range(len(features)):
-        for x, a in zip(*features.draw(j, CHECKED), strict=True):
+        for x, a in zip(*features.draw(j, DRAWS_CHECKED_FOR_ACTIONS), strict=True):
             if not model.allowed(x)[a]:
                 raise InputError(
                     f"feature {features.names[j]!r} gives weight to an action that {model.name!r} "

@@ -44,7 +44,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 
 Interval = tuple[int, int]
-MOST_STATES = 2**31  # that can be numbered for tiles
+MOST_TILED_STATES = 2**31  # that can be numbered for tiles
 PAPER_BANDS = tuple((low + 1, low + 5) for low in range(0, 50, 5))
 PAPER_INTERVALS = ((0, 10), (11, 20), (21, 25))
 
@@ -153,7 +153,7 @@ def tiles(
     """A policy's stationary law cut into products of intervals, times each action, or each policy's
     own choice.
     """
-    if model.box.count is None or model.box.count >= MOST_STATES:
+    if model.box.count is None or model.box.count >= MOST_TILED_STATES:
         raise MissingError(
             f"tiles cut an exact stationary law, and {model.name!r} has too many states for one; "
             "use trees(model, [fit_tree(model, policy)], cuts=...)."

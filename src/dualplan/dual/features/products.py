@@ -31,7 +31,7 @@ from dualplan.dual.features.trees import trees
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.policies.contract import Policy
 
-MOST_VALUES = 1_000_000  # that a law may list
+MOST_LAW_VALUES = 1_000_000  # that a law may list
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,9 @@ def _node(model: Model, law: Law, i: int) -> Node:
         raise InputError(
             f"{law} reaches from {first} to {last}, which is no interval within coordinate {i}."
         )
-    if last - first >= MOST_VALUES:
+    if last - first >= MOST_LAW_VALUES:
         raise InputError(
-            f"{law} reaches from {first} to {last}, which are more than {MOST_VALUES:,} values."
+            f"{law} reaches from {first} to {last}, which are more than {MOST_LAW_VALUES:,} values."
         )
     return Node(first, _probabilities(law, first, last)[None, :])
 

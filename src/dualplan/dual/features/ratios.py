@@ -41,12 +41,12 @@ import scipy.sparse as sp
 
 from dualplan._kernels import ratios as kernels
 from dualplan._kernels.compiler import (
-    ACT,
+    ACT_SIGNATURE,
+    COMPILATION_ERRORS,
     FLOATS,
     INTS,
-    READ_ONLY,
-    ROW,
-    UNCOMPILABLE,
+    READ_ONLY_INTS,
+    ROW_SIGNATURE,
     Data,
     Kernel,
     made_once,
@@ -61,17 +61,17 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
 from dualplan.policies.mixed import bank
 from dualplan.policies.saved import Parts, inner, outer, saved_as
-from dualplan.values.partitions import RAISED, Partition, partition_of, whole
+from dualplan.values.partitions import USER_FUNCTION_ERRORS, Partition, partition_of, whole
 
-PORTFOLIO, USER = range(2)
-HEAD = 5
-RECORD = 5
+PORTFOLIO_RATIOS, USER_RATIOS = range(2)
+RATIOS_HEADER_SIZE = 5
+RATIOS_RECORD_SIZE = 5
 # of the sum of absolute terms: what rounding leaves where terms cancel is no decision
-NOISE = 1e-12
-UNSUPPORTED = -1  # less the action: what a row returns where the reference lacks support
-UNDEFINED = -(2**62)  # what it returns where the function of a partition is not a number
-UNSET = 2**62  # a count that was not written, since a function of the user raised
-FAULT = (
+ROUNDING_SHARE = 1e-12
+UNSUPPORTED_ROW = -1  # less the action: what a row returns where the reference lacks support
+UNDEFINED_ROW = -(2**62)  # what it returns where the function of a partition is not a number
+UNSET_COUNT = 2**62  # a count that was not written, since a function of the user raised
+UNSUPPORTED_FAULT = (
     "in a state that a policy of ratios came to, the reference never chooses an action that its "
     "portfolio does, or the function of a partition is not a number; let the reference explore "
     "(policies.exploring)"
@@ -172,7 +172,7 @@ class Ratios:
     def _ints(self, bank_ints: Ints) -> Ints:
         records = []
         fields = []
-        at = HEAD + RECORD * len(self.blocks)
+        at = RATIOS_HEADER_SIZE + RATIOS_RECORD_SIZE * len(self.blocks)
         cutting = 0
         writing = 0
         for block, first in zip(self.blocks, self.first, strict=False):
@@ -186,10 +186,10 @@ class Ratios:
                 field = np.concatenate(
                     [own, [len(block.partition.levels)], block.partition.ints]
                 ).astype(np.int64)
-                records.append((PORTFOLIO, first, len(own), slot, at))
+                records.append((PORTFOLIO_RATIOS, first, len(own), slot, at))
             else:
                 field = np.array([block.widest, len(block.names)], np.int64)
-                records.append((USER, first, 0, writing, at))
+                records.append((USER_RATIOS, first, 0, writing, at))
                 writing += 1
             fields.append(field)
             at += field.size
@@ -218,7 +218,7 @@ class Ratios:
         code = self.code
         indices = np.zeros((count, self.widest), np.int64)
         values = np.zeros((count, self.widest))
-        counts = np.full(count, UNSET, np.int64)
+        counts = np.full(count, UNSET_COUNT, np.int64)
         if code is None:
             self._python_rows(states, actions, counts, indices, values)
         else:
@@ -242,15 +242,15 @@ class Ratios:
             fault = kernels.rows_at(
                 code.row, code.ints, code.floats, states, actions, counts, indices, values
             )
-        except RAISED as error:
-            k = int(np.argmax(counts == UNSET))
+        except USER_FUNCTION_ERRORS as error:
+            k = int(np.argmax(counts == UNSET_COUNT))
             raise _failed(states[k], int(actions[k]), error) from error
-        if fault >= 0 and counts[fault] == UNDEFINED:
+        if fault >= 0 and counts[fault] == UNDEFINED_ROW:
             raise InputError(
                 f"the function of a partition is not a number at state {vector(states[fault])}."
             )
         if fault >= 0:
-            raise self._unsupported(states[fault], UNSUPPORTED - int(counts[fault]))
+            raise self._unsupported(states[fault], UNSUPPORTED_ROW - int(counts[fault]))
 
     def _python_rows(
         self, states: Ints, actions: Ints, counts: Ints, indices: Ints, values: Floats
@@ -277,7 +277,7 @@ class Ratios:
         for a in np.flatnonzero(table[0] > 0):
             indices, values = self._python_row(x, int(a), table)
             terms = values * theta[indices]
-            if abs(terms.sum()) > NOISE * np.abs(terms).sum():
+            if abs(terms.sum()) > ROUNDING_SHARE * np.abs(terms).sum():
                 out[a] = table[0, a] * terms.sum()
             else:
                 out[a] = 0.0
@@ -335,7 +335,7 @@ def _written(block: UserRatios, x: Ints, a: int) -> tuple[Ints, Floats]:
     values = np.full(block.widest, np.nan)
     try:
         count = block.function(read_only(x), a, indices, values)
-    except RAISED as error:
+    except USER_FUNCTION_ERRORS as error:
         raise _failed(x, a, error) from error
     good = is_whole(count) and 0 <= count <= block.widest
     if not good or not ((indices[:count] >= 0) & (indices[:count] < len(block.names))).all():
@@ -369,7 +369,7 @@ class RatioPolicy(Policy):
         if self.code is not None:
             try:
                 return super().probabilities(x)
-            except RAISED:
+            except USER_FUNCTION_ERRORS:
                 self.ratios.scores(x, self.theta)  # raises too, and names the state
                 raise
         part = np.maximum(self.ratios.scores(x, self.theta), 0.0)
@@ -502,8 +502,8 @@ def concat_ratios(*sets: Ratios) -> Ratios:
 def _compile(function: Callable[..., int]) -> Any:
     try:
         compiled = numba.njit(nogil=True)(function)
-        compiled.compile((READ_ONLY, numba.int64, INTS, FLOATS))
-    except UNCOMPILABLE:
+        compiled.compile((READ_ONLY_INTS, numba.int64, INTS, FLOATS))
+    except COMPILATION_ERRORS:
         return None
     return compiled
 
@@ -512,14 +512,14 @@ def _compile(function: Callable[..., int]) -> Any:
 # One function calls the next, since their types differ.
 
 
-_LEVELS: dict[
+_COMPILED_LEVELS: dict[
     tuple[Any, tuple[float, ...]], Any
 ] = {}  # so that what closes over one of them is compiled once
 
 
 def _levels(function: Any, edges: tuple[float, ...]) -> Any:
     """The band of a state: how many edges the function reaches, −1 if it is not a number."""
-    if (function, edges) not in _LEVELS:
+    if (function, edges) not in _COMPILED_LEVELS:
         limits = np.array(edges)
 
         @_inner
@@ -532,8 +532,8 @@ def _levels(function: Any, edges: tuple[float, ...]) -> Any:
                 place += 1
             return place
 
-        _LEVELS[function, edges] = level
-    return _LEVELS[function, edges]
+        _COMPILED_LEVELS[function, edges] = level
+    return _COMPILED_LEVELS[function, edges]
 
 
 def _chosen_level(functions: Sequence[Any], place: int = 0) -> Any:
@@ -565,13 +565,13 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
     def entries(ints, table, x, a, indices, values):  # type: ignore[no-untyped-def]
         count = np.int64(0)
         for b in range(ints[0]):
-            o = HEAD + RECORD * b
+            o = RATIOS_HEADER_SIZE + RATIOS_RECORD_SIZE * b
             kind = ints[o]
             first = ints[o + 1]
             size = ints[o + 2]
             slot = ints[o + 3]
             at = ints[o + 4]
-            if kind == USER:
+            if kind == USER_RATIOS:
                 end = count + ints[at]
                 indices[count:end] = -1
                 values[count:end] = np.nan  # what is counted but not written must not pass
@@ -596,7 +596,7 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
             if slot >= 0:
                 band = level(slot, x)
                 if band < 0:
-                    return np.int64(UNDEFINED)
+                    return np.int64(UNDEFINED_ROW)
                 cell = cell * (ints[at + size] + 1) + band
             if first + (cell + 1) * size > ints[1]:
                 raise InputError("a cell of a partition has no ratios.")  # never write beyond θ
@@ -604,7 +604,7 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
                 p = ints[at + k]
                 for other in range(table.shape[1]):
                     if table[0, other] == 0.0 and table[p, other] > 0.0:
-                        return np.int64(UNSUPPORTED - other)
+                        return np.int64(UNSUPPORTED_ROW - other)
                 if table[p, a] > 0.0:
                     indices[count] = first + cell * size + k
                     values[count] = table[p, a] / table[0, a]
@@ -619,7 +619,7 @@ def _row(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
     table_of = fill.compiled
     entries = _entries(cutting, functions)
 
-    @user_kernel(ROW)
+    @user_kernel(ROW_SIGNATURE)
     def row(ints, floats, x, a, indices, values):  # type: ignore[no-untyped-def]
         bank_ints = ints[ints[4] :]
         table = np.empty((bank_ints[0], ints[3]), np.float64)
@@ -634,7 +634,7 @@ def _act(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
     table_of = fill.compiled
     entries = _entries(cutting, functions)
 
-    @user_kernel(ACT)
+    @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
         bank_ints = ints[ints[4] :]
         d = ints[1]
@@ -651,11 +651,11 @@ def _act(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
             else:
                 count = 0
             if count < 0:
-                raise InputError(FAULT)
+                raise InputError(UNSUPPORTED_FAULT)
             for k in range(count):
                 g += values[k] * floats[indices[k]]
                 size += abs(values[k] * floats[indices[k]])
-            if g > NOISE * size:
+            if g > ROUNDING_SHARE * size:
                 out[a] = table[0, a] * g
             else:
                 out[a] = 0.0

@@ -37,19 +37,19 @@ from dualplan.models.contract import Box, Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
 
-LISTED = 24  # values of a coordinate that a fit lists
-VISITS = 20_000
-EVERY = 20  # steps from one visit to the next
-PIECE = 2_000  # visits held as whole states at once
+MOST_FITTED_VALUES = 24  # values of a coordinate that a fit lists
+TREE_FIT_VISITS = 20_000
+STEPS_BETWEEN_TREE_FIT_VISITS = 20  # steps from one visit to the next
+VISITS_AT_ONCE = 2_000  # visits held as whole states at once
 
 
 def fit_tree(
     model: Model,
     policy: Policy,
     *,
-    samples: int = VISITS,
-    every: int = EVERY,
-    listed: int = LISTED,
+    samples: int = TREE_FIT_VISITS,
+    every: int = STEPS_BETWEEN_TREE_FIT_VISITS,
+    listed: int = MOST_FITTED_VALUES,
     smoothing: float = 1.0,
     least: float = 1e-3,
     seed: int = 0,
@@ -67,9 +67,9 @@ def fit_product(
     model: Model,
     policy: Policy,
     *,
-    samples: int = VISITS,
-    every: int = EVERY,
-    listed: int = LISTED,
+    samples: int = TREE_FIT_VISITS,
+    every: int = STEPS_BETWEEN_TREE_FIT_VISITS,
+    listed: int = MOST_FITTED_VALUES,
     smoothing: float = 1.0,
     seed: int = 0,
     name: str | None = None,
@@ -83,7 +83,7 @@ def chow_liu(
     states: Ints,
     box: Box,
     *,
-    listed: int = LISTED,
+    listed: int = MOST_FITTED_VALUES,
     smoothing: float = 1.0,
     least: float = 0.0,
     name: str = "tree",
@@ -230,8 +230,8 @@ def _visited(model: Model, policy: Policy, visits: int, every: int, listed: int,
     seen = Seen.nothing(model.box, each * REPLICAS, listed)
     for number in range(REPLICAS):
         replica = runner.advance(runner.first(number), 1, max(1, each * every // 10)).replica
-        for first in range(0, each, PIECE):
-            states = runner.visits(replica, min(PIECE, each - first), every)
+        for first in range(0, each, VISITS_AT_ONCE):
+            states = runner.visits(replica, min(VISITS_AT_ONCE, each - first), every)
             replica = replace(
                 replica, x=states[-1].copy(), steps=replica.steps + len(states) * every
             )

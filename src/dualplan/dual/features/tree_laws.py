@@ -29,7 +29,7 @@ from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.contract import UNBOUNDED
 
 Interval = tuple[int, int | None]
-MOST_TERMS = 1_000_000  # of a tail, for an exact mean
+MOST_TAIL_TERMS = 1_000_000  # of a tail, for an exact mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class Tree:
     @property
     def marginals(self) -> list[tuple[Ints, Floats]] | None:
         """Values and probabilities of each coordinate; None if a tail has too many."""
-        if any(node.terms > MOST_TERMS for node in self.nodes):
+        if any(node.terms > MOST_TAIL_TERMS for node in self.nodes):
             return None
         return [node.spread(law) for node, law in zip(self.nodes, self.class_laws, strict=True)]
 

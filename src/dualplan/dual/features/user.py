@@ -32,7 +32,7 @@ import scipy.sparse as sp
 import scipy.special
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import FLOATS, INTS, READ_ONLY
+from dualplan._kernels.compiler import FLOATS, INTS, READ_ONLY_INTS
 from dualplan._kernels.features import USER
 from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError
@@ -41,12 +41,12 @@ from dualplan.dual.features.compiled import UserFunctions
 from dualplan.dual.features.contract import Block, Features, estimated_losses
 from dualplan.models.contract import Model, read_only, vector
 
-MOST_STATES = 5_000  # that are listed for a check
-DRAWS = 20_000  # for a check, of all features together
-SURE = 1e-12
+MOST_CHECKED_STATES = 5_000  # that are listed for a check
+CHECK_DRAWS = 20_000  # for a check, of all features together
+FEATURE_CHECK_SIGNIFICANCE = 1e-12
 _UNIFORMS = numba.types.Array(numba.float64, 1, "C", readonly=True)
 _SIGNATURES = {
-    "row": (READ_ONLY, numba.int64, INTS, FLOATS),
+    "row": (READ_ONLY_INTS, numba.int64, INTS, FLOATS),
     "draw": (numba.int64, _UNIFORMS, INTS),
 }
 
@@ -106,7 +106,7 @@ def user_defined(
         USER, np.array(head, np.int64), none, labels, most, unknown, unknown, user=(functions,)
     )
     features = Features(model, [block])
-    listed = model.box.count is not None and model.box.count <= MOST_STATES
+    listed = model.box.count is not None and model.box.count <= MOST_CHECKED_STATES
     density, losses = _listed(features) if listed else (None, None)
     _check_draws(features, density)
     if losses is None:
@@ -207,7 +207,7 @@ def _check_draws(features: Features, density: sp.csc_array | None) -> None:
     """
     model = features.model
     code = features.model.code
-    each = min(max(DRAWS // len(features), 20), 1_000)
+    each = min(max(CHECK_DRAWS // len(features), 20), 1_000)
     for j, name in enumerate(features.names):
         states, actions = features.draw(j, each)
         for x, a in zip(states, actions, strict=True):
@@ -220,7 +220,10 @@ def _check_draws(features: Features, density: sp.csc_array | None) -> None:
         if density is not None:
             pairs = (states - model.box.lower) @ model.box.strides * len(model.actions) + actions
             expected = each * density[:, [j]].toarray().ravel()
-            if _tail(np.bincount(pairs, minlength=expected.size), expected) < SURE:
+            if (
+                _tail(np.bincount(pairs, minlength=expected.size), expected)
+                < FEATURE_CHECK_SIGNIFICANCE
+            ):
                 raise InputError(
                     f"`draw` of feature {name!r} does not follow the densities of `row` ({each} "
                     "draws)."

@@ -29,8 +29,8 @@ from dualplan.values.functions import state_values
 if TYPE_CHECKING:
     from dualplan.dual.simulated.problem import SimulatedALP
 
-CHUNK = 20_000  # transitions of one trajectory that are held at once
-PIECES = 16  # of each trajectory, by which growth is judged
+TRANSITIONS_AT_ONCE = 20_000  # transitions of one trajectory that are held at once
+PIECES_OF_A_TRAJECTORY = 16  # of each trajectory, by which growth is judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +255,12 @@ class Sums:
 def _pieces(problem: SimulatedALP, recorded: Recorded) -> Floats:
     """Steps, losses and the size of the state in pieces of a trajectory."""
     count = recorded.losses.size
-    length = max(1, problem.each // PIECES if problem.each < CHUNK else CHUNK // PIECES)
+    length = max(
+        1,
+        problem.each // PIECES_OF_A_TRAJECTORY
+        if problem.each < TRANSITIONS_AT_ONCE
+        else TRANSITIONS_AT_ONCE // PIECES_OF_A_TRAJECTORY,
+    )
     ends = np.arange(0, count - count % length, length)
     size = recorded.states[:, problem.model.growing].sum(axis=1)
     columns = np.column_stack([np.ones(count), recorded.losses, size])[: count - count % length]

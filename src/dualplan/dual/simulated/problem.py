@@ -65,8 +65,8 @@ from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.ratios import Ratios, finite_weights
 from dualplan.dual.problem import Penalty, penalties
 from dualplan.dual.simulated.moments import (
-    CHUNK,
-    PIECES,
+    PIECES_OF_A_TRAJECTORY,
+    TRANSITIONS_AT_ONCE,
     Estimates,
     Moments,
     Sample,
@@ -133,7 +133,7 @@ class SimulatedALP:
                 "a simulated problem needs ratios (dualplan.dual.features) and test functions."
             )
         require_made_for(ratios.model, tests.model, "set of test functions")
-        require_whole("samples", samples, least=REPLICAS * PIECES)
+        require_whole("samples", samples, least=REPLICAS * PIECES_OF_A_TRAJECTORY)
         require_counts(every=every)
         if warm_up is not None:
             require_whole("warm_up", warm_up)
@@ -189,7 +189,7 @@ class SimulatedALP:
         if all(group.adds for group in tests.groups):
             return tests
         run = engine(self.model, self.ratios.reference, self.seed)
-        count = min(self.each, CHUNK)
+        count = min(self.each, TRANSITIONS_AT_ONCE)
         before = run.record(
             run.first(FIRST_REFERENCE_REPLICA + 2 * REPLICAS), 1, self.warm_up + 1, self.restarts
         )
@@ -211,8 +211,8 @@ class SimulatedALP:
         replicas = in_parallel(
             [partial(self._warm, run, first + r) for r in range(REPLICAS)], threads
         )
-        for done in range(0, self.each, CHUNK):
-            count = min(CHUNK, self.each - done)
+        for done in range(0, self.each, TRANSITIONS_AT_ONCE):
+            count = min(TRANSITIONS_AT_ONCE, self.each - done)
             tasks = [
                 partial(run.record, replica, count, self.every, self.restarts)
                 for replica in replicas

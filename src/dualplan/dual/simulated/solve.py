@@ -49,12 +49,12 @@ from dualplan.dual.simulated.moments import Estimates, Moments, Sample
 from dualplan.dual.simulated.problem import SimulatedALP
 from dualplan.values.functions import Combination, StateFunction, StateSum
 
-SMALL_SAMPLE = 0.05  # effective share of the sample below which the status says so
-NEGLIGIBLE = 1e-7  # relative: weights that a solver's tolerance made
-SCALES = (0.03, 0.3, 3.0)  # reaches of the walks, relative to the reference's weight
-BATCH = 100
-PASSES = 10
-MOST_HELD = 2_000_000  # transitions that are held at once for a saddle point
+SMALL_SAMPLE_SHARE = 0.05  # effective share of the sample below which the status says so
+NEGLIGIBLE_WEIGHT_SHARE = 1e-7  # relative: weights that a solver's tolerance made
+SADDLE_WALK_SCALES = (0.03, 0.3, 3.0)  # reaches of the walks, relative to the reference's weight
+SADDLE_BATCH = 100
+SADDLE_PASSES = 10
+MOST_HELD_TRANSITIONS = 2_000_000  # transitions that are held at once for a saddle point
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +138,16 @@ def solve_simulated(
     penalty: Penalty,
     *,
     method: str = "lp",
-    passes: int = PASSES,
-    batch: int = BATCH,
+    passes: int = SADDLE_PASSES,
+    batch: int = SADDLE_BATCH,
     confidence: float = 0.95,
 ) -> SimulatedSolution:
     """Minimise the surrogate over simulated transitions.
 
     `passes` and `batch` are those of the saddle point.
     """
-    if method not in METHODS:
-        raise unknown("method", str(method), METHODS)
+    if method not in SIMULATED_METHODS:
+        raise unknown("method", str(method), SIMULATED_METHODS)
     require_counts(passes=passes, batch=batch)
     require_inside(confidence=confidence)
     started = time.monotonic()
@@ -176,7 +176,7 @@ def solve_simulated(
     )
 
 
-METHODS = ("lp", "saddle")
+SIMULATED_METHODS = ("lp", "saddle")
 
 
 def _status(
@@ -185,7 +185,7 @@ def _status(
     """The worst that there is to say."""
     if moments.status is not Status.COMPLETED:
         return moments.status
-    if parts.effective < SMALL_SAMPLE:
+    if parts.effective < SMALL_SAMPLE_SHARE:
         return Status.FEW_EFFECTIVE
     if (np.abs(theta) >= problem.radius * (1 - 1e-6)).any():
         return Status.RADIUS
@@ -292,14 +292,14 @@ def _cleaned(
     A weight of 10⁻¹⁰ where no other ratio is would decide what the policy does there.
     """
     mass = m.mass.mean(axis=0)
-    kept = np.where(np.abs(theta) > NEGLIGIBLE * np.abs(theta).max(), theta, 0.0)
+    kept = np.where(np.abs(theta) > NEGLIGIBLE_WEIGHT_SHARE * np.abs(theta).max(), theta, 0.0)
     if float(mass @ kept) > 0:
         kept = kept / float(mass @ kept)
     else:
         kept = theta
     before = problem.value(theta, weights, m)
     after = problem.value(kept, weights, m)
-    if after <= before + NEGLIGIBLE * max(1.0, abs(before)):
+    if after <= before + NEGLIGIBLE_WEIGHT_SHARE * max(1.0, abs(before)):
         return kept
     return theta
 
@@ -310,9 +310,10 @@ def _cleaned(
 def _saddle_point(
     problem: SimulatedALP, weights: tuple[float, float], m: Moments, *, passes: int, batch: int
 ) -> Floats:
-    if problem.each * len(m.mass) > MOST_HELD:
+    if problem.each * len(m.mass) > MOST_HELD_TRANSITIONS:
         raise InputError(
-            f"a saddle point holds at most {MOST_HELD:,} transitions; take fewer samples, or "
+            f"a saddle point holds at most {MOST_HELD_TRANSITIONS:,} transitions; take fewer "
+            "samples, or "
             "method 'lp'."
         )
     mass = _seen(m)
@@ -333,7 +334,7 @@ def _saddle_point(
             *(
                 _walk(problem, weights, m, data, origin, scale, passes=passes, batch=batch)
                 for origin in origins
-                for scale in SCALES
+                for scale in SADDLE_WALK_SCALES
             ),
         ]
         best = min(found, key=judge)

@@ -49,10 +49,10 @@ from dualplan.core.types import Floats
 from dualplan.dual.problem import Constraints, DualALP, Penalty, Value, penalties
 from dualplan.dual.solvers.contract import Solution
 
-TOLERANCE = 0.01  # of the value, the gap that a sampled program may have
-FRESH = 20_000  # rows that judge the result, at least
-NEGLIGIBLE = 1e-6  # of the largest weight, and of the value
-ENLARGE = 2  # times that samples may be made four times as large
+SAMPLED_GAP_TOLERANCE = 0.01  # of the value, the gap that a sampled program may have
+LEAST_JUDGING_ROWS = 20_000  # rows that judge the result, at least
+NEGLIGIBLE_SHARE = 1e-6  # of the largest weight, and of the value
+MOST_ENLARGEMENTS = 2  # times that samples may be made four times as large
 
 
 def solve_listed(problem: DualALP, penalty: Penalty) -> Solution:
@@ -66,8 +66,8 @@ def solve_sampled(
     *,
     samples: int = 20_000,
     seed: int = 0,
-    tol: float = TOLERANCE,
-    enlarge: int = ENLARGE,
+    tol: float = SAMPLED_GAP_TOLERANCE,
+    enlarge: int = MOST_ENLARGEMENTS,
 ) -> Solution:
     """The mean of two minimisers over drawn constraints, `samples` for each; `parts` are on fresh
     ones.
@@ -92,7 +92,7 @@ def solve_sampled(
             break
     theta = (one.theta + two.theta) / 2
     parts = problem.value(
-        theta, penalty, problem.kept(max(count, FRESH), seed=seed, first=2 * count)
+        theta, penalty, problem.kept(max(count, LEAST_JUDGING_ROWS), seed=seed, first=2 * count)
     )
     values = [s.value for s in (one, two) if s.value is not None]
     potentials = [s.potential for s in (one, two) if s.potential is not None]
@@ -204,12 +204,12 @@ def _cleaned(
     A weight of 10⁻¹⁰ where no other feature is would decide what the policy does there.
     """
     parts = problem.value(theta, penalty, constraints)
-    large = np.abs(theta) > NEGLIGIBLE * np.abs(theta).max()
+    large = np.abs(theta) > NEGLIGIBLE_SHARE * np.abs(theta).max()
     kept = np.where(
         large, theta + (problem.mass - theta[large].sum()) / np.count_nonzero(large), 0.0
     )
     cleaned = problem.value(kept, penalty, constraints)
-    allowance = NEGLIGIBLE * max(1.0, abs(parts.total))
+    allowance = NEGLIGIBLE_SHARE * max(1.0, abs(parts.total))
     if cleaned.total <= parts.total + allowance:
         return (kept, cleaned)
     return (theta, parts)

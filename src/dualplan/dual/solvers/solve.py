@@ -46,17 +46,17 @@ class SolverOptions(TypedDict, total=False):
     delta: float
 
 
-OPTIONS: dict[str, type] = {
+SOLVER_OPTIONS: dict[str, type] = {
     "batch": int,
     "step_size": float,
     "halve_every": int,
     "epsilon": float,
     "delta": float,
 }
-BUDGET = 2_000_000  # of the subgradient methods, unless another is given
-WATCHED = ("adaptive", "paper")
+DEFAULT_SAMPLES = 2_000_000  # of the subgradient methods, unless another is given
+WATCHED_SOLVERS = ("adaptive", "paper")
 # constraints that show how a method fares, far from those it draws
-SHOWN = 20_000
+WATCHING_CONSTRAINTS = 20_000
 
 Watch = Callable[[int, Value], None]
 Averages = Callable[[int, Sequence[Floats]], None]
@@ -86,8 +86,8 @@ def solve(
     if method == "listed-lp":
         return replace(solve_listed(problem, penalty), seed=seed)
     more: dict[str, Any] = {}
-    if watch is not None and method in WATCHED:
-        more["watch"] = _shown(problem, penalty, samples or BUDGET, seed, watch)
+    if watch is not None and method in WATCHED_SOLVERS:
+        more["watch"] = _shown(problem, penalty, samples or DEFAULT_SAMPLES, seed, watch)
     return SOLVERS[method](
         problem, penalty, samples=samples, seed=seed, start=start, **more, **options
     )
@@ -95,7 +95,9 @@ def solve(
 
 def _shown(problem: DualALP, penalty: Penalty, budget: int, seed: int, watch: Watch) -> Averages:
     """Of averages of iterates the surrogate of the best, on a few constraints of its own."""
-    rows = problem.draw(max(1, min(SHOWN, budget // 20)), seed=seed, first=FIRST_WATCHED_SAMPLE)
+    rows = problem.draw(
+        max(1, min(WATCHING_CONSTRAINTS, budget // 20)), seed=seed, first=FIRST_WATCHED_SAMPLE
+    )
     return lambda samples, thetas: watch(
         samples,
         min(
@@ -108,13 +110,15 @@ def check_solver(solver: str, samples: int | None, options: Mapping[str, Any]) -
     """Raise if a solver of this name does not take this samples and these options."""
     if solver not in SOLVERS:
         raise unknown("solver", str(solver), SOLVERS)
-    known = [name for name in inspect.signature(SOLVERS[solver]).parameters if name in OPTIONS]
+    known = [
+        name for name in inspect.signature(SOLVERS[solver]).parameters if name in SOLVER_OPTIONS
+    ]
     for name, value in options.items():
         if not known:
             raise InputError(f"solver {solver!r} takes no options, got {name!r}.")
         if name not in known:
             raise unknown(f"option of solver {solver!r}", name, known)
-        if OPTIONS[name] is int:
+        if SOLVER_OPTIONS[name] is int:
             require_counts(**{name: value})
         else:
             require_positive(**{name: value})
@@ -122,7 +126,7 @@ def check_solver(solver: str, samples: int | None, options: Mapping[str, Any]) -
         require_counts(samples=samples)
     if samples is not None and solver == "listed-lp":
         raise InputError("solver 'listed-lp' draws nothing; leave samples out.")
-    most = samples or BUDGET
+    most = samples or DEFAULT_SAMPLES
     if options.get("batch", 1) > most:
         raise InputError(f"a batch of {options['batch']} exceeds the {most} samples allowed.")
 
@@ -140,7 +144,7 @@ def _adaptive(
     return solve_adaptive(
         problem,
         penalty,
-        samples=samples or BUDGET,
+        samples=samples or DEFAULT_SAMPLES,
         batch=batch,
         seed=seed,
         start=start,
@@ -174,9 +178,14 @@ def _paper(
                 "with epsilon and delta, steps begin at the projection of 0; leave start out."
             )
         return solve_by_theory(
-            problem, penalty, epsilon=epsilon, delta=delta, samples=samples or BUDGET, seed=seed
+            problem,
+            penalty,
+            epsilon=epsilon,
+            delta=delta,
+            samples=samples or DEFAULT_SAMPLES,
+            seed=seed,
         )
-    steps = max((samples or BUDGET) // batch, 1)
+    steps = max((samples or DEFAULT_SAMPLES) // batch, 1)
     if step_size is None:
         step_size = problem.radius / (gradient_bound(problem, penalty) * steps**0.5)
     sizes = halving(step_size, halve_every or steps)

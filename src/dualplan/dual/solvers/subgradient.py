@@ -50,11 +50,11 @@ from dualplan.core.types import Floats
 from dualplan.dual.problem import Constraints, DualALP, Penalty, penalties
 from dualplan.dual.solvers.contract import Solution
 
-CHUNK = 200_000  # samples drawn at once
-FRESH = 200_000  # samples that judge the result
-HELD = 100_000  # samples that choose among walks, at most
-FIRST_REACH = 1e-3  # of M/√d, the distance each weight counts as having come at the start
-SCALES = (0.0, 0.03, 0.3)  # of a weight's size, likewise
+SAMPLES_AT_ONCE = 200_000  # samples drawn at once
+JUDGING_SAMPLES = 200_000  # samples that judge the result
+MOST_CHOOSING_SAMPLES = 100_000  # samples that choose among walks, at most
+FIRST_REACH_SHARE = 1e-3  # of M/√d, the distance each weight counts as having come at the start
+WALK_SCALES = (0.0, 0.03, 0.3)  # of a weight's size, likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def solve_subgradient(
     seed: int = 0,
     start: Floats | None = None,
     threads: int | None = None,
-    fresh: int = FRESH,
+    fresh: int = JUDGING_SAMPLES,
     watch: Callable[[int, Floats], None] | None = None,
 ) -> Solution:
     """The paper's method: a step size, or one for each step from 0 on; each step has `batch`
@@ -154,7 +154,7 @@ def solve_subgradient(
     gradient = np.empty_like(theta)
     done = 0
     while done < iterations:
-        count = min(max(CHUNK // batch, 1), iterations - done)
+        count = min(max(SAMPLES_AT_ONCE // batch, 1), iterations - done)
         sizes = np.array(
             [step_size(t) if callable(step_size) else step_size for t in range(done, done + count)]
         )
@@ -179,7 +179,7 @@ def solve_adaptive(
     seed: int = 0,
     start: Floats | None = None,
     threads: int | None = None,
-    fresh: int = FRESH,
+    fresh: int = JUDGING_SAMPLES,
     watch: Callable[[int, Sequence[Floats]], None] | None = None,
 ) -> Solution:
     """The adaptive method; `samples` of each kind of constraint are its budget, with a few more
@@ -196,9 +196,11 @@ def solve_adaptive(
             f"samples must be at least two batches, got {samples!r} and batch {batch!r}."
         )
     started = time.monotonic()
-    chunk = max(batch, min(CHUNK, samples // 4) // batch * batch)
+    chunk = max(batch, min(SAMPLES_AT_ONCE, samples // 4) // batch * batch)
     chunks = samples // chunk
-    held = problem.draw(min(HELD, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads)
+    held = problem.draw(
+        min(MOST_CHOOSING_SAMPLES, chunks * chunk), seed=seed, first=chunks * chunk, threads=threads
+    )
     first = first_point(problem, penalty, held)
     second = problem.starting_point(np.zeros_like(first) if start is None else start)
     origins = [first, second]
@@ -207,7 +209,7 @@ def solve_adaptive(
     else:
         known = [first, second]
     for low, high in ((0, chunks // 2), (chunks // 2, chunks)):
-        walks = [_Walk.begin(problem, origin, scale) for origin in origins for scale in SCALES]
+        walks = [_Walk.begin(problem, origin, scale) for origin in origins for scale in WALK_SCALES]
         for k in range(low, high):
             rows = problem.draw(chunk, seed=seed, first=k * chunk, threads=threads)
             _walk(problem, penalty, rows, batch, walks, forget=k == (low + high) // 2)
@@ -239,7 +241,7 @@ class _Walk:
         d = origin.size
         reach = np.maximum(
             scale * np.maximum(np.abs(origin), problem.total / d),
-            FIRST_REACH * problem.total / d**0.5,
+            FIRST_REACH_SHARE * problem.total / d**0.5,
         )
         return cls(origin, origin.copy(), reach, np.zeros(d), np.zeros(d), np.zeros(1))
 

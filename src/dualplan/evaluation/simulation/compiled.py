@@ -170,7 +170,7 @@ class CompiledEngine:
             raise ModelError(
                 f"model {self.model.name!r} at x={vector(x)}, a={a} {reason}"
             ) from error
-        if fault != kernels.FINE:
+        if fault != kernels.NO_FAULT:
             explain(self.model, self.policy, fault, where)
 
 

@@ -18,14 +18,14 @@ def explain(model: Model, policy: Policy | None, fault: int, where: Ints) -> NoR
     x = where[:dim]
     a = int(where[dim])
     y = where[dim + 1 :]
-    if fault in (kernels.BAD_POLICY, kernels.FORBIDDEN) and policy is not None:
+    if fault in (kernels.BAD_POLICY_FAULT, kernels.FORBIDDEN_ACTION_FAULT) and policy is not None:
         check_probabilities(policy, x, policy.probabilities(x))
         raise PolicyError(
             f"policy {policy.name!r} at state {vector(x)} chooses action {a}, which is not allowed "
             "there."
         )
     diagnose(model, x, a)
-    if fault == kernels.LEFT_BOX:
+    if fault == kernels.LEFT_BOX_FAULT:
         raise ModelError(
             f"model {model.name!r} at x={vector(x)}, a={a} leaves its box: x'={vector(y)}."
         )

@@ -309,7 +309,7 @@ class _CompiledSession:
         action.
         """
         code = self.model.code
-        words = np.zeros(philox.WORDS, np.uint64)
+        words = np.zeros(philox.GENERATOR_WORDS, np.uint64)
         state: Any = rng.bit_generator.state
         words[0:2] = state["state"]["key"]
         words[2:6] = state["state"]["counter"]
@@ -321,9 +321,9 @@ class _CompiledSession:
         loss = float(code.step(code.ints, code.floats, x, a, words, out, self.counts))
         where = np.concatenate([x, [a], out])
         if not np.isfinite(loss):
-            explain(self.model, None, kernels.BAD_LAW, where)
+            explain(self.model, None, kernels.BAD_LAW_FAULT, where)
         if not self.model.box.contains(out):
-            explain(self.model, None, kernels.LEFT_BOX, where)
+            explain(self.model, None, kernels.LEFT_BOX_FAULT, where)
         return out, loss, False
 
 

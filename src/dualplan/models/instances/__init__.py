@@ -220,7 +220,7 @@ def reentrant(
     )
 
 
-PARALLEL: dict[str, tuple[Sequence[float], Sequence[Sequence[float]]]] = {
+PARALLEL_SYSTEMS: dict[str, tuple[Sequence[float], Sequence[Sequence[float]]]] = {
     "N": ((1.0, 1.0), ((1.0, 0.0), (1.0, 2.0))),
     "W": ((0.6, 0.6, 0.6), ((1.0, 1.0, 0.0), (0.0, 1.0, 1.0))),
     "M": ((0.9, 0.9), ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))),
@@ -239,10 +239,10 @@ def parallel_servers(
     class in common; M: two classes with a server each, and one for both. Arrivals are scaled by
     `load`, 1 being what the rates at hand can just serve.
     """
-    if system not in PARALLEL:
-        raise unknown("system", str(system), PARALLEL)
+    if system not in PARALLEL_SYSTEMS:
+        raise unknown("system", str(system), PARALLEL_SYSTEMS)
     require_positive(load=load)
-    arrivals, services = PARALLEL[system]
+    arrivals, services = PARALLEL_SYSTEMS[system]
     scale = load / _heaviest(np.array(arrivals), np.array(services))
     return ParallelServers(
         arrivals=[scale * v for v in arrivals],

@@ -38,9 +38,9 @@ def threshold(
     return FunctionPolicy(model, rule, name=name)
 
 
-HEURISTICS: dict[str, Callable[[AdmissionControl], Policy]] = {
+ADMISSION_HEURISTICS: dict[str, Callable[[AdmissionControl], Policy]] = {
     "threshold": threshold,
     "admit-all": lambda model: threshold(model, [model.room] * model.classes, name="admit-all"),
     "reject-all": lambda model: threshold(model, [0] * model.classes, name="reject-all"),
 }
-register_heuristics(AdmissionControl, HEURISTICS)
+register_heuristics(AdmissionControl, ADMISSION_HEURISTICS)

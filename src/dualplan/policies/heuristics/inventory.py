@@ -86,9 +86,9 @@ def myopic(model: LostSales) -> Policy:
     return FunctionPolicy(model, rule, name="myopic")
 
 
-HEURISTICS: dict[str, Callable[[LostSales], Policy]] = {
+INVENTORY_HEURISTICS: dict[str, Callable[[LostSales], Policy]] = {
     "base-stock": base_stock,
     "capped-base-stock": capped_base_stock,
     "myopic": myopic,
 }
-register_heuristics(LostSales, HEURISTICS)
+register_heuristics(LostSales, INVENTORY_HEURISTICS)

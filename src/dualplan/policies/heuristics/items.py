@@ -61,8 +61,8 @@ def _up_to(model: MultiItem, levels: Sequence[int] | None, weights: Floats, name
     return FunctionPolicy(model, rule, name=name)
 
 
-HEURISTICS: dict[str, Callable[[MultiItem], Policy]] = {
+ITEM_HEURISTICS: dict[str, Callable[[MultiItem], Policy]] = {
     "base-stock": base_stock,
     "b-mu": cost_first,
 }
-register_heuristics(MultiItem, HEURISTICS)
+register_heuristics(MultiItem, ITEM_HEURISTICS)

@@ -19,7 +19,7 @@ from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import OwnLoop, Policy, PolicyCode, require_policy
 from dualplan.policies.saved import register_rule
 
-TIES = ("uniform", "first")
+WAYS_TO_BREAK_TIES = ("uniform", "first")
 
 
 class NetworkPolicy(Policy):
@@ -42,8 +42,8 @@ class NetworkPolicy(Policy):
         probability: ArrayLike = 1.0,
         ties: str = "uniform",
     ) -> None:
-        if ties not in TIES:
-            raise unknown("rule for ties", ties, TIES)
+        if ties not in WAYS_TO_BREAK_TIES:
+            raise unknown("rule for ties", ties, WAYS_TO_BREAK_TIES)
         n = len(network.classes)
         servers = len(network.servers)
         self.alpha = _spread(alpha, n, "alpha")
@@ -60,7 +60,7 @@ class NetworkPolicy(Policy):
                 f"policy {name!r}: probabilities must lie in [0, 1], got {probability!r}."
             )
         code = network.code
-        ints = np.append(code.ints, TIES.index(ties))
+        ints = np.append(code.ints, WAYS_TO_BREAK_TIES.index(ties))
         floats = np.concatenate([code.floats, self.alpha, self.beta, self.probability, [kappa]])
         # the same choices as a linear index, but at empty queues, which only phantom services tell
         # apart
@@ -257,7 +257,7 @@ def random(network: QueueingNetwork) -> NetworkPolicy:
     return NetworkPolicy(network, "random")
 
 
-HEURISTICS: dict[str, Callable[[QueueingNetwork], Policy]] = {
+NETWORK_HEURISTICS: dict[str, Callable[[QueueingNetwork], Policy]] = {
     "longer": longer,
     "longer-first": lambda network: longer(network, ties="first"),
     "lbfs": lbfs,
@@ -267,7 +267,7 @@ HEURISTICS: dict[str, Callable[[QueueingNetwork], Policy]] = {
     "max-pressure": max_pressure,
     "random": random,
 }
-register_heuristics(QueueingNetwork, HEURISTICS)
+register_heuristics(QueueingNetwork, NETWORK_HEURISTICS)
 
 
 def _stages_to_go(network: QueueingNetwork) -> Floats:
@@ -290,7 +290,7 @@ def _read_index(model: Model, name: str, ints: Ints, floats: Floats) -> Policy:
     n = len(network.classes)
     numbers = floats[network.code.floats.size :]
     alpha, beta, probability, (kappa,) = np.split(numbers, [n, 2 * n, 2 * n + len(network.servers)])
-    ties = TIES[int(ints[-1])]
+    ties = WAYS_TO_BREAK_TIES[int(ints[-1])]
     return NetworkPolicy(
         network, name, alpha, beta, kappa=float(kappa), probability=probability, ties=ties
     )

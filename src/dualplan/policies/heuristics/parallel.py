@@ -60,9 +60,9 @@ def _index_rule(model: ParallelServers, name: str, alpha: Floats, beta: Floats) 
     return FunctionPolicy(model, rule, name=name)
 
 
-HEURISTICS: dict[str, Callable[[ParallelServers], Policy]] = {
+PARALLEL_HEURISTICS: dict[str, Callable[[ParallelServers], Policy]] = {
     "longest": longest,
     "c-mu": c_mu,
     "max-weight": max_weight,
 }
-register_heuristics(ParallelServers, HEURISTICS)
+register_heuristics(ParallelServers, PARALLEL_HEURISTICS)

@@ -72,7 +72,7 @@ def nothing(model: SysAdmin) -> Policy:
     return reboot(model, -np.inf, name="nothing")
 
 
-HEURISTICS: dict[str, Callable[[SysAdmin], Policy]] = {
+SYSADMIN_HEURISTICS: dict[str, Callable[[SysAdmin], Policy]] = {
     "first-failed": first_failed,
     "most-neighbours": most_neighbours,
     "most-exposed": most_exposed,
@@ -80,4 +80,4 @@ HEURISTICS: dict[str, Callable[[SysAdmin], Policy]] = {
     "nothing": nothing,
     "random": random_policy,
 }
-register_heuristics(SysAdmin, HEURISTICS)
+register_heuristics(SysAdmin, SYSADMIN_HEURISTICS)

@@ -6,8 +6,8 @@ it to a file, `as_svg` makes an element for a page, `theme` chooses the colours.
 """
 
 from dualplan.report.figures.canvas import (
-    DARK,
-    LIGHT,
+    DARK_THEME,
+    LIGHT_THEME,
     Theme,
     as_svg,
     blank,
@@ -23,8 +23,8 @@ from dualplan.report.figures.progress import convergence, costs, read_trace
 from dualplan.report.figures.rates import sensitivity
 
 __all__ = [
-    "DARK",
-    "LIGHT",
+    "DARK_THEME",
+    "LIGHT_THEME",
     "Theme",
     "as_svg",
     "blank",

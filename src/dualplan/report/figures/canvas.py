@@ -26,7 +26,7 @@ from dualplan.core.runs import write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
+FIGURE_FORMATS = ("png", "svg", "pdf")
 P = ParamSpec("P")
 
 
@@ -74,7 +74,7 @@ class Theme:
         }
 
 
-LIGHT = Theme(
+LIGHT_THEME = Theme(
     "light",
     "#1f2328",
     "#ffffff",
@@ -82,7 +82,7 @@ LIGHT = Theme(
     "#8b949e",
     ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5e4fa2", "#56b4e9", "#8c6d31"),
 )
-DARK = Theme(
+DARK_THEME = Theme(
     "dark",
     "#e6edf3",
     "#0d1117",
@@ -90,9 +90,9 @@ DARK = Theme(
     "#768390",
     ("#56b4e9", "#ff9354", "#3fd0a0", "#e69fc9", "#f0c243", "#b3a6f2", "#b8e0ff", "#d6b46c"),
 )
-THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
 
-_current: ContextVar[Theme] = ContextVar("theme", default=LIGHT)
+_current: ContextVar[Theme] = ContextVar("theme", default=LIGHT_THEME)
 
 
 def current() -> Theme:
@@ -160,7 +160,7 @@ def blank(panels: int) -> tuple[Figure, Any]:
 def require_drawable(out: str | Path) -> Path:
     """Raise unless a figure can be written to this file."""
     path = Path(out)
-    if path.suffix[1:] not in FORMATS:
+    if path.suffix[1:] not in FIGURE_FORMATS:
         raise InputError(f"the figure's file must end in .png, .pdf or .svg, got {str(out)!r}.")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {str(path.parent)!r} for the figure.")

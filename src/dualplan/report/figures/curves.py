@@ -15,7 +15,7 @@ from dualplan.report.figures.canvas import blank, current, drawn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLES = ("--", "-.", (0, (1, 4)))
+LINE_STYLES = ("--", "-.", (0, (1, 4)))
 
 
 @drawn
@@ -37,7 +37,7 @@ def curve(rows: Sequence[Json], title: str, lines: Mapping[str, float] | None = 
     for key, words in (("violation_negative", "negative part"), ("violation_flow", "flow")):
         panels[1].plot(penalties, [row[key] for row in rows], marker=".", label=words)
     costs = _draw_costs(panels[2], penalties, rows)
-    for style, (name, value) in zip(STYLES, (lines or {}).items(), strict=False):
+    for style, (name, value) in zip(LINE_STYLES, (lines or {}).items(), strict=False):
         panels[2].axhline(
             value, linestyle=style, color=current().ink, linewidth=1, label=f"{name} {value:.5g}"
         )

@@ -9,22 +9,31 @@ from typing import TYPE_CHECKING, Any
 from dualplan.core.errors import InputError
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report.figures.canvas import current, drawn
-from dualplan.report.figures.layout import ARRIVAL, BOX, HEADER, OUT, Layout, Point, Route, arrange
+from dualplan.report.figures.layout import (
+    ARRIVAL_PLACE,
+    OUTSIDE_PLACE,
+    SERVER_NAME_HEIGHT,
+    SERVER_WIDTH,
+    Layout,
+    Point,
+    Route,
+    arrange,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INCH = 0.62  # of a unit of the layout
-MARGIN = 0.3
-CAPTION = 0.8
+INCHES_A_UNIT = 0.62  # of a unit of the layout
+DIAGRAM_MARGIN = 0.3
+CAPTION_HEIGHT = 0.8
 # from where to where a buffer goes, and half its height
-QUEUE = (0.22, 1.62)
-HALF = 0.27
+BUFFER_SPAN = (0.22, 1.62)
+BUFFER_HALF_HEIGHT = 0.27
 # the middle and the radius of the circle that serves
-CIRCLE = 2.1
-RADIUS = 0.36
-BEND = 0.12  # radius of the corners of routes
-LETTERS = 9  # that fit into a buffer at full size
+SERVICE_CIRCLE_MIDDLE = 2.1
+SERVICE_CIRCLE_RADIUS = 0.36
+ROUTE_CORNER_RADIUS = 0.12  # radius of the corners of routes
+MOST_FULL_SIZE_LETTERS = 9  # that fit into a buffer at full size
 
 
 @drawn
@@ -41,11 +50,14 @@ def diagram(network: QueueingNetwork) -> Figure:
     if not isinstance(network, QueueingNetwork):
         raise InputError(f"only queueing networks have a diagram, got {network!r}.")
     places = arrange(network)
-    width = places.width + 2 * MARGIN
-    height = places.height + 2 * MARGIN + CAPTION
-    figure = Figure(figsize=(INCH * width, INCH * height))
+    width = places.width + 2 * DIAGRAM_MARGIN
+    height = places.height + 2 * DIAGRAM_MARGIN + CAPTION_HEIGHT
+    figure = Figure(figsize=(INCHES_A_UNIT * width, INCHES_A_UNIT * height))
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    panel.set(xlim=(-MARGIN, width - MARGIN), ylim=(-MARGIN, height - MARGIN))
+    panel.set(
+        xlim=(-DIAGRAM_MARGIN, width - DIAGRAM_MARGIN),
+        ylim=(-DIAGRAM_MARGIN, height - DIAGRAM_MARGIN),
+    )
     panel.set_axis_off()
     for s in range(len(network.servers)):
         _draw_server(panel, network, places, s)
@@ -59,7 +71,7 @@ def diagram(network: QueueingNetwork) -> Figure:
         unit = "step"
     panel.text(
         0.0,
-        places.height + CAPTION / 2,
+        places.height + CAPTION_HEIGHT / 2,
         f"{network.name}: arrivals and services per {unit}",
         va="center",
     )
@@ -73,7 +85,7 @@ def _draw_server(panel: Any, network: QueueingNetwork, places: Layout, s: int) -
     panel.add_patch(
         FancyBboxPatch(
             (x, y),
-            BOX,
+            SERVER_WIDTH,
             height,
             boxstyle="round,pad=0,rounding_size=0.12",
             facecolor=current().grid,
@@ -85,15 +97,15 @@ def _draw_server(panel: Any, network: QueueingNetwork, places: Layout, s: int) -
     name = network.servers[s]
     panel.text(
         x + 0.15,
-        y + height - HEADER / 2,
+        y + height - SERVER_NAME_HEIGHT / 2,
         _short(name, 14),
         va="center",
         fontweight="bold",
         fontsize=9,
     )
     panel.text(
-        x + BOX - 0.15,
-        y + height - HEADER / 2,
+        x + SERVER_WIDTH - 0.15,
+        y + height - SERVER_NAME_HEIGHT / 2,
         f"load {network.loads[name]:.2f}",
         va="center",
         ha="right",
@@ -106,13 +118,13 @@ def _draw_class(panel: Any, network: QueueingNetwork, c: int, place: Point) -> N
     from matplotlib.patches import Circle, Rectangle
 
     (left, y), theme, own = place, current(), network.classes[c]
-    low = left + QUEUE[0]
-    high = left + QUEUE[1]
+    low = left + BUFFER_SPAN[0]
+    high = left + BUFFER_SPAN[1]
     panel.add_patch(
         Rectangle(
-            (low, y - HALF),
+            (low, y - BUFFER_HALF_HEIGHT),
             high - low,
-            2 * HALF,
+            2 * BUFFER_HALF_HEIGHT,
             facecolor=theme.paper,
             linewidth=0,
             gid=f"class-{c}",
@@ -120,45 +132,59 @@ def _draw_class(panel: Any, network: QueueingNetwork, c: int, place: Point) -> N
     )
     panel.plot(
         [low, high, high, low],
-        [y - HALF, y - HALF, y + HALF, y + HALF],
+        [
+            y - BUFFER_HALF_HEIGHT,
+            y - BUFFER_HALF_HEIGHT,
+            y + BUFFER_HALF_HEIGHT,
+            y + BUFFER_HALF_HEIGHT,
+        ],
         color=theme.ink,
         linewidth=1.2,
     )
-    panel.plot([high, left + CIRCLE - RADIUS], [y, y], color=theme.ink, linewidth=1.0)
+    panel.plot(
+        [high, left + SERVICE_CIRCLE_MIDDLE - SERVICE_CIRCLE_RADIUS],
+        [y, y],
+        color=theme.ink,
+        linewidth=1.0,
+    )
     panel.add_patch(
         Circle(
-            (left + CIRCLE, y),
-            RADIUS,
+            (left + SERVICE_CIRCLE_MIDDLE, y),
+            SERVICE_CIRCLE_RADIUS,
             facecolor=theme.paper,
             edgecolor=theme.palette[0],
             linewidth=1.4,
         )
     )
-    size = 9 * min(1.0, LETTERS / len(own.name))
+    size = 9 * min(1.0, MOST_FULL_SIZE_LETTERS / len(own.name))
     panel.text(low + 0.1, y, own.name, va="center", fontsize=max(size, 5))
     if own.buffer is None:
         buffer = "∞"
     else:
         buffer = f"≤{own.buffer}"
-    panel.text(high - 0.06, y - HALF + 0.04, buffer, va="bottom", ha="right", fontsize=6.5)
-    panel.text(left + CIRCLE, y, f"{own.service:.3g}", ha="center", va="center", fontsize=7)
+    panel.text(
+        high - 0.06, y - BUFFER_HALF_HEIGHT + 0.04, buffer, va="bottom", ha="right", fontsize=6.5
+    )
+    panel.text(
+        left + SERVICE_CIRCLE_MIDDLE, y, f"{own.service:.3g}", ha="center", va="center", fontsize=7
+    )
 
 
 def _draw_route(panel: Any, route: Route) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     theme = current()
-    if route.source == ARRIVAL:
+    if route.source == ARRIVAL_PLACE:
         source = "arrival"
     else:
         source = str(route.source)
-    if route.target == OUT:
+    if route.target == OUTSIDE_PLACE:
         target = "out"
     else:
         target = str(route.target)
-    if route.source == ARRIVAL:
+    if route.source == ARRIVAL_PLACE:
         colour = theme.palette[2]
-    elif route.target == OUT:
+    elif route.target == OUTSIDE_PLACE:
         colour = theme.palette[1]
     else:
         colour = theme.ink
@@ -175,9 +201,9 @@ def _draw_route(panel: Any, route: Route) -> None:
     )
     (x, y), end = route.corners[0], route.corners[-1]
     words = f"{route.rate:.3g}"
-    if route.source == ARRIVAL:
+    if route.source == ARRIVAL_PLACE:
         panel.text(x, y + 0.03, words, fontsize=7, va="bottom", color=colour)
-    elif route.target == OUT:
+    elif route.target == OUTSIDE_PLACE:
         if route.rate > 1 - 1e-9:
             label = "out"
         else:
@@ -212,7 +238,7 @@ def _towards(corner: Point, other: Point) -> Point:
     dy = other[1] - corner[1]
     length = max(abs(dx), abs(dy))
     if length > 0:
-        part = min(BEND, length / 2) / length
+        part = min(ROUTE_CORNER_RADIUS, length / 2) / length
     else:
         part = 0.0
     return corner[0] + part * dx, corner[1] + part * dy

@@ -15,11 +15,11 @@ from dualplan.report.figures.canvas import current, drawn, empty
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ABREAST = 4
+LAW_PANELS_ABREAST = 4
 # inches of a panel
-WIDTH = 3.1
-HEIGHT = 2.4
-BEYOND = 1e-3  # probability that may lie to the right of what is shown
+LAW_PANEL_WIDTH_INCHES = 3.1
+LAW_PANEL_HEIGHT_INCHES = 2.4
+NOT_SHOWN_PROBABILITY = 1e-3  # probability that may lie to the right of what is shown
 
 
 @drawn
@@ -35,9 +35,9 @@ def marginals(found: Sequence[Marginal], *, log: bool = False) -> Figure:
         raise InputError("there is no law to draw; make some with marginals.")
     names = list(dict.fromkeys(m.coordinate for m in found))
     policies = list(dict.fromkeys(m.policy for m in found))
-    columns = min(len(names), ABREAST)
+    columns = min(len(names), LAW_PANELS_ABREAST)
     rows = -(-len(names) // columns)
-    figure = empty(WIDTH * columns + 0.4, HEIGHT * rows + 0.7)
+    figure = empty(LAW_PANEL_WIDTH_INCHES * columns + 0.4, LAW_PANEL_HEIGHT_INCHES * rows + 0.7)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, name in zip(panels, names, strict=False):
         own = [m for m in found if m.coordinate == name]
@@ -89,4 +89,6 @@ def _limits(own: Sequence[Marginal], log: bool) -> tuple[float, float]:
     low = min(int(m.values[0]) for m in own)
     if log:
         return low - 0.5, max(int(m.values[-1]) + m.width for m in own) - 0.5
-    return low - 0.5, max(int(m.values[m.tail > BEYOND][-1]) + m.width for m in own) - 0.5
+    return low - 0.5, max(
+        int(m.values[m.tail > NOT_SHOWN_PROBABILITY][-1]) + m.width for m in own
+    ) - 0.5

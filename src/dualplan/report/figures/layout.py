@@ -1,12 +1,12 @@
 """Where the parts of a queueing network lie in its diagram: numbers only, nothing is drawn here.
 
 Servers stand in columns: along routes that lead back to no server they came through (the others are
-*feedback*), a server's column is the longest way to it. After `ABREAST` columns the next ones begin
-a new *band* below. A route leaves the right side of its server at a port of its own, and enters the
-left side of the next at a port of its own. To the next column it turns once, in a slot of its own
-between the columns; any other route takes two slots and a *lane*, above the band if it goes
-forward, below it if it goes back or to another band. So no two lines run over each other, and no
-line crosses a server.
+*feedback*), a server's column is the longest way to it. After `SERVERS_ABREAST` columns the next
+ones begin a new *band* below. A route leaves the right side of its server at a port of its own, and
+enters the left side of the next at a port of its own. To the next column it turns once, in a slot
+of its own between the columns; any other route takes two slots and a *lane*, above the band if it
+goes forward, below it if it goes back or to another band. So no two lines run over each other, and
+no line crosses a server.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from dataclasses import dataclass, field
 
 from dualplan.models.queueing import QueueingNetwork
 
-ABREAST = 5
+SERVERS_ABREAST = 5
 # width of a server, height of a class, of the name, and below
-BOX = 2.6
-ROW = 0.95
-HEADER = 0.5
-FOOT = 0.12
-APART = 0.45  # between servers of one column
+SERVER_WIDTH = 2.6
+CLASS_HEIGHT = 0.95
+SERVER_NAME_HEIGHT = 0.5
+SERVER_FOOT_HEIGHT = 0.12
+SERVERS_APART = 0.45  # between servers of one column
 # room for arrows out of the network and into it
-STUB = 0.95
-ENTRY = 1.0
+EXIT_ARROW_ROOM = 0.95
+ENTRY_ARROW_ROOM = 1.0
 # between parallel lines
-SLOT = 0.2
-LANE = 0.26
-PORTS = 0.62  # part of a class's height over which its ports are spread
+SLOT_WIDTH = 0.2
+LANE_WIDTH = 0.26
+PORTS_SHARE = 0.62  # part of a class's height over which its ports are spread
 # places that are no classes
-OUT = -1
-ARRIVAL = -2
+OUTSIDE_PLACE = -1
+ARRIVAL_PLACE = -2
 
 Point = tuple[float, float]
 Taken = dict[
@@ -44,7 +44,7 @@ Taken = dict[
 class Route:
     """A way from class to class with its corners.
 
-    `source` is ARRIVAL or `target` OUT where one end is outside.
+    `source` is ARRIVAL_PLACE or `target` OUTSIDE_PLACE where one end is outside.
     """
 
     source: int
@@ -142,19 +142,27 @@ def arrange(network: QueueingNetwork) -> Layout:
     rows = _class_rows(network, corners, heights)
     tops = _channel_tops(column, corners, heights, channels)
     routes = _routes(edges, rows, tops, gaps)
-    width = max(x.values()) + BOX + STUB + ENTRY + SLOT * gaps[min(max(column), ABREAST - 1) + 1]
+    width = (
+        max(x.values())
+        + SERVER_WIDTH
+        + EXIT_ARROW_ROOM
+        + ENTRY_ARROW_ROOM
+        + SLOT_WIDTH * gaps[min(max(column), SERVERS_ABREAST - 1) + 1]
+    )
     return Layout(tuple(corners), tuple(heights), tuple(rows), tuple(routes), width, height)
 
 
 def _edges(network: QueueingNetwork) -> list[_Edge]:
     """Arrivals, routes and exits."""
-    found = [_Edge(ARRIVAL, i, c.arrival) for i, c in enumerate(network.classes) if c.arrival > 0]
+    found = [
+        _Edge(ARRIVAL_PLACE, i, c.arrival) for i, c in enumerate(network.classes) if c.arrival > 0
+    ]
     return found + [_Edge(i, d, p) for i, routes in enumerate(network.routes) for d, p in routes]
 
 
 def _place(network: QueueingNetwork, column: list[int], c: int) -> tuple[int, int]:
     """Band and column within the band of a class's server."""
-    return divmod(column[int(network.server_of[c])], ABREAST)
+    return divmod(column[int(network.server_of[c])], SERVERS_ABREAST)
 
 
 def _reserve(
@@ -163,7 +171,7 @@ def _reserve(
     """Slots in the gaps (gap k lies left of column k) and lanes in the channels (channel k lies
     above band k).
     """
-    if edge.source == ARRIVAL or edge.target == OUT:
+    if edge.source == ARRIVAL_PLACE or edge.target == OUTSIDE_PLACE:
         return
     (band, at), (to_band, to) = (_place(network, column, c) for c in (edge.source, edge.target))
     if band == to_band and to == at + 1:
@@ -204,15 +212,19 @@ def _column_starts(column: list[int], gaps: dict[int, int]) -> dict[int, float]:
     """
     starts = {}
     x = 0.0
-    for k in range(min(max(column), ABREAST - 1) + 1):
-        x += (STUB if k else 0.0) + SLOT * gaps[k] + ENTRY
+    for k in range(min(max(column), SERVERS_ABREAST - 1) + 1):
+        x += (EXIT_ARROW_ROOM if k else 0.0) + SLOT_WIDTH * gaps[k] + ENTRY_ARROW_ROOM
         starts[k] = x
-        x += BOX
+        x += SERVER_WIDTH
     return starts
 
 
 def _height(network: QueueingNetwork, s: int) -> float:
-    return HEADER + FOOT + ROW * sum(c.server == network.servers[s] for c in network.classes)
+    return (
+        SERVER_NAME_HEIGHT
+        + SERVER_FOOT_HEIGHT
+        + CLASS_HEIGHT * sum(c.server == network.servers[s] for c in network.classes)
+    )
 
 
 def _stack(
@@ -225,27 +237,30 @@ def _stack(
     members: dict[int, list[int]] = defaultdict(list)
     for s, k in enumerate(column):
         members[k].append(s)
-    tall = {k: sum(heights[s] for s in own) + APART * (len(own) - 1) for k, own in members.items()}
-    bands = max(column) // ABREAST + 1
+    tall = {
+        k: sum(heights[s] for s in own) + SERVERS_APART * (len(own) - 1)
+        for k, own in members.items()
+    }
+    bands = max(column) // SERVERS_ABREAST + 1
     corners = [(0.0, 0.0)] * len(heights)
     top = 0.0
     for band in range(bands):
         top -= _channel(channels, band)
-        own = [k for k in members if k // ABREAST == band]
+        own = [k for k in members if k // SERVERS_ABREAST == band]
         deep = max(tall[k] for k in own)
         for k in own:
             y = top - (deep - tall[k]) / 2
             for s in members[k]:
                 y -= heights[s]
-                corners[s] = x[k % ABREAST], y
-                y -= APART
+                corners[s] = x[k % SERVERS_ABREAST], y
+                y -= SERVERS_APART
         top -= deep
     bottom = top - _channel(channels, bands)
     return [(left, low - bottom) for left, low in corners], heights, -bottom
 
 
 def _channel(channels: dict[int, int], k: int) -> float:
-    return APART + LANE * channels[k]
+    return SERVERS_APART + LANE_WIDTH * channels[k]
 
 
 def _class_rows(
@@ -257,7 +272,7 @@ def _class_rows(
     for c in range(len(network.classes)):
         s = int(network.server_of[c])
         left, low = corners[s]
-        rows.append((left, low + heights[s] - HEADER - ROW * (below[s] + 0.5)))
+        rows.append((left, low + heights[s] - SERVER_NAME_HEIGHT - CLASS_HEIGHT * (below[s] + 0.5)))
         below[s] += 1
     return rows
 
@@ -281,17 +296,17 @@ def _channel_tops(
 ) -> dict[int, float]:
     """The height at which the first lane of each channel lies."""
     tops: dict[int, float] = {}
-    for band in range(max(column) // ABREAST + 1):
-        own = [s for s, k in enumerate(column) if k // ABREAST == band]
+    for band in range(max(column) // SERVERS_ABREAST + 1):
+        own = [s for s, k in enumerate(column) if k // SERVERS_ABREAST == band]
         highest = max(corners[s][1] + heights[s] for s in own)
-        tops[band] = highest + _channel(channels, band) - APART / 2
-        tops[band + 1] = min(corners[s][1] for s in own) - APART / 2
+        tops[band] = highest + _channel(channels, band) - SERVERS_APART / 2
+        tops[band + 1] = min(corners[s][1] for s in own) - SERVERS_APART / 2
     return tops
 
 
 def _lane(edge: _Edge, tops: dict[int, float]) -> float:
     channel, place = edge.lane or (0, 0)
-    return tops[channel] - LANE * place
+    return tops[channel] - LANE_WIDTH * place
 
 
 def _direction(
@@ -324,7 +339,7 @@ def _ports(ends: list[tuple[int, float]], rows: list[Point]) -> list[float]:
     heights = [0.0] * len(ends)
     for c in {c for c, _ in ends if c >= 0}:
         own = sorted((k for k, (end, _) in enumerate(ends) if end == c), key=lambda k: -ends[k][1])
-        step = PORTS * ROW / len(own)
+        step = PORTS_SHARE * CLASS_HEIGHT / len(own)
         for place, k in enumerate(own):
             heights[k] = rows[c][1] + step * ((len(own) - 1) / 2 - place)
     return heights
@@ -338,17 +353,17 @@ def _corners(
     gaps: dict[int, int],
 ) -> tuple[Point, ...]:
     out, into = ports
-    if edge.source == ARRIVAL:
+    if edge.source == ARRIVAL_PLACE:
         left = rows[edge.target][0]
-        return (left - ENTRY * 0.8, into), (left, into)
-    right = rows[edge.source][0] + BOX
-    if edge.target == OUT:
-        return (right, out), (right + STUB * 0.5, out)
-    first = right + STUB + SLOT * (edge.slots[0][1] + 0.5)
+        return (left - ENTRY_ARROW_ROOM * 0.8, into), (left, into)
+    right = rows[edge.source][0] + SERVER_WIDTH
+    if edge.target == OUTSIDE_PLACE:
+        return (right, out), (right + EXIT_ARROW_ROOM * 0.5, out)
+    first = right + EXIT_ARROW_ROOM + SLOT_WIDTH * (edge.slots[0][1] + 0.5)
     end = rows[edge.target][0]
     if len(edge.slots) == 1:
         return (right, out), (first, out), (first, into), (end, into)
     gap, place = edge.slots[1]
-    second = end - ENTRY - SLOT * (gaps[gap] - place - 0.5)
+    second = end - ENTRY_ARROW_ROOM - SLOT_WIDTH * (gaps[gap] - place - 0.5)
     lane = _lane(edge, tops)
     return (right, out), (first, out), (first, lane), (second, lane), (second, into), (end, into)

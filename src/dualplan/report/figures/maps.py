@@ -9,21 +9,21 @@ import numpy as np
 
 from dualplan.core.errors import InputError
 from dualplan.report.figures.canvas import current, drawn, empty
-from dualplan.report.policy_maps import NONE, PolicyMap
+from dualplan.report.policy_maps import NO_ACTION, PolicyMap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIDE = 3.4  # inches of a map
-ABREAST = 4
+MAP_SIDE_INCHES = 3.4  # inches of a map
+MAPS_ABREAST = 4
 # cells where the policy decides by chance
-FADED = 0.5
-CERTAIN = 1 - 1e-9
+FADED_CELL_ALPHA = 0.5
+CERTAIN_CELL_PROBABILITY = 1 - 1e-9
 NAMED_LEVELS = 6
 # inches of a column and of a line of the legend
-COLUMN = 1.35
-LINE = 0.2
-NARROWEST = 4.6
+LEGEND_COLUMN_INCHES = 1.35
+LEGEND_LINE_INCHES = 0.2
+NARROWEST_MAP_INCHES = 4.6
 
 
 @drawn
@@ -38,10 +38,15 @@ def policy_maps(maps: Sequence[PolicyMap], titles: Sequence[str] | None = None) 
         {m.labels[a] for m in maps for a in _used(m)}, key=lambda label: _rank(maps, label)
     )
     colours = dict(zip(shown, _colours(len(shown)), strict=True))
-    columns = min(len(maps), ABREAST)
+    columns = min(len(maps), MAPS_ABREAST)
     rows = -(-len(maps) // columns)
-    width = max(SIDE * columns + 0.4, NARROWEST)
-    figure = empty(width, SIDE * rows + 0.9 + LINE * -(-(len(shown) + 1) // int(width / COLUMN)))
+    width = max(MAP_SIDE_INCHES * columns + 0.4, NARROWEST_MAP_INCHES)
+    figure = empty(
+        width,
+        MAP_SIDE_INCHES * rows
+        + 0.9
+        + LEGEND_LINE_INCHES * -(-(len(shown) + 1) // int(width / LEGEND_COLUMN_INCHES)),
+    )
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, found, name in zip(panels, maps, names, strict=False):
         _draw_map(panel, found, colours)
@@ -72,7 +77,7 @@ def _word(found: PolicyMap, coordinate: str) -> str:
 
 
 def _used(found: PolicyMap) -> list[int]:
-    return [int(a) for a in np.unique(found.actions) if a != NONE]
+    return [int(a) for a in np.unique(found.actions) if a != NO_ACTION]
 
 
 def _rank(maps: Sequence[PolicyMap], label: str) -> tuple[int, str]:
@@ -103,7 +108,7 @@ def _draw_map(panel: Any, found: PolicyMap, colours: dict[str, Any]) -> None:
             found.up_values[-1] + 0.5,
         ]
         panel.imshow(
-            np.ma.masked_equal(found.actions, NONE),
+            np.ma.masked_equal(found.actions, NO_ACTION),
             origin="lower",
             extent=ends,
             aspect="auto",
@@ -111,7 +116,7 @@ def _draw_map(panel: Any, found: PolicyMap, colours: dict[str, Any]) -> None:
             interpolation="nearest",
             cmap=ListedColormap([colours[found.labels[a]] for a in used]),
             norm=BoundaryNorm(edges, len(used)),
-            alpha=np.where(found.chance >= CERTAIN, 1.0, FADED),
+            alpha=np.where(found.chance >= CERTAIN_CELL_PROBABILITY, 1.0, FADED_CELL_ALPHA),
         )
     panel.add_collection(
         LineCollection(switching(found), colors=current().ink, linewidths=1.2, zorder=2)
@@ -141,9 +146,11 @@ def _legend(figure: Any, maps: Sequence[PolicyMap], colours: dict[str, Any]) -> 
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
-    if any((m.chance[m.actions != NONE] < CERTAIN).any() for m in maps):
-        handles.append(Patch(facecolor=current().faint, alpha=FADED, label="faded: by chance"))
-    room = int(figure.get_figwidth() / COLUMN)
+    if any((m.chance[m.actions != NO_ACTION] < CERTAIN_CELL_PROBABILITY).any() for m in maps):
+        handles.append(
+            Patch(facecolor=current().faint, alpha=FADED_CELL_ALPHA, label="faded: by chance")
+        )
+    room = int(figure.get_figwidth() / LEGEND_COLUMN_INCHES)
     if maps[0].server is not None:
         title = "class served"
     else:

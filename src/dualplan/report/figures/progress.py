@@ -20,7 +20,7 @@ import numpy as np
 
 from dualplan.core.encoding import decoded, is_known
 from dualplan.core.errors import InputError
-from dualplan.core.runs import TRACE
+from dualplan.core.runs import TRACE_FILE
 from dualplan.core.status import COMPUTED, MEASURED
 from dualplan.core.types import Json
 from dualplan.core.words import number, plus_minus
@@ -30,7 +30,7 @@ from dualplan.report.figures.curves import finite_or_nan, flow_penalty
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DOUBTFUL = {"too-short": "run too short", "unstable": "unstable"}
+WORDS_OF_DOUBT = {"too-short": "run too short", "unstable": "unstable"}
 
 
 class Result(Protocol):
@@ -73,7 +73,7 @@ def convergence(result: Json | Result, folder: str | Path | None = None) -> Figu
 
 def read_trace(folder: str | Path) -> list[Json]:
     """The lines that a run has written about its progress; none where it wrote none."""
-    path = Path(folder) / TRACE
+    path = Path(folder) / TRACE_FILE
     if path.exists():
         return [decoded(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     return []
@@ -321,7 +321,7 @@ def cost_rows(found: Json, optimum: float | None = None) -> list[Dot]:
 def _dot(name: str, row: Json, known: str, status: str) -> Dot:
     cost, low, high = (finite_or_nan(row[key]) for key in ("cost", "cost_lower", "cost_upper"))
     ends = (cost if math.isnan(low) else low, cost if math.isnan(high) else high)
-    doubt = DOUBTFUL.get(status, "" if math.isfinite(cost) else "unknown")
+    doubt = WORDS_OF_DOUBT.get(status, "" if math.isfinite(cost) else "unknown")
     return Dot(name, cost, *ends, known, doubt)
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # panels in a row, and in all
-ABREAST = 4
-MOST = 12
+RATE_PANELS_ABREAST = 4
+MOST_RATE_PANELS = 12
 # inches of a panel
-WIDTH = 3.0
-HEIGHT = 2.3
+RATE_PANEL_WIDTH_INCHES = 3.0
+RATE_PANEL_HEIGHT_INCHES = 2.3
 
 
 @drawn
@@ -35,10 +35,10 @@ def sensitivity(found: Sequence[Sensitivity]) -> Figure:
     if not found:
         raise InputError("there is nothing to draw; make something with sensitivity.")
     policies = list(dict.fromkeys(s.policy for s in found))
-    rates = _by_effect(found)[:MOST]
-    columns = min(len(rates), ABREAST)
+    rates = _by_effect(found)[:MOST_RATE_PANELS]
+    columns = min(len(rates), RATE_PANELS_ABREAST)
     rows = -(-len(rates) // columns)
-    figure = empty(WIDTH * columns + 0.4, HEIGHT * rows + 0.8)
+    figure = empty(RATE_PANEL_WIDTH_INCHES * columns + 0.4, RATE_PANEL_HEIGHT_INCHES * rows + 0.8)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for panel, rate in zip(panels, rates, strict=False):
         for s in (s for s in found if s.rate == rate):

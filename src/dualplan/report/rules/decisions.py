@@ -36,11 +36,11 @@ from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy
 from dualplan.values.functions import StateFunction, state_values
 
-SMALL = 1e-6  # ε, as a part of a mean difference
-AT_ONCE = 2**20  # pairs whose laws are looked at together
+SMALL_DIFFERENCE_SHARE = 1e-6  # ε, as a part of a mean difference
+PAIRS_AT_ONCE = 2**20  # pairs whose laws are looked at together
 # choices up to which all orders are tried, and all pairs of first ones
-ALL_ORDERS = 4
-PAIRS_OF = 12
+MOST_CHOICES_IN_ALL_ORDERS = 4
+MOST_CHOICES_IN_PAIRS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def choices_of(model: Model, policy: Policy, states: Ints, looks: Looks | None) 
     """
     size = max(
         1,
-        AT_ONCE
+        PAIRS_AT_ONCE
         // (len(model.actions) * max(1, model.code.max_outcomes if looks is not None else 1)),
     )
     found = [
@@ -215,10 +215,12 @@ def orders_of(choices: Choices, weights: Floats, network: bool) -> list[tuple[in
         used = [k for k in ranked if often[k] > 0] or ranked[:1]
     rest = [k for k in ranked if k not in used and not network]
     heads: Iterator[Sequence[int]]
-    if not network or len(used) > PAIRS_OF:
+    if not network or len(used) > MOST_CHOICES_IN_PAIRS:
         heads = itertools.combinations(used, 1)
     else:
-        heads = itertools.permutations(used, len(used) if len(used) <= ALL_ORDERS else 2)
+        heads = itertools.permutations(
+            used, len(used) if len(used) <= MOST_CHOICES_IN_ALL_ORDERS else 2
+        )
     return [(*head, *(k for k in used if k not in head), *rest) for head in heads]
 
 
@@ -244,7 +246,9 @@ def costs_of(
         mean = float(apart[wrong].mean())
     else:
         mean = 0.0
-    prices = weights[rows, None] * unlike * (apart + SMALL * mean if mean > 0 else 1.0)
+    prices = (
+        weights[rows, None] * unlike * (apart + SMALL_DIFFERENCE_SHARE * mean if mean > 0 else 1.0)
+    )
     few = Choices(choices.open[rows], unlike, apart)
     return rows, np.stack(
         [prices[np.arange(rows.size), made_by(order, few)] for order in orders], axis=1

@@ -20,7 +20,7 @@ from dualplan.models.contract import Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.rules import Terms
 
-COMPARED = 12  # coordinates up to which all are compared with all
+MOST_COMPARED_COORDINATES = 12  # coordinates up to which all are compared with all
 
 
 def features_of(model: Model, given: Sequence[Mapping[str, int]] | None) -> list[Terms]:
@@ -37,7 +37,7 @@ def features_of(model: Model, given: Sequence[Mapping[str, int]] | None) -> list
         zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
     ):
         groups.setdefault((low, high), []).append(i)
-    alike = [g for g in groups.values() if 2 <= len(g) <= COMPARED]
+    alike = [g for g in groups.values() if 2 <= len(g) <= MOST_COMPARED_COORDINATES]
     found: list[Terms] = [((i, 1),) for i in range(model.box.dim)]
     for g in alike:
         found += [((i, 1), (j, -1)) for i, j in itertools.combinations(g, 2)]
@@ -52,7 +52,11 @@ def _of_network(network: QueueingNetwork) -> list[Terms]:
         frozenset((i, d)) for i, routes in enumerate(network.routes) for d, _ in routes if d >= 0
     }
     for i, j in itertools.combinations(range(n), 2):
-        if n <= COMPARED or server_of[i] == server_of[j] or frozenset((i, j)) in near:
+        if (
+            n <= MOST_COMPARED_COORDINATES
+            or server_of[i] == server_of[j]
+            or frozenset((i, j)) in near
+        ):
             found.append(((i, 1), (j, -1)))
     sums = [np.flatnonzero(server_of == s).tolist() for s in range(len(network.servers))]
     sums = [s for s in [*sums, list(range(n))] if len(s) > 1]

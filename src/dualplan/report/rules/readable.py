@@ -54,12 +54,12 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.rules import Node, Rule, Simplification, Terms, Tree, trusted
 from dualplan.report.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.report.rules.features import features_of, numbers_at
-from dualplan.report.rules.trees import GROWN, Branch, Sample, grow, prune
+from dualplan.report.rules.trees import GROWN_LEAVES_FACTOR, Branch, Sample, grow, prune
 from dualplan.values.functions import StateFunction, state_function
 
-FEW_ORDERS = 36  # tables of priorities up to which all are tried
-SCREENED = 0.25  # of the steps of the last comparison, for each rule that is looked at
-ROUNDS = 3
+MOST_PRIORITY_TABLES = 36  # tables of priorities up to which all are tried
+SCREENING_STEPS_SHARE = 0.25  # of the steps of the last comparison, for each rule that is looked at
+RULE_ROUNDS = 3
 
 
 def readable(
@@ -71,7 +71,7 @@ def readable(
     tol: float = 0.01,
     values: StateFunction | ArrayLike | None = None,
     features: Sequence[Mapping[str, int]] | None = None,
-    rounds: int = ROUNDS,
+    rounds: int = RULE_ROUNDS,
     samples: int = 20_000,
     steps: int = 4_000_000,
     seed: int = 0,
@@ -221,7 +221,7 @@ class _Judge:
         rule = Rule(self.model, trees, name=f"rule of {self.policy.name}")
         if rule.digest not in self._seen:
             self._seen[rule.digest] = self.difference(
-                rule, max(1, int(SCREENED * self.steps)), self.seed
+                rule, max(1, int(SCREENING_STEPS_SHARE * self.steps)), self.seed
             )
         return _Found(rule, *self._seen[rule.digest])
 
@@ -378,7 +378,7 @@ class _Data:
             [order for order in own if len(options) not in order[:-1]]
             for own, options in zip(orders, self.model.choices, strict=True)
         ]
-        if math.prod(len(own) for own in plain) > FEW_ORDERS:
+        if math.prod(len(own) for own in plain) > MOST_PRIORITY_TABLES:
             return []
         return [[(Node(order=order),) for order in each] for each in itertools.product(*plain)]
 
@@ -393,7 +393,7 @@ class _Data:
         rows, costs = costs_of(choices, weights, orders)
         root = grow(
             Sample(numbers_at(self.features, states[rows]), costs),
-            GROWN * leaves if leaves > 1 else 1,
+            GROWN_LEAVES_FACTOR * leaves if leaves > 1 else 1,
         )
         prune([root], leaves)
         return root

@@ -9,7 +9,7 @@ T of tests f_j >= t chooses k_T(n), one k a leaf. Wanted are trees with few leav
 judged by what it saves together with the best test in each of the two parts that it makes, among
 the best threshold of each number (where no test helps by itself, among several of each), so that a
 test which helps only together with the next one is found as well. Growth ends where every leaf
-costs nothing, or at `GROWN` times the number of leaves that was asked for.
+costs nothing, or at `GROWN_LEAVES_FACTOR` times the number of leaves that was asked for.
 
 *Pruning.* Then, one by one, the two neighbouring leaves are put together whose union costs least
 more (Breiman et al. 1984). So there is a tree of every size, each of them a part of the next, and c
@@ -27,9 +27,9 @@ import numpy as np
 
 from dualplan.core.types import Floats, Ints
 
-GROWN = 3  # so many times the leaves that were asked for
-SPREAD = 8  # thresholds of each number that are tried where none helps by itself
-LOOKED = 6  # numbers whose best thresholds are judged with the tests that follow
+GROWN_LEAVES_FACTOR = 3  # so many times the leaves that were asked for
+SPREAD_THRESHOLDS = 8  # thresholds of each number that are tried where none helps by itself
+NUMBERS_LOOKED_AT = 6  # numbers whose best thresholds are judged with the tests that follow
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ class Sample:
             ends + 1
         ]  # not total − below: what is 0 shall be 0
         sums = below.min(axis=1) + above.min(axis=1)
-        spread = np.unique(np.linspace(0, ends.size - 1, SPREAD).round().astype(np.int64))
+        spread = np.unique(
+            np.linspace(0, ends.size - 1, SPREAD_THRESHOLDS).round().astype(np.int64)
+        )
         middles = (ordered[ends] + ordered[ends + 1]) // 2 + 1
         return [
             Split(column, int(middles[k]), float(sums[k]))
@@ -130,7 +132,7 @@ class Sample:
             if candidates:
                 return candidates[0]
             return None
-        looked = candidates[:LOOKED]
+        looked = candidates[:NUMBERS_LOOKED_AT]
         if candidates[0].cost >= (1 - 1e-9) * self.branch(rows).cost:
             looked = [
                 split for j in range(self.numbers.shape[1]) for split in self._thresholds(rows, j)

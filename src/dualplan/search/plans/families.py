@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dualplan.core.budgets import LISTABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.errors import InputError, ModelError, unknown, within
 from dualplan.dual import features as families
 from dualplan.dual.features.contract import Features, concat
@@ -21,8 +21,8 @@ from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.search.plans import kinds
 
-STANDARD = "standard"  # the features if none are named
-BEST = "best"  # the heuristic that costs least
+STANDARD_FEATURES = "standard"  # the features if none are named
+BEST_HEURISTIC = "best"  # the heuristic that costs least
 
 
 def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
@@ -30,10 +30,10 @@ def make_features(model: Model, given: Any, criterion: Criterion | None = None) 
     family.
     """
     if isinstance(given, str):
-        if given not in NAMED:
-            raise unknown("feature set", given, NAMED, at=("features",))
-        return NAMED[given](model, criterion)
-    kinds.features_of(NAMED).check("features", given)
+        if given not in NAMED_FEATURE_SETS:
+            raise unknown("feature set", given, NAMED_FEATURE_SETS, at=("features",))
+        return NAMED_FEATURE_SETS[given](model, criterion)
+    kinds.features_of(NAMED_FEATURE_SETS).check("features", given)
     made = []
     for k, entry in enumerate(given):
         with within("features", k):
@@ -60,7 +60,7 @@ def standard(model: Model, criterion: Criterion | None = None) -> Features:
 def ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
     """The heuristics of a model that have one cost, the cheapest first."""
     count = model.box.count
-    if count is None or count > LISTABLE:
+    if count is None or count > MOST_LISTED_STATES:
         raise InputError(
             f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} "
             "states, too many for the standard features; name some in the plan: trees, boxes, "
@@ -79,14 +79,14 @@ def ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
     return sorted(costs, key=lambda policy: costs[policy])
 
 
-NAMED: dict[str, Callable[[Model, Criterion | None], Features]] = {
-    STANDARD: standard,
+NAMED_FEATURE_SETS: dict[str, Callable[[Model, Criterion | None], Features]] = {
+    STANDARD_FEATURES: standard,
     "paper-366": lambda model, criterion: families.paper(model, 366, criterion),
     "paper-372": lambda model, criterion: families.paper(model, 372, criterion),
 }
 # what each family takes besides the model, in order: what it must have, and what it may have;
 # policies are named
-FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+ARGUMENTS_OF_FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "occupancies": (("policies",), ("by_action",)),
     "tiles": (("policy", "cuts"), ("choices",)),
     "boxes": (("cuts",), ()),
@@ -111,9 +111,9 @@ KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
 
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
     name = entry.pop("family", None)
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise unknown("family of features", str(name), FAMILIES, at=("family",))
-    needed, more = FAMILIES[name]
+    if not isinstance(name, str) or name not in ARGUMENTS_OF_FAMILIES:
+        raise unknown("family of features", str(name), ARGUMENTS_OF_FAMILIES, at=("family",))
+    needed, more = ARGUMENTS_OF_FAMILIES[name]
     for key, value in entry.items():
         if key not in (*needed, *more):
             raise unknown(f"key of features {name!r}", key, (*needed, *more), at=(key,))

@@ -38,20 +38,20 @@ from typing import Annotated, Any
 
 from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.types import Json
-from dualplan.dual.grids import GRIDS
-from dualplan.dual.meta import CHOICES, POLICIES
-from dualplan.dual.sampling import SCHEMES
+from dualplan.dual.grids import PENALTY_GRIDS
+from dualplan.dual.meta import CHOICE_BY_POLICIES, WAYS_TO_CHOOSE
+from dualplan.dual.sampling import SAMPLING_SCHEMES
 from dualplan.dual.solvers import SOLVERS
 from dualplan.evaluation.judge import JUDGING_STEPS
-from dualplan.evaluation.results import EXACT, SIMULATION
+from dualplan.evaluation.results import EXACT_EVALUATION, SIMULATED_EVALUATION
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.load import load, require_stable
 from dualplan.models.toml import Document, is_network, read, register_plan_keys
-from dualplan.search.loop import TIME
+from dualplan.search.loop import DEFAULT_SEARCH_TIME
 from dualplan.search.plans import kinds
-from dualplan.search.plans.families import NAMED, STANDARD
+from dualplan.search.plans.families import NAMED_FEATURE_SETS, STANDARD_FEATURES
 from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of
 
 _of_search = partial(Key, part=Part.SEARCH)
@@ -96,7 +96,8 @@ class Plan:
         Key(kinds.LIMITS, "a side constraint", flags=("--limit",), metavar="MEASURE<=NUMBER"),
     ] = ()
     time: Annotated[
-        str | float | None, _of_search(kinds.TIME, "how long to search, such as 90s", without=TIME)
+        str | float | None,
+        _of_search(kinds.TIME, "how long to search, such as 90s", without=DEFAULT_SEARCH_TIME),
     ] = None
     gap: Annotated[
         str | float | None,
@@ -112,7 +113,12 @@ class Plan:
         ),
     ] = False
     features: Annotated[
-        Any, _of_dual(kinds.features_of(NAMED), "what occupancies are mixed from", without=STANDARD)
+        Any,
+        _of_dual(
+            kinds.features_of(NAMED_FEATURE_SETS),
+            "what occupancies are mixed from",
+            without=STANDARD_FEATURES,
+        ),
     ] = None
     base: Annotated[
         str | None, _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to")
@@ -126,7 +132,8 @@ class Plan:
         ),
     ] = None
     sampling: Annotated[
-        str, _of_dual(kinds.one_of(["features", *SCHEMES]), "where constraints are drawn from")
+        str,
+        _of_dual(kinds.one_of(["features", *SAMPLING_SCHEMES]), "where constraints are drawn from"),
     ] = "features"
     samples: Annotated[
         int | None,
@@ -181,7 +188,7 @@ class Plan:
     evaluation: Annotated[
         str | None,
         _of_dual(
-            kinds.one_of([EXACT, SIMULATION]),
+            kinds.one_of([EXACT_EVALUATION, SIMULATED_EVALUATION]),
             "of the policies found",
             without="exact where states are few",
         ),
@@ -206,7 +213,7 @@ class Plan:
             kinds.FROM_0, "of value iteration, for the lower bound", without="as many as are quick"
         ),
     ] = None
-    grid: Annotated[str | None, _of_dual(kinds.one_of(GRIDS), "penalties by theory")] = None
+    grid: Annotated[str | None, _of_dual(kinds.one_of(PENALTY_GRIDS), "penalties by theory")] = None
     epsilon: Annotated[
         float | None, _of_dual(kinds.POSITIVE, "error that matters: prints the theorems as numbers")
     ] = None
@@ -222,10 +229,10 @@ class Plan:
     choice: Annotated[
         str,
         _of_dual(
-            kinds.one_of(CHOICES),
+            kinds.one_of(WAYS_TO_CHOOSE),
             "of H by what the policies cost, or by the rule of theory (with grid)",
         ),
-    ] = POLICIES
+    ] = CHOICE_BY_POLICIES
     # the keys that were written down, even with their default values
     given: frozenset[str] = frozenset()
     # where they were
@@ -233,13 +240,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Every value is of the kind that its key asks for."""
-        for said in KEYS.values():
+        for said in PLAN_KEYS.values():
             said.check(getattr(self, said.name))
 
     @property
     def keys(self) -> Json:
         """What was asked for, by key."""
-        return {name: getattr(self, name) for name in KEYS}
+        return {name: getattr(self, name) for name in PLAN_KEYS}
 
     @property
     def dual(self) -> bool:
@@ -258,19 +265,21 @@ class Plan:
             return _from_document(document)
 
 
-KEYS = keys_of(Plan)
-FORMER = {said.formerly: name for name, said in KEYS.items() if said.formerly is not None}
-register_plan_keys([*KEYS, *FORMER])
+PLAN_KEYS = keys_of(Plan)
+FORMER_PLAN_KEYS = {
+    said.formerly: name for name, said in PLAN_KEYS.items() if said.formerly is not None
+}
+register_plan_keys([*PLAN_KEYS, *FORMER_PLAN_KEYS])
 
 
 def keys_about(part: Part) -> list[str]:
     """The names of the keys of one part."""
-    return [name for name, said in KEYS.items() if said.part is part]
+    return [name for name, said in PLAN_KEYS.items() if said.part is part]
 
 
 def table_of_keys() -> str:
     """All keys of a plan, as a table in Markdown."""
-    return as_markdown(KEYS.values())
+    return as_markdown(PLAN_KEYS.values())
 
 
 def read_plan(spec: str) -> Plan:
@@ -288,10 +297,12 @@ def _from_document(document: Document) -> Plan:
             f"this is a network and no plan; name it as the model: Plan({file!r}).", at=("class",)
         )
     for name in data:
-        if name in FORMER:
-            raise InputError(f"{name} is called {FORMER[name]} now; rename it.", at=(name,))
-        if name not in KEYS:
-            raise unknown(f"key of {file!r}", name, KEYS, at=(name,))
+        if name in FORMER_PLAN_KEYS:
+            raise InputError(
+                f"{name} is called {FORMER_PLAN_KEYS[name]} now; rename it.", at=(name,)
+            )
+        if name not in PLAN_KEYS:
+            raise unknown(f"key of {file!r}", name, PLAN_KEYS, at=(name,))
     if "model" not in data:
         raise InputError(f'{file!r} names no model; write model = "..." into it.', at=("model",))
     return Plan(**_as_fields(data), given=frozenset(data), source=document)

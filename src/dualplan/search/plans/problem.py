@@ -8,27 +8,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from dualplan.core.budgets import EXACTLY
+from dualplan.core.budgets import MOST_EXACT_STATES
 from dualplan.core.checks import is_number
 from dualplan.core.errors import InputError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
-from dualplan.dual.meta import RULE
+from dualplan.dual.meta import CHOICE_BY_RULE
 from dualplan.dual.problem import DualALP
 from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
-from dualplan.dual.theorems import NOT_PLAIN
-from dualplan.evaluation.results import EXACT
+from dualplan.dual.theorems import NOT_PLAIN_MESSAGE
+from dualplan.evaluation.results import EXACT_EVALUATION
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted
-from dualplan.search.plans.families import BEST, STANDARD, make_features, ranked
+from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, make_features, ranked
 from dualplan.search.plans.keys import Part
 from dualplan.search.plans.plan import Plan, keys_about
 from dualplan.values.functions import StateFunction, state_function
 
-GRID = (
+PENALTY_GRID = (
     0.03,
     0.1,
     0.3,
@@ -65,11 +65,11 @@ def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction 
 
     By default only with the standard set.
     """
-    name = plan.potential or (BEST if plan.features == STANDARD else None)
+    name = plan.potential or (BEST_HEURISTIC if plan.features == STANDARD_FEATURES else None)
     if name is None:
         return None
     with within("potential"):
-        if name == BEST:
+        if name == BEST_HEURISTIC:
             policy = ranked(model, criterion)[0]
         else:
             policy = model.policy(name)
@@ -109,13 +109,13 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     if scheme is not None:
         return replace(plan, method=method_of(plan, problem.model), penalty=scheme.weights)
     if problem.potential is not None:
-        hard = 10 * GRID[-1] * scale
+        hard = 10 * PENALTY_GRID[-1] * scale
     else:
         hard = None
     return replace(
         plan,
         method=method_of(plan, problem.model),
-        penalty=given or [float(f"{scale * factor:.3g}") for factor in GRID],
+        penalty=given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID],
         penalty_negative=plan.penalty_negative or hard,
     )
 
@@ -123,7 +123,9 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
 def method_of(plan: Plan, model: Model) -> str:
     """The one that is named; otherwise all constraints where states are few."""
     count = model.box.count
-    return plan.method or ("listed-lp" if count is not None and count <= EXACTLY else "sampled-lp")
+    return plan.method or (
+        "listed-lp" if count is not None and count <= MOST_EXACT_STATES else "sampled-lp"
+    )
 
 
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
@@ -135,7 +137,7 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
             "dual program; leave out either."
         )
     check_solver(method_of(plan, model), plan.samples, plan.options)
-    if plan.grid is None and plan.choice == RULE:
+    if plan.grid is None and plan.choice == CHOICE_BY_RULE:
         raise InputError(
             "the rule chooses from a grid of H made by theory; give grid = 'geometric'."
         )
@@ -151,9 +153,9 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
             "epsilon out."
         )
     if plan.epsilon is not None and (
-        plan.features == STANDARD or plan.potential is not None or plan.limits
+        plan.features == STANDARD_FEATURES or plan.potential is not None or plan.limits
     ):
-        raise InputError(NOT_PLAIN)
+        raise InputError(NOT_PLAIN_MESSAGE)
     unmeasured = (
         plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
     )
@@ -166,7 +168,7 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
         raise InputError("a grid made by theory needs epsilon, the error in F that matters to you.")
     if measurable(model):
         loss_range(model)  # raises if they are not what the model declares
-    if plan.evaluation == EXACT:
+    if plan.evaluation == EXACT_EVALUATION:
         model.box.strides  # noqa: B018 - raises if states cannot be numbered
     if isinstance(criterion, Discounted):
         criterion.start_distribution(model)

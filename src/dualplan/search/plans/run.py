@@ -29,11 +29,11 @@ from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.models.criteria import Discounted
 from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
-from dualplan.policies.saved import POLICY, save_policy
+from dualplan.policies.saved import POLICY_FILE, save_policy
 from dualplan.primal.best_bound import best_bound
 from dualplan.search.contract import SearchResult
-from dualplan.search.loop import NO_BOUND, TIME, solve
-from dualplan.search.plans.families import STANDARD
+from dualplan.search.loop import DEFAULT_SEARCH_TIME, NO_BOUND, solve
+from dualplan.search.plans.families import STANDARD_FEATURES
 from dualplan.search.plans.plan import Plan, asked
 from dualplan.search.plans.problem import (
     both_penalties,
@@ -44,7 +44,7 @@ from dualplan.search.plans.problem import (
 )
 from dualplan.search.plans.settings import open_run
 
-DRAWS = 200_000  # constraints of each kind for the certificate
+CERTIFICATE_DRAWS = 200_000  # constraints of each kind for the certificate
 DRAWS_IF_INTERRUPTED = 20_000  # of them when a run was interrupted
 
 
@@ -63,7 +63,7 @@ def solve_by(
             criterion,
             policies=policies,
             limits=plan.limits,
-            time=TIME if plan.time is None else plan.time,
+            time=DEFAULT_SEARCH_TIME if plan.time is None else plan.time,
             gap=plan.gap,
             seed=plan.seed,
             folder=folder,
@@ -174,7 +174,7 @@ def _run_plan(
     plan: Plan, folder: str | None, resume: bool, workers: int | None, progress: Progress | None
 ) -> Planned:
     started = time.monotonic()
-    plan = replace(plan, features=plan.features or STANDARD)
+    plan = replace(plan, features=plan.features or STANDARD_FEATURES)
     criterion, model = asked(plan)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     check(plan, model, criterion, folder, resume)
@@ -194,7 +194,7 @@ def _run_plan(
         options=plan.options,
         seed=plan.seed,
         scheme=scheme,
-        violation_samples=DRAWS,
+        violation_samples=CERTIFICATE_DRAWS,
         choice=plan.choice,
         judge=judge,
         fallback=fallback,
@@ -216,7 +216,7 @@ def _run_plan(
         not whole,
     )
     if run is not None:
-        save_policy(result.best.policy, run.folder / POLICY)
+        save_policy(result.best.policy, run.folder / POLICY_FILE)
         run.save_result(result.to_json())
     return result
 
@@ -232,7 +232,7 @@ def _proofs(
     if along.interrupted:
         return _certify(plan, problem, solution, fallback, DRAWS_IF_INTERRUPTED), NO_BOUND, False
     try:
-        certificate = _certify(plan, problem, solution, fallback, DRAWS)
+        certificate = _certify(plan, problem, solution, fallback, CERTIFICATE_DRAWS)
         bound = best_bound(
             problem.model,
             problem.criterion,

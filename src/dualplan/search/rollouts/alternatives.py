@@ -25,13 +25,13 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.mixed import exploring
 
 # steps between visits, and visits of each trajectory that are left out
-SPACING = 20
-WARM_UP = 1_000
+STEPS_BETWEEN_VISITED_STATES = 20
+WARM_UP_VISITS = 1_000
 # random actions of the exploring policy; the share of states one random step away
-EXPLORING = 0.1
-NEIGHBOURS = 0.25
-LISTED = 128  # states whose outcomes are listed at once
-SAME = 1e-12  # probabilities that differ by no more are equal
+EXPLORING_ACTIONS_SHARE = 0.1
+NEIGHBOUR_STATES_SHARE = 0.25
+STATES_LISTED_AT_ONCE = 128  # states whose outcomes are listed at once
+EQUAL_PROBABILITY_DIFFERENCE = 1e-12  # probabilities that differ by no more are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ def alternatives(
     """
     found: list[Alternatives] = []
     rng = np.random.default_rng([seed, RolloutWord.EVENTS])
-    for first in range(0, len(states), LISTED):
-        part = np.ascontiguousarray(states[first : first + LISTED])
+    for first in range(0, len(states), STATES_LISTED_AT_ONCE):
+        part = np.ascontiguousarray(states[first : first + STATES_LISTED_AT_ONCE])
         found += _listed(model, policy, part, within, rng)
     return found
 
@@ -114,7 +114,7 @@ def _listed(
             (law.pairs[here] - mine.start, where[here] - own.start),
             law.probabilities[here],
         )
-        varying = np.flatnonzero(np.ptp(chances, axis=0) > SAME)
+        varying = np.flatnonzero(np.ptp(chances, axis=0) > EQUAL_PROBABILITY_DIFFERENCE)
         if varying.size:
             order = varying[np.argsort(-chances[:, varying].sum(axis=0), kind="stable")]
             outcomes = np.ascontiguousarray(keys[own][order, 1:])
@@ -163,7 +163,7 @@ def visited_states(
     By default the other policy is the same one with some random actions, so that a fit is not blind
     to what lies beside the way of the policy.
     """
-    rest = list(others) or [exploring(policy, EXPLORING)]
+    rest = list(others) or [exploring(policy, EXPLORING_ACTIONS_SHARE)]
     each = -(-count // (2 * len(rest)))
     parts = [_visits(model, policy, criterion, -(-count // 2), seed)]
     parts += [
@@ -171,7 +171,7 @@ def visited_states(
     ]
     rng = np.random.default_rng([seed, RolloutWord.STATES])
     states = rng.permutation(np.concatenate(parts))
-    moved = int(NEIGHBOURS * len(states))
+    moved = int(NEIGHBOUR_STATES_SHARE * len(states))
     states[:moved] = _neighbours(model, states[:moved], rng)
     return np.ascontiguousarray(rng.permutation(states))
 
@@ -181,11 +181,11 @@ def _visits(model: Model, policy: Policy, criterion: Criterion, count: int, seed
         return occupancy(
             model, policy, criterion, samples=10 * count, seed=seed, method="simulation"
         ).draw(count, seed)
-    each = WARM_UP - (-count // REPLICAS)
-    paths = visited(model, policy, samples=REPLICAS * each, seed=seed, every=SPACING).reshape(
-        REPLICAS, each, model.box.dim
-    )
-    return np.ascontiguousarray(paths[:, WARM_UP:].reshape(-1, model.box.dim)[:count])
+    each = WARM_UP_VISITS - (-count // REPLICAS)
+    paths = visited(
+        model, policy, samples=REPLICAS * each, seed=seed, every=STEPS_BETWEEN_VISITED_STATES
+    ).reshape(REPLICAS, each, model.box.dim)
+    return np.ascontiguousarray(paths[:, WARM_UP_VISITS:].reshape(-1, model.box.dim)[:count])
 
 
 def _neighbours(model: Model, states: Ints, rng: np.random.Generator) -> Ints:

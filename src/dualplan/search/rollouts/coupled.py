@@ -38,8 +38,8 @@ from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.contract import CompiledValues, ValueCode
 
-HORIZON = 5_000  # steps of a pair of copies at most
-GROUPS = 16  # states whose copies are simulated in one task
+MOST_COUPLED_STEPS = 5_000  # steps of a pair of copies at most
+STATES_A_TASK = 16  # states whose copies are simulated in one task
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def coupled_differences(
     criterion: Criterion | None = None,
     *,
     repetitions: int = 16,
-    horizon: int = HORIZON,
+    horizon: int = MOST_COUPLED_STEPS,
     control: CompiledValues | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -133,8 +133,8 @@ def simulate_copies(
     else:
         potential = _potential(model, control)
     tasks = []
-    for g in range(0, places.size - 1, GROUPS):
-        part = places[g : g + GROUPS + 1]
+    for g in range(0, places.size - 1, STATES_A_TASK):
+        part = places[g : g + STATES_A_TASK + 1]
         own = np.ascontiguousarray(states[part[0] : part[-1]])
         tasks.append(
             partial(

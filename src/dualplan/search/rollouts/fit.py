@@ -26,7 +26,7 @@ from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.search.rollouts.alternatives import has_event
-from dualplan.search.rollouts.coupled import HORIZON
+from dualplan.search.rollouts.coupled import MOST_COUPLED_STEPS
 from dualplan.search.rollouts.sample import RolloutSample, rollout_sample
 from dualplan.values.basis import (
     Basis,
@@ -39,12 +39,13 @@ from dualplan.values.basis import (
 )
 from dualplan.values.contract import CompiledValues
 
-SHARES = (0.15, 0.15)  # of the states that choose the ridge, and that check the fit
-RIDGES = tuple(10.0**k for k in range(-6, 2))
-BINS = 10  # of pairs of like size
+# of the states that choose the ridge, and that check the fit
+CHOOSING_AND_CHECKING_SHARES = (0.15, 0.15)
+TRIED_RIDGES = tuple(10.0**k for k in range(-6, 2))
+BINS_OF_PAIRS = 10  # of pairs of like size
 FIRST_RIDGE = 1e-2
-FLOOR = 1e-2  # of the mean squared error: no row counts for more than one over it
-MOST_CUBIC = 8  # coordinates up to which there are cubic bases
+LEAST_ERROR_SHARE = 1e-2  # of the mean squared error: no row counts for more than one over it
+MOST_CUBIC_COORDINATES = 8  # coordinates up to which there are cubic bases
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +115,10 @@ class _Rows:
         fitted = self.changes @ w
         errors = (self.targets - fitted) ** 2
         scale = np.empty(fitted.size)
-        floor = FLOOR * (
+        floor = LEAST_ERROR_SHARE * (
             float(errors.mean()) or 1.0
         )  # a fit without error has rows of equal weight
-        for rows in np.array_split(np.argsort(np.abs(fitted), kind="stable"), BINS):
+        for rows in np.array_split(np.argsort(np.abs(fitted), kind="stable"), BINS_OF_PAIRS):
             if rows.size:
                 scale[rows] = max(float(errors[rows].mean()), floor)
             else:
@@ -158,13 +159,13 @@ def fit_values(sample: RolloutSample, basis: Basis) -> RolloutFit:
     order = np.random.default_rng([sample.seed, RolloutWord.SPLIT]).permutation(
         len(sample.alternatives)
     )
-    choosing, checking = (max(1, int(share * order.size)) for share in SHARES)
+    choosing, checking = (max(1, int(share * order.size)) for share in CHOOSING_AND_CHECKING_SHARES)
     check, choose, learn = np.split(order, [checking, checking + choosing])
     rows = _regression(sample, basis)
     rows = rows.reweighted(rows.part(learn).solve(FIRST_RIDGE))
     learned = rows.part(learn)
     chosen = rows.part(choose)
-    ridge = min(RIDGES, key=lambda r: chosen.error(learned.solve(r)))
+    ridge = min(TRIED_RIDGES, key=lambda r: chosen.error(learned.solve(r)))
     values = LinearValues(basis, rows.part(np.concatenate([learn, choose])).solve(ridge))
     fresh = rows.part(check)
     total = max(float(fresh.weights @ fresh.targets**2), np.finfo(float).tiny)
@@ -218,7 +219,7 @@ def rollout_values(
     *,
     states: int = 2_000,
     repetitions: int = 1,
-    horizon: int = HORIZON,
+    horizon: int = MOST_COUPLED_STEPS,
     others: Sequence[Policy] = (),
     control: CompiledValues | None = None,
     seed: int = 0,
@@ -252,7 +253,7 @@ def default_bases(model: Model) -> list[Basis]:
     """
     seen = list(range(model.box.dim - has_event(model)))
     quadratic = monomials(model, 2, coordinates=seen)
-    if len(seen) > MOST_CUBIC:
+    if len(seen) > MOST_CUBIC_COORDINATES:
         single = [monomials(model, 2, coordinates=[i]) for i in seen]
         return [quadratic, concat(*single)]
     limits = _limits(model, 0, seen)

@@ -22,11 +22,11 @@ from dualplan.search.rollouts.alternatives import (
     visited_states,
     working,
 )
-from dualplan.search.rollouts.coupled import HORIZON, Coupling, simulate_copies
+from dualplan.search.rollouts.coupled import MOST_COUPLED_STEPS, Coupling, simulate_copies
 from dualplan.values.contract import CompiledValues
 
-FEWEST = 20  # states with a choice that a fit needs
-ATTEMPTS = 8  # at finding as many states with a choice as were asked for
+LEAST_STATES_WITH_CHOICE = 20  # states with a choice that a fit needs
+MOST_ATTEMPTS_AT_STATES = 8  # at finding as many states with a choice as were asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def rollout_sample(
     *,
     states: int = 2_000,
     repetitions: int = 1,
-    horizon: int = HORIZON,
+    horizon: int = MOST_COUPLED_STEPS,
     others: Sequence[Policy] = (),
     control: CompiledValues | None = None,
     seed: int = 0,
@@ -99,17 +99,17 @@ def rollout_sample(
     within = working(model)
     started = time.monotonic()
     kept: list[Alternatives] = []
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MOST_ATTEMPTS_AT_STATES):
         seen = visited_states(model, policy, criterion, 2 * states, seed + attempt, others)
         kept = (kept + alternatives(model, policy, seen, within=within, seed=seed + attempt))[
             :states
         ]
         if len(kept) == states:
             break
-    if len(kept) < FEWEST:
+    if len(kept) < LEAST_STATES_WITH_CHOICE:
         raise InputError(
             f"policy {policy.name!r} came to {len(kept)} states with a choice, and a fit needs "
-            f"{FEWEST}; ask for more."
+            f"{LEAST_STATES_WITH_CHOICE}; ask for more."
         )
     places = np.cumsum([0, *(len(a.outcomes) for a in kept)])
     rows = np.concatenate([a.outcomes for a in kept])

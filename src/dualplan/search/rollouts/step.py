@@ -13,16 +13,16 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
-from dualplan.search.rollouts.coupled import HORIZON
+from dualplan.search.rollouts.coupled import MOST_COUPLED_STEPS
 from dualplan.search.rollouts.fit import RolloutFit, default_bases, fit_values
-from dualplan.search.rollouts.sample import FEWEST, rollout_sample
+from dualplan.search.rollouts.sample import LEAST_STATES_WITH_CHOICE, rollout_sample
 from dualplan.values.basis import Basis, LinearValues
 
-MOST = 20_000  # states: where copies meet at once, these cost more than steps
+MOST_ROLLOUT_STATES = 20_000  # states: where copies meet at once, these cost more than steps
 # of a step: see `rollout_step`
-PILOT = 0.25
+CONTROL_STEPS_SHARE = 0.25
 PILOT_STATES = 40
-WORTH = 4.0
+WORTHWHILE_NOISE_RATIO = 4.0
 
 
 def rollout_step(
@@ -31,7 +31,7 @@ def rollout_step(
     criterion: Criterion | None = None,
     *,
     steps: int = 20_000_000,
-    horizon: int = HORIZON,
+    horizon: int = MOST_COUPLED_STEPS,
     bases: Sequence[Basis] | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -39,10 +39,11 @@ def rollout_step(
     """Candidates to replace a policy: greedy for fits of several bases, to be judged by their own
     cost.
 
-    About `steps` steps of copies are simulated, from at most `MOST` states. A quarter of it
-    goes to a first fit. It becomes the control variate of the rest if a pilot finds that it cuts
-    the variance by more than `WORTH`, which is about what its steps cost more. If the incumbent is
-    greedy for values itself, the half-way points between these and the fits are candidates too.
+    About `steps` steps of copies are simulated, from at most `MOST_ROLLOUT_STATES` states. A
+    quarter of it goes to a first fit. It becomes the control variate of the rest if a pilot finds
+    that it cuts the variance by more than `WORTHWHILE_NOISE_RATIO`, which is about what its steps
+    cost more. If the incumbent is greedy for values itself, the half-way points between these and
+    the fits are candidates too.
     """
     require_policy_of(model, incumbent)
     require_criterion(criterion)
@@ -58,7 +59,8 @@ def rollout_step(
     )
     each = pilot.copies.steps / (2 * len(pilot.alternatives))
     sizes = [
-        min(max(FEWEST, int(share * steps / max(each, 1.0))), MOST) for share in (PILOT, 1 - PILOT)
+        min(max(LEAST_STATES_WITH_CHOICE, int(share * steps / max(each, 1.0))), MOST_ROLLOUT_STATES)
+        for share in (CONTROL_STEPS_SHARE, 1 - CONTROL_STEPS_SHARE)
     ]
     first = rollout_sample(
         model, incumbent, criterion, states=sizes[0], seed=seed + RolloutShift.CONTROL, **common
@@ -74,7 +76,7 @@ def rollout_step(
         seed=seed,
         **common,
     )
-    useful = again.noise * WORTH < pilot.noise
+    useful = again.noise * WORTHWHILE_NOISE_RATIO < pilot.noise
     sample = rollout_sample(
         model,
         incumbent,
