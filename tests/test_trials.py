@@ -365,19 +365,9 @@ def test_searches_and_evaluations_have_random_numbers_of_their_own() -> None:
         indices.code.ints,
         indices.code.floats,
         np.zeros(0),
-<<<<<<< HEAD
-        states,
-        rngs,
-        0,
-        trials.steps // TRIAL_REPLICAS,
-        1,
-        np.empty((TRIAL_REPLICAS, 0, 6), np.int64),
-        sums,
-=======
         index_walk.Walks(states, rngs, 0),
-        trials.steps // REPLICAS,
-        index_walk.Seen(1, np.empty((REPLICAS, 0, 6), np.int64), sums),
->>>>>>> 12f9940166db20edeabf2052ef52a33134ebe40c
+        trials.steps // TRIAL_REPLICAS,
+        index_walk.Seen(1, np.empty((TRIAL_REPLICAS, 0, 6), np.int64), sums),
     )
     assert not (trials.states == states).all(axis=1).any()  # type: ignore[union-attr]
     assert (
