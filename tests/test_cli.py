@@ -243,7 +243,7 @@ def test_evaluate_policies_and_models_from_files(run, files):
             "evaluate four-queue -p lbfs --confidence 2",
             "confidence must lie strictly between 0 and 1",
         ),
-        ("evaluate four-queue -p lbfs --tol -1", "tol must be positive"),
+        ("evaluate four-queue -p lbfs --tol -1", "tol must be a positive number"),
         ("evaluate four-queue -p lbfs --resume", "--resume needs --out"),
     ],
 )

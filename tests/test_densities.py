@@ -803,7 +803,7 @@ def test_bad_laws_get_one_sentence(net, laws):
         Tree((Node(0, np.ones((1, 2))),), (-1,))
     with pytest.raises(dp.errors.InputError, match="coordinates"):
         families.trees(net, [Tree((Node(0, np.ones((1, 1))),), (-1,))])
-    with pytest.raises(dp.errors.InputError, match="no coordinate"):
+    with pytest.raises(dp.errors.InputError, match="unknown coordinate"):
         families.trees(net, laws, cuts={"nowhere": [(0, 1)]})
     with pytest.raises(dp.errors.InputError, match="without a draw"):
         families.user_defined(net, lambda x, a, indices, values: 0, None, 1)

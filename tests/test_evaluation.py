@@ -372,10 +372,10 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path):
     ("options", "words"),
     [
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
-        ({"half_width": 0.0}, "half_width must be positive"),
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"tol": 0.0}, "tol must be a positive number"),
+        ({"steps": 0}, "steps must be a whole number, at least 1"),
         ({"seed": -1}, "seed must be a whole number"),
-        ({"threads": 0}, "threads must be at least 1"),
+        ({"threads": 0}, "threads must be a whole number, at least 1"),
         ({"method": "batch-mean"}, "did you mean 'batch-means'"),
         ({"method": "truncated"}, "unknown method for the average criterion"),
         ({"step": 5}, "did you mean 'steps'"),

@@ -757,9 +757,9 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: Ratios(reference, []), "at least one"),
         (lambda: SimulatedALP(own_ratios, families, samples=5), "at least 128"),
         (lambda: SimulatedALP(own_ratios, families, radius=-1.0), "radius"),
-        (lambda: cells(net, {"9": [1]}), "no coordinate '9'"),
+        (lambda: cells(net, {"9": [1]}), "unknown coordinate"),
         (lambda: cells(net, {"1": [2, 1]}), "rising order"),
-        (lambda: exploring(lbfs, 1.5), "probability"),
+        (lambda: exploring(lbfs, 1.5), "epsilon must be"),
         (
             lambda: solve_simulated(
                 SimulatedALP(own_ratios, families, samples=1_000), 1.0, method="newton"
@@ -787,7 +787,7 @@ def test_errors_are_one_sentence(net, reference, families):
         (lambda: portfolio(reference, lbfs), "a list"),
         (lambda: portfolio("lbfs", [lbfs]), "a policy is needed"),
         (lambda: portfolio(reference, [lbfs], "a"), "partition is needed"),
-        (lambda: Mixed(["a"], [1.0]), "one of policies"),
+        (lambda: Mixed(["a"], [1.0]), "a policy is needed"),
         (lambda: Mixed([lbfs], ["a"]), "probabilities"),
         (
             lambda: SimulatedALP(

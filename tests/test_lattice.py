@@ -335,7 +335,7 @@ def test_errors(net, lattice):
         GreedyPolicy(net, LatticeValues(lattice, np.zeros(lattice.nodes)), prices=np.ones(2))
     with pytest.raises(dp.errors.InputError, match="function of yours"):
         dp.search.solve_lattice(net, lattice, prices=[(dp.Limit(lambda x, a: 1.0, 0.5), 1.0)])
-    with pytest.raises(dp.errors.InputError, match="number >= 0"):
+    with pytest.raises(dp.errors.InputError, match="penalty must be"):
         dp.search.solve_lattice(net, lattice, penalty=-1.0)
     with pytest.raises(dp.errors.InputError, match="tol must be a positive number"):
         dp.search.solve_lattice(net, lattice, tol=0.0)

@@ -418,7 +418,7 @@ def test_gaps():
             {"potential": lambda x: np.where(x[:, 3] == 2, np.inf, 0.0)},
             r"not finite at state \(0, 0, 0, 2\)",
         ),
-        ({"criterion": "average"}, "criterion is"),
+        ({"criterion": "average"}, "criterion must be"),
         ({"sweeps": -1}, "sweeps"),
         ({"sweeps": 1.5}, "sweeps"),
         ({"samples": 0}, "samples"),

@@ -303,7 +303,7 @@ def test_the_theorems_bound_holds_where_it_can_be_run():
         assert problem.value(found.theta, 0.5, listed).total <= best.value + 2.0
     with pytest.raises(
         dp.errors.InputError,
-        match=r"asks for .* steps .*more than the budget of 1,000; use solve_adaptive",
+        match=r"asks for .* steps .*more than the 1,000 samples allowed; use solve_adaptive",
     ):
         solve_by_theory(problem, 0.5, epsilon=0.01, delta=0.05, samples=1_000)
     with pytest.raises(dp.errors.InputError, match="delta must lie strictly between 0 and 1"):

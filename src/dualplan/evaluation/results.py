@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from dualplan.core.budgets import seconds
-from dualplan.core.checks import require_seed
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.checks import (
+    require_counts,
+    require_inside,
+    require_positive,
+    require_seed,
+    require_threads,
+    require_whole,
+)
+from dualplan.core.errors import unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.types import Json
@@ -52,23 +59,17 @@ class Settings:
     time: str | float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise InputError(
-                f"confidence must lie strictly between 0 and 1, got {self.confidence!r}."
-            )
-        for name in ("tol", "relative_tol"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} must be positive, got {value!r}.")
+        require_inside(confidence=self.confidence)
+        if self.tol is not None:
+            require_positive(tol=self.tol)
+        if self.relative_tol is not None:
+            require_positive(relative_tol=self.relative_tol)
         if self.time is not None:
             seconds(self.time)  # raises, if it is no time
-        if not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError(f"steps must be at least 1, a whole number, got {self.steps!r}.")
-        if not isinstance(self.least, int) or self.least < 0:
-            raise InputError(f"least must be at least 0, a whole number, got {self.least!r}.")
+        require_counts(steps=self.steps)
+        require_whole("least", self.least)
         require_seed(self.seed)
-        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
-            raise InputError(f"threads must be at least 1, a whole number, got {self.threads!r}.")
+        require_threads(self.threads)
 
     def satisfied(self, interval: Interval) -> bool:
         """Whether the interval is as narrow as was asked."""

@@ -57,10 +57,10 @@ def simulated(
     return row_of(name, run, seconds=run.seconds, **more)
 
 
-def exactly(name: str, model: Model, policy: Policy, **more: Any) -> Row:
+def exactly(name: str, model: Model, policy: Policy, *, note: str = "", **more: Any) -> Row:
     """The exact cost of a policy, over all states."""
     found = exact_evaluation(model, evaluate_exact(model, policy))
-    return row_of(name, found, note="", seconds=found.seconds, **more)
+    return row_of(name, found, note=note, seconds=found.seconds, **more)
 
 
 def searched(

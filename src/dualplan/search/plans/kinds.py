@@ -13,6 +13,7 @@ from dualplan.core.checks import (
     is_list,
     is_number,
     is_positive,
+    is_seed,
     is_table,
     is_text,
     is_whole,
@@ -66,7 +67,7 @@ BELOW_ONE = Kind(is_number, "a number below 1", float)
 BETWEEN_0_AND_1 = Kind(_is_share, "a number between 0 and 1", float)
 COUNT = Kind(_is_count, "a positive integer", int)
 FROM_0 = Kind(lambda v: is_whole(v) and v >= 0, "an integer of at least 0", int)
-SEED = Kind(lambda v: is_whole(v) and 0 <= v < 2**63, "an integer from 0 to 2^63 - 1", int)
+SEED = Kind(is_seed, "a whole number from 0 to 2^63 - 1", int)
 INTEGER = Kind(is_whole, "an integer", int)
 TRUTH = Kind(lambda v: isinstance(v, bool), "true or false", bool)
 TIME = Kind(lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'", str)
