@@ -195,6 +195,11 @@ class Rows:
         )
 
     @property
+    def _local(self) -> int:
+        """Whether predecessors are known as changes."""
+        return int(self.model.code.changes is not None)
+
+    @property
     def _backward(self) -> kernels.Backward:
         """What rows of the flow ask of the model, as kernels take it."""
         code = self.model.code
@@ -209,7 +214,7 @@ class Rows:
             code.ints,
             code.floats,
             len(self.model.actions),
-            int(code.changes is not None),
+            self._local,
         )
 
     def _flow(self, signs: tuple[float, float]) -> kernels.Flow:
@@ -227,7 +232,7 @@ class Rows:
         dim = self.model.box.dim
         whole = most
         parts = 1
-        if code.changes is not None:
+        if self._local:
             whole = 1
             parts = most + 1
         listed = kernels.PredecessorRoom(
