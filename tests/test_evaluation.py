@@ -414,3 +414,14 @@ def test_runs_that_are_too_short_say_so():
             result = dp.evaluate(net, net.policy("longer"), steps=1_600, method=method, seed=seed)
             assert result.status is status or result.status is dp.Status.UNSTABLE
             assert result.cost == np.inf or result.cost < 19
+
+
+def test_results_print_as_a_few_lines_and_as_a_table():
+    model = dp.load("four-queue", buffers=3)
+    policy = model.policy("longer")
+    exact = dp.evaluate_exact(model, policy)
+    for result in (dp.solve_exact(model), exact, dp.evaluate(model, policy, steps=20_000)):
+        assert len(str(result).splitlines()) <= 20
+        assert "[" not in repr(result) or "interval [" in repr(result)
+        assert result._repr_html_().startswith("<table>")
+    assert f"cost: {exact.cost:.7g}" in str(exact)

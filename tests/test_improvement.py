@@ -540,7 +540,7 @@ def test_solve_improves_by_default(run, tmp_path):
     )
     found = json.loads(out)
     assert status == 0
-    assert found["task"] == "improve"
+    assert found["task"] == "solve"
     assert found["gap_wanted"] == 0.001
     optimum = dp.solve_exact(dp.load("four-queue", buffers=2)).value
     assert found["lower_bound"] <= optimum <= found["cost_upper"] + 1e-4

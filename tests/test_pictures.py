@@ -49,7 +49,7 @@ def begun(policy, cost, low, high, status="completed"):
 
 
 RESULT = {
-    "task": "improve",
+    "task": "solve",
     "model": "toy",
     "criterion": "average",
     "source": "search",

@@ -86,7 +86,7 @@ def save_search(folder, model):
         seconds=2.0,
     )
     settings = {
-        "task": "improve",
+        "task": "solve",
         "model": model.describe(),
         "criterion": {"criterion": "average"},
         "limits": [],

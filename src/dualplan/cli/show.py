@@ -13,7 +13,7 @@ from dualplan.cli.inputs import load_model
 from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
-from dualplan.cli.tables import draw, print_improved, print_planned, print_rows
+from dualplan.cli.tables import draw, print_planned, print_rows, print_search
 from dualplan.core.errors import InputError
 from dualplan.core.runs import read_result
 from dualplan.core.types import Ints
@@ -85,8 +85,8 @@ def show(
 
 
 def _print(result: dict[str, Any]) -> None:
-    if result.get("task") == "improve":
-        print_improved(result)
+    if result.get("task") == "solve":
+        print_search(result)
     elif "tried" in result:
         print_planned(result)
     elif "advice" in result and ("first" in result or "warm_up_steps" in result):

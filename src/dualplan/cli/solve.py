@@ -15,7 +15,7 @@ from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import parameters_from
 from dualplan.cli.options import with_keys
 from dualplan.cli.output import bar, out_console, print_json
-from dualplan.cli.tables import draw, print_improved, print_planned
+from dualplan.cli.tables import draw, print_planned, print_search
 from dualplan.core.errors import InputError
 from dualplan.core.types import Json
 from dualplan.report.figures import require_drawable
@@ -65,7 +65,7 @@ def solve(
             )
         with bar("searching", timed=True) as update:
             result = solve_by(plan, folder=out, resume=resume, progress=update).to_json()
-        show = print_improved
+        show = print_search
     _print_solved(result, show, out, as_json)
 
 

@@ -85,7 +85,7 @@ def print_planned(result: dict[str, Any]) -> None:
     _print_gap(result)
 
 
-def print_improved(result: dict[str, Any]) -> None:
+def print_search(result: dict[str, Any]) -> None:
     """What a search found: where it began, what each step brought, the cost, the bound and
     the gap.
     """

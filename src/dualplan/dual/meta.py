@@ -37,6 +37,7 @@ from dualplan.core.errors import unknown
 from dualplan.core.identity import digest
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
 from dualplan.core.workers import check_workers, in_order
@@ -316,8 +317,8 @@ def least(points: Sequence[Point]) -> int:
 # -- the meta-algorithm ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class MetaSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class MetaSolution(Shown):
     """A solution chosen from a grid, with everything that was found on the way.
 
     `best` and `advantage` are of the choice by policies: the chosen one evaluated again, and paired

@@ -41,6 +41,7 @@ import numpy as np
 from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.shown import Shown
 from dualplan.core.status import PROVED, STATISTICAL
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
@@ -62,8 +63,8 @@ WORST_STATES = 32
 MOST_WORST_STATE_STEPS = 500
 
 
-@dataclass(frozen=True, eq=False)
-class LowerBound:
+@dataclass(frozen=True, eq=False, repr=False)
+class LowerBound(Shown):
     """A number that no policy's cost lies below: proved, or, if `kind` is "statistical", by what
     was looked at.
 

@@ -22,6 +22,7 @@ from dualplan.core.checks import (
 )
 from dualplan.core.errors import unknown
 from dualplan.core.intervals import Interval
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.models.limits import Limit
@@ -104,8 +105,8 @@ class SettingsKeywords(TypedDict, total=False):
     time: str | float | None
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown):
     """The cost of a policy: an estimate, its interval, how it was obtained and what else was
     measured.
     """
@@ -241,8 +242,8 @@ def cost_from_json(policy: str, data: Json) -> Evaluation:
     )
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Two policies on the same random numbers; `difference` is the first one's cost minus the
     second one's.
 

@@ -51,6 +51,7 @@ import scipy.sparse.linalg as linear
 
 from dualplan.core.checks import require_counts, require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.exact.classes import require_one_cost
@@ -79,8 +80,8 @@ STALLED_WIDTH_RATIO = 0.9
 Progress = Callable[[int, float, float], None]
 
 
-@dataclass(frozen=True, eq=False)
-class ExactSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactSolution(Shown):
     """The optimal cost between two bounds, and a policy that reaches the upper one.
 
     `table` has an action for each state. `values` are J* within the width of the bounds
@@ -101,6 +102,11 @@ class ExactSolution:
     def value(self) -> float:
         """The middle of the bounds."""
         return (self.lower + self.upper) / 2
+
+    @property
+    def cost(self) -> float:
+        """What the policy costs, within the bounds."""
+        return self.value
 
     @cached_property
     def policy(self) -> TablePolicy:

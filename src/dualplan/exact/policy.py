@@ -23,6 +23,7 @@ import scipy.sparse.csgraph as graph
 
 from dualplan.core.checks import require_positive, require_threads
 from dualplan.core.errors import ModelError
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.exact.classes import closed_classes
@@ -38,8 +39,8 @@ CENTRING_STEPS = 256  # steps of the chain after which a frequent state is picke
 Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual
 
 
-@dataclass(frozen=True, eq=False)
-class ExactEvaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactEvaluation(Shown):
     """The cost of a policy between two bounds.
 
     `reached` are the numbers of the states that can be reached from the start; `values` (bias or

@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from dualplan.core.checks import require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.lp import Optimum, minimise
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
 from dualplan.exact.decomposition import Answer, best_response, decompose
@@ -67,8 +68,8 @@ class LimitReport:
     met: bool
 
 
-@dataclass(frozen=True, eq=False)
-class LinearSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearSolution(Shown):
     """The optimal cost between two bounds.
 
     The occupancy over `pairs`, and its policy, which may be randomised.
@@ -89,6 +90,11 @@ class LinearSolution:
     def value(self) -> float:
         """The middle of the bounds."""
         return (self.lower + self.upper) / 2
+
+    @property
+    def cost(self) -> float:
+        """What the policy costs, within the bounds."""
+        return self.value
 
     def to_json(self) -> Json:
         """Everything but the vectors, as plain values."""

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.errors import InputError
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
@@ -55,8 +56,8 @@ class Slacks:
         return float(self.weights @ self.values)
 
 
-@dataclass(frozen=True, eq=False)
-class PrimalSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class PrimalSolution(Shown):
     """Weights found by a linear program on values.
 
     `objective` is the program's optimum: cᵀΨw (discounted; average, second stage), `level` the λ of

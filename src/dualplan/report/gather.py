@@ -55,7 +55,7 @@ class SavedRun:
     @property
     def searched(self) -> bool:
         """Whether it was the search; otherwise it was the dual program."""
-        return bool(self.result.get("task") == "improve")
+        return bool(self.result.get("task") == "solve")
 
     @property
     def found(self) -> Evaluation:
@@ -68,7 +68,7 @@ def read_run(folder: str | Path) -> SavedRun:
     """The run in a folder, or one sentence about what is missing."""
     result = read_result(folder)
     path = Path(folder)
-    if result.get("task") != "improve" and "tried" not in result:
+    if result.get("task") != "solve" and "tried" not in result:
         raise InputError(
             f"the run in {str(folder)!r} found no policy; a report is made of one that `solve` has "
             "saved."

@@ -39,7 +39,7 @@ class Repeat:
 
 def repeat(model: Model, settings: Json, result: Json) -> Repeat:
     """How to do a saved run again."""
-    if result.get("task") == "improve":
+    if result.get("task") == "solve":
         return _search(model, settings, result)
     return _plan(settings)
 

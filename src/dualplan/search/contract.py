@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dualplan.core.intervals import Interval
+from dualplan.core.shown import Shown
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Json
@@ -149,8 +150,8 @@ class Step(Protocol):
         """Candidates, to be judged by simulation."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SearchResult:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SearchResult(Shown):
     """The best policy that was found, what it costs, what any policy costs at least, and how it
     came about.
     """
@@ -195,7 +196,7 @@ class SearchResult:
     def to_json(self) -> Json:
         """Everything as plain values; the policy itself is saved apart."""
         return {
-            "task": "improve",
+            "task": "solve",
             "model": self.model.name,
             **self.criterion.describe(),
             "policy": self.policy.name,

@@ -52,6 +52,7 @@ from dualplan.core.checks import (
     require_whole,
 )
 from dualplan.core.errors import InputError
+from dualplan.core.shown import Shown
 from dualplan.core.status import ASSUMED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.visits import visited
@@ -308,8 +309,8 @@ def node_table(lattice: Lattice, prices: Floats | None = None) -> NodeTable:
 # -- solutions -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class LatticeSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class LatticeSolution(Shown):
     """Values of a problem on a lattice, and the policy that is greedy for them in the real model.
 
     `cost` is the optimal cost of the last problem on the nodes, an approximation that bounds

@@ -147,7 +147,7 @@ def _open(
             )
         return None
     settings = {
-        "task": "improve",
+        "task": "solve",
         "model": search.model.describe(),
         "criterion": search.criterion.describe(),
         "limits": [f"{limit.name} <= {limit.at_most!r}" for limit in search.limits],

@@ -41,6 +41,7 @@ from dualplan._kernels.layouts import sparse_rows
 from dualplan.core.checks import require_counts, require_inside
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.lp import minimise
+from dualplan.core.shown import Shown
 from dualplan.core.status import ASSUMED, STATISTICAL, Status
 from dualplan.core.types import Bools, Floats, Json
 from dualplan.dual.features.ratios import RatioPolicy
@@ -57,8 +58,8 @@ SADDLE_PASSES = 10
 MOST_HELD_TRANSITIONS = 2_000_000  # transitions that are held at once for a saddle point
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedSolution(Shown):
     """Weights found for one penalty.
 
     `value` is the surrogate that was minimised, on the solver's own transitions: too low on

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualplan.core.errors import InputError
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.dual.features.contract import concat
@@ -20,8 +21,8 @@ from dualplan.policies.contract import Policy
 from dualplan.values.functions import Combination, StateFunction, StateSum, state_function
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Shown):
     """Weights found for one penalty.
 
     `parts` are the surrogate and its violations, over all constraints or on fresh ones that the

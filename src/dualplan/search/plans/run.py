@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dualplan.core.errors import within
+from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.core.workers import check_workers
@@ -72,8 +73,8 @@ def solve_by(
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Planned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Planned(Shown):
     """What came of a plan: an outcome for each penalty, and the best.
 
     The best is the one whose policy costs least, as evaluated, among those that keep the limits or
