@@ -133,9 +133,8 @@ def test_quadratic_indices_are_one_look_ahead() -> None:
         if x[-1] == 0:
             continue
         mine = [c for c in range(6) if network.server_of[c] == x[-1] - 1 and x[c] > 0]
-        if (
-            mine and max(rule.alpha[c] + rule.slopes[c] @ x[:6] for c in mine) > 1e-6
-        ):  # else looking ahead idles
+        # else looking ahead idles
+        if mine and max(rule.alpha[c] + rule.slopes[c] @ x[:6] for c in mine) > 1e-6:
             np.testing.assert_array_equal(ahead(x), rule(x))
             compared += 1
     assert compared > 50

@@ -254,9 +254,8 @@ def test_shaped_program_equals_the_dense_one(small):
         for a, b in zip(first, [*first[1:], costs.size], strict=True)
     ]
     chain = np.vstack([(rows[best] - np.eye(size.size)).T, np.ones(size.size)])
-    mean = (
-        np.linalg.lstsq(chain, np.append(np.zeros(size.size), 1.0))[0] @ size
-    )  # of ψ, under an optimal policy
+    # of ψ, under an optimal policy
+    mean = np.linalg.lstsq(chain, np.append(np.zeros(size.size), 1.0))[0] @ size
     plain = primal.perturbed_alp(small, basis, gamma=STAY)
     wide = np.hstack([psi[states] - rows @ psi, -size[states][:, None], np.ones((losses.size, 1))])
     free = [(None, None)] * len(basis)

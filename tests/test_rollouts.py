@@ -179,9 +179,8 @@ def test_alternatives_are_the_differences_of_q(decisions):
     model = dp.load("four-queue", buffers=2, decisions=decisions)
     policy = model.policy("lbfs")
     h = exact_values(model, policy)
-    if (
-        decisions == "per-server"
-    ):  # the alternatives stand for one event, so take values that do not depend on it
+    # the alternatives stand for one event, so take values that do not depend on it
+    if decisions == "per-server":
         h = h.reshape(-1, model.event_law.size).mean(axis=1).repeat(model.event_law.size)
     states = model.box.states(np.arange(model.box.count))
     found = alternatives(model, policy, states)

@@ -145,9 +145,8 @@ def simulated(
         pairs.append(
             compare_two(model, source.policy, first, criterion, confidence=level, **settings)
         )
-        if (
-            pairs[-1].status is Status.INTERRUPTED
-        ):  # the others are missing, so no table of all can be made
+        # the others are missing, so no table of all can be made
+        if pairs[-1].status is Status.INTERRUPTED:
             raise KeyboardInterrupt
     rows = [_row(sources[0], pairs[0].second, None)]
     rows += [

@@ -236,9 +236,8 @@ def _measured(
         return None, "the span of the policy's bias is not known; give span, or simulate the policy"
     try:
         return evaluate_exact(problem.model, policy, problem.criterion, everywhere=True), ""
-    except (
-        ModelError
-    ) as error:  # several recurrent classes: no one cost, so none that a span could bound
+    except ModelError as error:
+        # several recurrent classes: no one cost, so none that a span could bound
         return None, error
 
 

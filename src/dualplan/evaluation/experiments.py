@@ -239,9 +239,8 @@ class LongRun:
         else:
             complaint = None
         notes = notes_on(self.model, measures)
-        if (
-            self.raw != 1 and measures and too_short(rows, dropped, self.raw)
-        ):  # the cost is controlled, these are not
+        # the cost is controlled, these are not
+        if self.raw != 1 and measures and too_short(rows, dropped, self.raw):
             measures = {
                 name: Interval(m.value, -np.inf, np.inf, level) for name, m in measures.items()
             }

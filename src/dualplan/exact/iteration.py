@@ -325,9 +325,8 @@ class Mixing:
 
     def next(self, start: Floats, image: Floats, width: float) -> Floats:
         """Where the next period starts, given how this one went; takes both arrays over."""
-        if (
-            self.mixed and width > MIXING_PROGRESS * self.width
-        ):  # no good: go on without for a while, longer each time
+        # no good: go on without for a while, longer each time
+        if self.mixed and width > MIXING_PROGRESS * self.width:
             self.failures += 1
             self.pause = 2**self.failures
             self.images.clear()
@@ -383,9 +382,8 @@ def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
         if search.bounded(values, sweep, 1.0):
             return values, sweep.values
         image = sweep.values - (sweep.values[0] if search.average else 0.0)
-        if (
-            warm_up == 0 and not search.width < width
-        ):  # equations that have no solution: several recurrent classes
+        # equations that have no solution: several recurrent classes
+        if warm_up == 0 and not search.width < width:
             search.require_one_cost(good)
             values = good
             warm_up = 2 * WARM_UP_SWEEPS

@@ -221,9 +221,8 @@ class EventModel(Model):
         """Call one of the user's functions in Python."""
         try:
             return self.functions[function](read_only(x), *args)
-        except (
-            Exception
-        ) as error:  # whatever the user's function does is reported in the user's terms
+        except Exception as error:
+            # whatever the user's function does is reported in the user's terms
             raise ModelError(
                 f"model {self.name!r}: `{function}` at x={vector(x)}, {_arguments(args)} raised "
                 f"{type(error).__name__}: {error}."

@@ -106,9 +106,8 @@ def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:
         raise
     except DualplanError:
         raise
-    except (
-        Exception
-    ) as error:  # whatever the function does with the parameters is reported in the user's terms
+    except Exception as error:
+        # whatever the function does with the parameters is reported in the user's terms
         raise InputError(
             f"model {name!r} cannot be made with these parameters: {type(error).__name__}: "
             f"{error}.",
@@ -137,10 +136,8 @@ def load_object(spec: str) -> Any:
         found.loader.exec_module(module)
     except DualplanError:
         raise
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # whatever the user's file does is reported in the user's terms
+    except (Exception, SystemExit) as error:
+        # whatever the user's file does is reported in the user's terms
         raise InputError(f"{path!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(module, attribute):
         raise unknown(

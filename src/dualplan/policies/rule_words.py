@@ -85,13 +85,11 @@ def leaf_words(model: Model, t: int, order: Sequence[int]) -> str:
     if len(options) == 2 and options[0] is not None:
         return f"serve {options[0]}"
     beside = len(options) - 1  # idling beside waiting customers, which is to choose an empty class
-    if (
-        model.nonpreemptive or model.options["phantom"]
-    ):  # where that is not allowed, or is not idling
+    # where that is not allowed, or is not idling
+    if model.nonpreemptive or model.options["phantom"]:
         order = [k for k in order if k != beside]
-    if (
-        order[0] == beside and options[order[1]] is not None
-    ):  # with no class empty, the next one has customers
+    # with no class empty, the next one has customers
+    if order[0] == beside and options[order[1]] is not None:
         return f"idle if one of its queues is empty, else serve {options[order[1]]}"
     names = [options[k] for k in order]
     if model.options["phantom"]:

@@ -113,9 +113,8 @@ class FunctionPolicy(Policy):
         actions = len(self.model.actions)
         try:
             answer = np.asarray(self.function(read_only(x)))
-        except (
-            Exception
-        ) as error:  # whatever the user's function does is reported in the user's terms
+        except Exception as error:
+            # whatever the user's function does is reported in the user's terms
             raise PolicyError(
                 f"policy {self.name!r} at state {vector(x)} raised {type(error).__name__}: {error}."
             ) from error

@@ -94,10 +94,8 @@ def best_bound(
         before = clock.spent
         try:
             found = prove()
-        except (
-            InputError,
-            MissingError,
-        ):  # such functions are not for this model, or need more room than there is
+        except (InputError, MissingError):
+            # such functions are not for this model, or need more room than there is
             continue
         last = clock.spent - before
         if (
@@ -168,9 +166,8 @@ def _on_cells(model: QueueingNetwork) -> Iterator[tuple[str, primal.Basis]]:
         yield "squares within stations", primal.concat(*own)
     if cells <= MOST_SQUARE_CELLS:
         yield "squares", squares
-    if (
-        cells <= FEW_SQUARE_CELLS and not model.per_server
-    ):  # such indicators are of all coordinates, the event too
+    # such indicators are of all coordinates, the event too
+    if cells <= FEW_SQUARE_CELLS and not model.per_server:
         empty = primal.boundaries(model, 1 if cells <= 64 else 0)
         yield "squares and empty queues", primal.concat(squares, empty)
     for cap, degree in CAPPED_FAMILIES if len(classes) <= 4 else ((3, 3),) if cells <= 64 else ():

@@ -436,9 +436,8 @@ class _Program:
             found = replace(found, rounds=done, violation=float(violation.max()), pairs=pairs)
             worst = [(maxima.maximiser(a), a) for a in np.flatnonzero(violation > tol / 2).tolist()]
             new = [(x, a) for x, a in worst if (x.tobytes(), a) not in there]
-            if (
-                found.violation <= tol or not new
-            ):  # none is new: the solver's rounding is all that is left
+            # none is new: the solver's rounding is all that is left
+            if found.violation <= tol or not new:
                 break
             there.update((x.tobytes(), a) for x, a in new)
             added = np.array([x for x, _ in new]), np.array([a for _, a in new])

@@ -155,9 +155,8 @@ class Program:
             else:
                 status = Status.VIOLATED
             found = replace(found, status=status, rounds=done, violation=violation)
-            if (
-                status is Status.SOLVED or done == rounds or not added[1].size
-            ):  # none is new: rounding in the solver
+            # none is new: rounding in the solver
+            if status is Status.SOLVED or done == rounds or not added[1].size:
                 break
             relaxed.add(*self.rows(*added))
             found = replace(

@@ -154,9 +154,8 @@ def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
     if ordered[0].digest == run.policy.digest:
         return Beside(ordered, judged, Interval(0.0, 0.0, 0.0, 1.0), True)
     saved, status = _saving(run, judged[0], ordered[0], 3 * share)
-    same = (
-        saved.confidence < 1 and saved.lower == saved.upper == 0
-    )  # wherever the two went, they did the same
+    # wherever the two went, they did the same
+    same = saved.confidence < 1 and saved.lower == saved.upper == 0
     return Beside(ordered, judged, saved, same, status)
 
 

@@ -264,9 +264,8 @@ def _measure(judged: Evaluation, name: str, digits: int = 5) -> str:
     interval = judged.measures.get(name)
     if interval is None:
         return ""
-    if (
-        interval.half_width == 0
-    ):  # a simulated run in which something never happened does not know how rare it is
+    # a simulated run in which something never happened does not know how rare it is
+    if interval.half_width == 0:
         unseen = not judged.exact and interval.value == 0
         return number(interval.value, digits) + (" (never seen)" if unseen else "")
     return plus_minus(interval.value, interval.half_width, digits)

@@ -102,10 +102,8 @@ def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Me
         controls.append(candidate.values)
     try:
         runs = [_run(search, candidate, h, steps, seed) for h in controls]
-    except (
-        ModelError,
-        PolicyError,
-    ):  # a policy that leads where the model has no law, or does what is not allowed
+    except (ModelError, PolicyError):
+        # a policy that leads where the model has no law, or does what is not allowed
         return None
     k = min(range(len(runs)), key=lambda i: (runs[i].upper - runs[i].lower, i))
     return Member(candidate, runs[k], controls[k])
@@ -205,9 +203,8 @@ def controlled(search: Search, member: Member) -> Member:
 def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     try:
         values = _values(search, candidate.policy)
-    except (
-        ModelError
-    ):  # it leads where the model has no law; simulation, which draws, may not have come there
+    except ModelError:
+        # it leads where the model has no law; simulation, which draws, may not have come there
         return None
     if values is None:
         return None

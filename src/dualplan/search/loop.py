@@ -348,9 +348,8 @@ class Loop:
                 if members:
                     found = self._judge(members[0], found)
                     self._remember(members)
-            except (
-                DualplanError
-            ) as error:  # it is not for this model after all, and the others go on
+            except DualplanError as error:
+                # it is not for this model after all, and the others go on
                 found = replace(found, note=str(error))
             judged = timer.monotonic() - compiled()
         found = replace(found, seconds=timer.monotonic() - started)

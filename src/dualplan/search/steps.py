@@ -123,9 +123,8 @@ class Values:
                 break
             try:
                 found += self._solved(search, basis, law, seed)
-            except (
-                InputError
-            ):  # the constraints that were drawn do not bound the program; another degree may do
+            except InputError:
+                # the constraints that were drawn do not bound the program; another degree may do
                 continue
         return found
 

@@ -303,9 +303,8 @@ def cost_rows(found: Json, optimum: float | None = None) -> list[Dot]:
     else:
         known = MEASURED
     rows = [_dot(f"found: {name}", found, known, str(found["cost_status"]))]
-    if (
-        "attempts" in found
-    ):  # of a dual program, `start` is the state that discounted costs are counted from
+    # of a dual program, `start` is the state that discounted costs are counted from
+    if "attempts" in found:
         rows += [
             _dot(row["policy"], row, row.get("known", MEASURED), row["status"])
             for row in found["start"]

@@ -207,9 +207,8 @@ def orders_of(choices: Choices, weights: Floats, network: bool) -> list[tuple[in
     taken = choices.open[rows] & (choices.unlike[rows] <= 0)
     often = weights[rows] @ taken
     ranked = sorted(range(often.size), key=lambda k: (-often[k], k))
-    if (
-        network
-    ):  # the number after the last class stands for idling, which policies mostly do not do
+    # the number after the last class stands for idling, which policies mostly do not do
+    if network:
         used = [k for k in ranked if often[k] > 0 or k < often.size - 1]
     else:
         used = [k for k in ranked if often[k] > 0] or ranked[:1]

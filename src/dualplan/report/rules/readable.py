@@ -187,9 +187,8 @@ class _Judge:
                     threads=self.threads,
                     everywhere=everywhere,
                 )
-            except (
-                ModelError
-            ):  # several recurrent classes: its cost depends on where it is, or on chance
+            except ModelError:
+                # several recurrent classes: its cost depends on where it is, or on chance
                 continue
         return None
 
