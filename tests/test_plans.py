@@ -214,7 +214,7 @@ BAD = {
     "model = 3": "model must be a name",
     'model = "four-queue"\nset = [1]': "set must be a table",
     'model = "four-queue"\nlimits = "length 1 <= 3"': "limits must be a list of texts",
-    'model = "four-queue"\nseed = 1180591620717411303424': "seed must be an integer from 0",
+    'model = "four-queue"\nseed = 1180591620717411303424': "seed must be a whole number from 0",
     'model = "four-queue"\nconfidence = 2.0': "confidence must be a number between 0 and 1",
     'model = "four-queue"\npenalty_negative = 0': "penalty_negative must be a positive number",
     'model = "four-queue"\nmethod = "paper"\noptions = {batch = 0}': (
