@@ -317,7 +317,7 @@ def test_fits_of_a_policy_follow_its_stationary_law():
     )
     policy = net.policy("lbfs")
     for fit in (families.fit_tree, families.fit_product):
-        law = fit(net, policy, visits=40_000, every=40, listed=6, seed=3)
+        law = fit(net, policy, samples=40_000, every=40, listed=6, seed=3)
         assert law.parents[-1] == -1
         assert law.nodes[-1].table[0] == pytest.approx([1.1 / 3.1, 1 / 3.1, 1 / 3.1])
         assert law.nodes[0].last > 2**62
@@ -329,7 +329,7 @@ def test_fits_of_a_policy_follow_its_stationary_law():
         assert law.marginals[1][1] == pytest.approx(second, abs=0.03)
         made = families.trees(net, [law], choices=[policy])
         assert made.losses == pytest.approx(1.5 + second @ np.arange(9), abs=0.2)
-    with pytest.raises(dp.errors.InputError, match="visits"):
+    with pytest.raises(dp.errors.InputError, match="samples"):
         families.fit_tree(net, policy, samples=3)
     with pytest.raises(dp.errors.InputError, match="smoothing"):
         families.fit_tree(net, policy, samples=80, smoothing=0.0)

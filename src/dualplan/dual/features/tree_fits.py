@@ -8,7 +8,7 @@ the maximum spanning tree; edges of less than `least` nats are left out. Conditi
 smoothed, (N(c,v) + s·P(v))/(N(c) + s) with P(v) = (N(v) + s/K)/(N + s), so that the density is
 positive in the whole box. `fit_product` has no edges. The pending event of decisions per server is
 independent of all else, with a known law: it is not fitted. The pairs of coordinates are the one
-thing here that grows with the square of their number; the time is that of `visits` look-ups for
+thing here that grows with the square of their number; the time is that of `samples` look-ups for
 each.
 
 How close a fitted law is to stationary is not known; the surrogate's flow violation measures it.
@@ -219,14 +219,16 @@ def _spanning_tree(information: Floats, least: float) -> list[int]:
     return [int(p) if p >= 0 and information[i, p] >= least else -1 for i, p in enumerate(parents)]
 
 
-def _visited(model: Model, policy: Policy, visits: int, every: int, listed: int, seed: int) -> Seen:
+def _visited(
+    model: Model, policy: Policy, samples: int, every: int, listed: int, seed: int
+) -> Seen:
     """States of several trajectories, in pieces."""
     require_policy_of(model, policy)
-    require_whole("visits", visits, least=REPLICAS)
+    require_whole("samples", samples, least=REPLICAS)
     require_counts(every=every)
     require_seed(seed)
     runner = engine(model, policy, seed)
-    each = visits // REPLICAS
+    each = samples // REPLICAS
     seen = Seen.nothing(model.box, each * REPLICAS, listed)
     for number in range(REPLICAS):
         replica = runner.advance(runner.first(number), 1, max(1, each * every // 10)).replica
