@@ -249,7 +249,7 @@ def test_near_the_optimum_with_a_proved_gap(improved):
     assert improved.cost == pytest.approx(dp.evaluate_exact(model, improved.policy).cost)
     assert improved.bound.value <= optimum.upper
     assert improved.gap == pytest.approx(
-        (improved.upper - improved.bound.value) / improved.upper, rel=1e-6
+        (improved.evaluation.upper - improved.bound.value) / improved.evaluation.upper, rel=1e-6
     )
     assert improved.gap < 0.02
 
@@ -457,7 +457,7 @@ def test_discounted_searches():
     [
         ({"time": "soon"}, "such as 90s"),
         ({"gap": "most"}, "such as 2%"),
-        ({"steps": ["magic"]}, "unknown step 'magic'"),
+        ({"method": ["magic"]}, "unknown step 'magic'"),
         ({"limits": ["joy <= 1"]}, "joy"),
         ({"resume": True}, "only a run that was saved"),
         (

@@ -8,7 +8,7 @@ import re
 import time
 from dataclasses import dataclass, field
 
-from dualplan.core.checks import is_number
+from dualplan.core.checks import is_number, is_positive
 from dualplan.core.errors import InputError
 
 # states up to which a policy's law and cost are computed, unless told otherwise: seconds
@@ -19,11 +19,11 @@ SECONDS_OF_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 
 
 def seconds(given: str | float) -> float:
     """A time in seconds: a positive number, or one with a unit (s, m, h)."""
-    text = str(given) if is_number(given) else given
-    if isinstance(text, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text)
-    else:
-        found = None
+    if not isinstance(given, str) and is_positive(given):
+        return float(given)
+    found = None
+    if isinstance(given, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", given)
     if found is None or found[2] not in SECONDS_OF_UNITS or float(found[1]) == 0:
         raise InputError(
             f"a time is a positive number with s, m or h, such as 90s or 2m, got {given!r}."
