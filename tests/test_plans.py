@@ -282,7 +282,7 @@ def test_a_plan_on_states_beyond_count():
 
     a policy and its cost.
     """
-    trees = {"family": "trees", "policies": ["longer", "lbfs"], "visits": 300}
+    trees = {"family": "trees", "policies": ["longer", "lbfs"], "samples": 300}
     plan = Plan(
         "reentrant",
         {"buffers": 9},
@@ -301,9 +301,9 @@ def test_a_plan_on_states_beyond_count():
     assert known.lower < known.cost < known.upper
     assert 0 < result.best.cost < 270
     with pytest.raises(
-        dp.errors.InputError, match="visits of features 'trees' must be a positive integer"
+        dp.errors.InputError, match="samples of features 'trees' must be a positive integer"
     ):
-        make_features(dp.load("reentrant"), [{**trees, "visits": 0}])
+        make_features(dp.load("reentrant"), [{**trees, "samples": 0}])
 
 
 def test_a_plan_without_end_of_states_has_a_proved_bound():
@@ -402,7 +402,7 @@ def test_a_policy_chosen_by_simulation_is_simulated_again(tmp_path):
     assert row["lower"] < row["value"] < row["upper"] <= 1.9
     assert row["kept"]
     exact = dp.evaluate_exact(result.problem.model, best.policy)
-    assert abs(best.cost - exact.cost) <= 5 * (best.upper - best.lower)
+    assert abs(best.cost - exact.cost) <= 10 * best.evaluation.half_width
 
 
 def test_a_plan_has_a_certificate_a_lower_bound_and_a_gap(tmp_path, run):

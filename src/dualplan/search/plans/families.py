@@ -92,7 +92,7 @@ ARGUMENTS_OF_FAMILIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "boxes": (("cuts",), ()),
     "bands": (("intervals",), ("weights",)),
     "products": (("ratios",), ()),
-    "trees": (("policies",), ("choices", "visits")),
+    "trees": (("policies",), ("choices", "samples")),
     "paper": ((), ("count",)),
 }
 KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
@@ -105,7 +105,7 @@ KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
     "weights": kinds.INTEGERS,
     "ratios": kinds.RATIOS,
     "count": kinds.INTEGER,
-    "visits": kinds.COUNT,
+    "samples": kinds.COUNT,
 }
 
 
@@ -133,8 +133,8 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
     if name in ("occupancies", "tiles"):
         entry["criterion"] = criterion
     if name == "trees":  # fitted to where the policies go, times what they would choose
-        if "visits" in entry:
-            how = {"visits": entry["visits"]}
+        if "samples" in entry:
+            how = {"samples": entry["samples"]}
         else:
             how = {}
         laws = [families.fit_tree(model, policy, **how) for policy in entry["policies"]]
