@@ -293,7 +293,7 @@ def test_an_interrupted_plan_has_the_best_so_far_and_goes_on(planned, tmp_path):
     assert (saved["status"], saved["penalties_left"], saved["lower_bound"]) == (
         "interrupted",
         [1.0],
-        None,
+        "-Infinity",
     )
     assert saved["cost"] == pytest.approx(min(row["cost"] for row in whole["tried"][1:]))
     again = run_plan(PLAN, folder=str(folder), resume=True)

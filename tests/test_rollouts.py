@@ -329,7 +329,7 @@ def test_errors(small):
         coupled_differences(small, policy, x, x, repetitions=0)
     with pytest.raises(dp.errors.InputError, match="horizon must be a whole number"):
         rollout_values(small, policy, horizon=0.5)
-    with pytest.raises(dp.errors.InputError, match="budget_steps must be"):
+    with pytest.raises(dp.errors.InputError, match="steps must be"):
         rollout_step(small, policy, steps=-1)
     with pytest.raises(dp.errors.PolicyError, match="another model"):
         coupled_differences(other, policy, x, x)

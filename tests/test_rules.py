@@ -533,7 +533,7 @@ def test_errors_are_one_sentence(small, gate):
     policy = small.policy("longer")
     for arguments, words in [
         ({"leaves": 0}, "leaves must be a whole number"),
-        ({"tolerance": -1}, "tolerance must be"),
+        ({"tol": -1}, "tol must be"),
         ({"rounds": 0}, "rounds must be"),
         ({"features": [{"9": 1}]}, "unknown coordinate"),
         ({"features": [{"1": 0.5}]}, "whole number"),

@@ -73,7 +73,10 @@ def test_files_are_plain_json(tmp_path):
     run.trace({"steps": np.int64(3), "value": np.nan})
     run.save_result({"cost": np.float64(1.5)})
     settings = json.loads((tmp_path / "run" / "settings.json").read_text())
-    assert settings["settings"] == {"array": [0, 1], "infinite": None, "flag": True}
+    assert settings["settings"] == {"array": [0, 1], "infinite": "Infinity", "flag": True}
     assert settings["versions"]["dualplan"] == dp.__version__
-    assert json.loads((tmp_path / "run" / "trace.jsonl").read_text()) == {"steps": 3, "value": None}
+    assert json.loads((tmp_path / "run" / "trace.jsonl").read_text()) == {
+        "steps": 3,
+        "value": "NaN",
+    }
     assert runs.read_json(tmp_path / "run" / "result.json") == {"cost": 1.5}

@@ -16,7 +16,7 @@ def test_a_hundred_unbounded_queues_check_simulate_and_answer():
     report = check_model(net, pairs=30)
     assert report.ok, report.problem
     assert {"forward law", "predecessors", "simulator"} <= set(report.checked)
-    result = dp.evaluate(net, net.policy("lbfs"), steps=100_000)
+    result = dp.evaluate(net, net.policy("lbfs"), steps=400_000)
     assert result.status is not dp.Status.UNSTABLE
     y = np.zeros(101, np.int64)
     y[3] = 2
