@@ -28,6 +28,7 @@ from bank import (
     tabular,
 )
 from dualplan import cli, policies
+from dualplan.exact import operators
 from dualplan.exact.iteration import ITERATION_METHODS, Mixing
 from dualplan.exact.mixing import mixing as measure_mixing
 from dualplan.exact.operators import GAUSS_SEIDEL_BLOCKS, Sweeper
@@ -171,11 +172,12 @@ def test_every_pair_is_as_lazy_as_the_network_says(net):
     assert stays[allowed].min() >= net.laziness - 1e-12
 
 
-def test_gauss_seidel_is_the_sweep_in_place():
+def test_gauss_seidel_is_the_sweep_in_place(monkeypatch):
     """Against a loop over a dense matrix.
 
     Blocks and results do not depend on the number of threads.
     """
+    monkeypatch.setattr(operators, "LEAST_SHARED_STATES", 1)
     gate = load("admission", room=30)
     rows, losses = matrix(gate)
     values = np.random.default_rng(1).normal(size=gate.box.count)
@@ -641,3 +643,84 @@ def test_values_are_the_optimal_ones(method):
     truth = np.linalg.solve(np.eye(2) - 0.95 * transitions, losses)
     found = dp.solve_exact(model, dp.Discounted(0.95), method=method, tol=1e-8)
     assert found.values == pytest.approx(truth, abs=1e-7)
+
+
+def optimal_discounted(transitions, losses, gamma):
+    """J* by Howard's policy iteration with dense solves; `transitions` is actions × states × states,
+    `losses` states × actions.
+    """
+    states = np.arange(losses.shape[0])
+    chosen = losses.argmin(axis=1)
+    while True:
+        rows = transitions[chosen, states]
+        values = np.linalg.solve(np.eye(states.size) - gamma * rows, losses[states, chosen])
+        q = losses + gamma * (transitions @ values).T
+        better = q.argmin(axis=1)
+        gain = q[states, chosen] - q[states, better]
+        if (gain <= 1e-12 * np.abs(q).max()).all():
+            return values
+        chosen = better
+
+
+@pytest.mark.parametrize("method", sorted(ITERATION_METHODS))
+def test_values_are_right_wherever_the_bounds_meet(method):
+    """A lower bound of an early sweep and the upper one of the last may meet while neither sweep
+    knows the values: forty random models, sparse rows, losses of all sizes and signs.
+    """
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        states, actions = rng.integers(2, 7), rng.integers(1, 4)
+        rows = rng.dirichlet(np.full(states, 0.2), size=(actions, states))
+        losses = rng.normal(size=(states, actions)) * 10 ** rng.uniform(-3, 4)
+        gamma = float(rng.choice([0.5, 0.9, 0.99]))
+        tol = 1e-5 * np.abs(losses).max()
+        found = dp.solve_exact(
+            dp.TabularModel(rows, losses), dp.Discounted(gamma), method=method, tol=tol
+        )
+        truth = optimal_discounted(rows, losses, gamma)
+        assert found.status is dp.Status.SOLVED
+        assert found.values == pytest.approx(truth, abs=tol)
+        assert found.lower <= truth[0] <= found.upper
+
+
+@pytest.mark.parametrize("method", sorted(ITERATION_METHODS))
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(GAMMA)], ids=str)
+def test_a_tolerance_below_rounding_ends(method, criterion):
+    if method == "gauss-seidel" and isinstance(criterion, dp.Average):
+        pytest.skip("for the discounted criterion only")
+    for model in (dp.load("forest"), dp.load("garnet", states=100, actions=10)):
+        near = dp.solve_exact(model, criterion, method=method, tol=1e-9)
+        nearest = dp.solve_exact(model, criterion, method=method, tol=1e-300)
+        assert near.status is dp.Status.SOLVED
+        assert nearest.status is dp.Status.ROUNDING
+        assert nearest.sweeps < 20_000
+        assert max(near.lower, nearest.lower) <= min(near.upper, nearest.upper)
+
+
+def test_bounds_allow_for_the_rounding_of_losses():
+    """Losses that are large beside their differences, and so beside the values: the truth in
+    fractions lies between the bounds, for every method.
+    """
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        parts = rng.integers(1, 8, size=(2, 2))
+        rows = np.array([[a, 16 - a] for a in parts[0]]) / 16
+        losses = 1e8 + rng.normal(size=2)
+        a, b = Fraction(rows[0, 1]), Fraction(rows[1, 0])
+        truth = (b * Fraction(losses[0]) + a * Fraction(losses[1])) / (a + b)
+        model = dp.TabularModel(rows, losses[:, None])
+        found = [
+            dp.evaluate_exact(model, policies.TablePolicy(model, [0, 0])),
+            dp.solve_exact(model, tol=1e-6),
+            dp.solve_lp(model, tol=1e-6),
+        ]
+        for answer in found:
+            assert Fraction(answer.lower) <= truth <= Fraction(answer.upper)
+
+
+def test_time_ends_the_sweeps_with_what_there_is():
+    net = dp.load("four-queue", buffers=20)
+    found = dp.solve_exact(net, tol=1e-12, time="0.5s")
+    assert found.status is dp.Status.TIME
+    truth = 12.4
+    assert found.lower <= truth <= found.upper

@@ -27,6 +27,7 @@ class Status(StrEnum):
     FEW_CYCLES = "few-cycles"
     INTERRUPTED = "interrupted"
     SOLVED = "solved"
+    ROUNDING = "rounding"
     WIDE = "wide"
     RADIUS = "radius"
     SAMPLED = "sampled"
@@ -49,7 +50,14 @@ class Status(StrEnum):
         return self in _GOOD_STATUSES
 
 
-_GOOD_STATUSES = (Status.SOLVED, Status.REACHED, Status.COMPLETED, Status.BUDGET, Status.TIME)
+_GOOD_STATUSES = (
+    Status.SOLVED,
+    Status.ROUNDING,
+    Status.REACHED,
+    Status.COMPLETED,
+    Status.BUDGET,
+    Status.TIME,
+)
 
 _ADVICE_BY_STATUS = {
     Status.REACHED: "the interval is as narrow as you asked",
@@ -68,6 +76,10 @@ _ADVICE_BY_STATUS = {
         "'batch-means'"
     ),
     Status.SOLVED: "the bounds are as close as you asked",
+    Status.ROUNDING: (
+        "the bounds are as near as rounding allows, though not as close as you asked; a larger tol "
+        "is reached"
+    ),
     Status.WIDE: (
         "the bounds hold but are wider than you asked; allow more sweeps or a larger tol"
     ),

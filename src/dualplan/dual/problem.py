@@ -400,9 +400,8 @@ class DualALP:
         if given is not None:
             require_positive(limit_penalty=given)
         sizes = np.abs(self.limit_rows).max(axis=1, initial=0.0)
-        automatic = (
-            100 * max(1.0, float(np.abs(self.losses).max())) / np.where(sizes > 0, sizes, 1.0)
-        )
+        unit = float(np.abs(self.losses).max()) or 1.0
+        automatic = 100 * unit / np.where(sizes > 0, sizes, 1.0)
         if given is None:
             return automatic
         return np.full(len(self.limits), float(given))

@@ -12,6 +12,9 @@ Discounted criterion (MacQueen 1966). With D = L V − V,
 
     L V + γ/(1−γ)·min D  <=  J*  <=  L V + γ/(1−γ)·max D.
 
+It ends when the two sides of one sweep are as near as was asked: then the middle of them is J*
+within half of that in every state, which a lower bound of an earlier sweep would not say.
+
 The methods differ in how they come by the next V, and the bounds hold whatever it is:
 
 value iteration              V ← V + τ·D. With τ < 1 the chain is aperiodic. Where every pair stays
@@ -33,14 +36,15 @@ take the combination of the last images F(V) of a period whose residual F(V) −
 mixing), unless that made matters worse before.
 
 Rounding counts: a computed D is off by at most about ε = `ROUNDING_FACTOR`·2⁻⁵³·(outcomes +
-4)·max|V|, and the bounds are those of D ∓ ε. So values that have run away give wide bounds, never
-wrong ones.
+4)·(max|V| + max|D|), and the bounds are those of D ∓ ε. So values that have run away give wide
+bounds, never wrong ones. Where D is as flat as ε, or the bounds are within some ε and have stopped
+to approach each other, no sweep brings more: the answer is as near as rounding allows.
 """
 
 from __future__ import annotations
 
+import math
 import resource
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,6 +53,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as linear
 
+from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_counts, require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.shown import Shown
@@ -63,6 +68,9 @@ from dualplan.policies.tables import TablePolicy
 VALUE_ITERATION_DAMPING = 0.98  # τ, before laziness is taken into account
 INNER_SWEEPS = 20  # sweeps of modified policy iteration between two of L
 ROUNDING_FACTOR = 4.0
+# sweeps of L without progress after which bounds within so many ε are as near as rounding allows
+ROUNDING_STALL_SWEEPS = 50
+ROUNDING_STALL_WIDTHS = 100.0
 # sweeps between mixings, and how far these look back
 SWEEPS_BETWEEN_MIXINGS = 30
 MIXING_DEPTH = 2
@@ -84,8 +92,9 @@ Progress = Callable[[int, float, float], None]
 class ExactSolution(Shown):
     """The optimal cost between two bounds, and a policy that reaches the upper one.
 
-    `table` has an action for each state. `values` are J* within the width of the bounds
-    (discounted), or the relative values of the last sweep, up to a constant (average).
+    `table` has an action for each state. `values` are J* within the width of the last sweep's
+    bounds, so within `tol` once solved (discounted), or the relative values of the last sweep, up
+    to a constant (average).
     """
 
     model: Model
@@ -134,37 +143,45 @@ def solve_exact(
     *,
     method: str | None = None,
     tol: float = 1e-4,
+    relative_tol: float | None = None,
     sweeps: int = 200_000,
+    time: str | float | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> ExactSolution:
-    """The optimal cost within `tol`, over all states of a bounded box.
+    """The optimal cost within `tol`, or `relative_tol` of it, over all states of a bounded box.
 
     The default method is modified policy iteration, or value iteration where a sweep over all
-    actions costs no more than one over the greedy policy's.
+    actions costs no more than one over the greedy policy's. When the `time` is over, the bounds and
+    the policy are those of the last sweep.
     """
     criterion = require_criterion(criterion)
     if method is not None and method not in ITERATION_METHODS:
         raise unknown("exact method", method, ITERATION_METHODS)
     require_positive(tol=tol)
+    if relative_tol is not None:
+        require_positive(relative_tol=relative_tol)
     require_counts(sweeps=sweeps)
     require_threads(threads)
-    started = time.monotonic()
+    clock = Clock(math.inf if time is None else seconds(time))
     sweeper = Sweeper(model, threads)
     method = method or ("value-iteration" if sweeper.swift else "modified-policy-iteration")
-    search = Search(sweeper, criterion, tol, sweeps, progress)
+    search = Search(
+        sweeper, criterion, tol, sweeps, progress, relative_tol=relative_tol or 0.0, clock=clock
+    )
     before, after = ITERATION_METHODS[method](search)
     best = np.zeros(sweeper.states, np.int64)
-    last = sweeper.optimal(before, search.gamma, best=best)
-    if not search.average:  # the bounds are tight long before the values themselves have arrived
-        after = last.values + search.gamma / (1 - search.gamma) * (last.low + last.high) / 2
-    if search.width <= tol:
-        status = Status.SOLVED
-    else:
-        status = Status.WIDE
-    seconds = time.monotonic() - started
+    sweeper.optimal(before, search.gamma, best=best)
     return ExactSolution(
-        model, search.lower, search.upper, after, best, status, method, search.sweeps, seconds
+        model,
+        search.lower,
+        search.upper,
+        after + search.shift,
+        best,
+        search.status,
+        method,
+        search.sweeps,
+        clock.spent,
     )
 
 
@@ -187,10 +204,16 @@ class Search:
     tol: float
     max_sweeps: int
     progress: Progress | None
+    relative_tol: float = 0.0
+    clock: Clock = field(default_factory=lambda: Clock(math.inf))
     sweeps: int = 0
     lower: float = -np.inf
     upper: float = np.inf
+    width: float = np.inf  # how far the bounds of the last sweep are apart
+    shift: float = 0.0  # what L V lacks to be in the middle of them
+    status: Status = Status.WIDE
     _stall: tuple[int, float] = field(default=(STALL_SWEEPS, np.inf))
+    _progress: tuple[int, float] = (0, np.inf)  # sweeps of L since the width last fell, and it
 
     def __post_init__(self) -> None:
         self.gamma = 1.0
@@ -208,9 +231,9 @@ class Search:
         return not isinstance(self.criterion, Discounted)
 
     @property
-    def width(self) -> float:
-        """How far the bounds are apart."""
-        return self.upper - self.lower
+    def wanted(self) -> float:
+        """How far they may be apart."""
+        return max(self.tol, self.relative_tol * min(abs(self.lower), abs(self.upper)))
 
     @property
     def damping(self) -> float:
@@ -219,32 +242,32 @@ class Search:
 
     def bounded(self, values: Floats, sweep: Sweep, damping: float) -> bool:
         """Take the bounds of a sweep of L; whether to stop."""
-        slack = self.rounding(values)
-        low = sweep.low - slack
-        high = sweep.high + slack
-        if not self.average:
-            here = values[self._starts]
-            following = float(
-                (here + (sweep.values[self._starts] - here) / damping) @ self._weights
-            )
-            factor = self.gamma / (1 - self.gamma)
-            low = following + factor * low - slack
-            high = following + factor * high + slack
-        return self._note(low, high, values)
+        slack = self.rounding(values, sweep)
+        if self.average:
+            return self._note(sweep.low - slack, sweep.high + slack, slack, values)
+        here = values[self._starts]
+        following = float((here + (sweep.values[self._starts] - here) / damping) @ self._weights)
+        factor = self.gamma / (1 - self.gamma)
+        self.shift = factor * (sweep.low + sweep.high) / 2
+        low = following + factor * sweep.low
+        high = following + factor * sweep.high
+        return self._note(low, high, slack * (1 + factor))
 
     def bounded_in_place(self, sweep: Sweep) -> bool:
         """The same for a Gauss–Seidel sweep."""
-        slack = self.rounding(sweep.values)
+        slack = self.rounding(sweep.values, sweep)
         following = float(sweep.values[self._starts] @ self._weights)
         factor = self.gamma / (1 - self.gamma)
-        low = min(sweep.low - slack, 0.0)
-        high = max(sweep.high + slack, 0.0)
-        return self._note(following + factor * low - slack, following + factor * high + slack)
+        low = min(sweep.low, 0.0)
+        high = max(sweep.high, 0.0)
+        self.shift = factor * (low + high) / 2
+        return self._note(following + factor * low, following + factor * high, slack * (1 + factor))
 
-    def rounding(self, values: Floats) -> float:
+    def rounding(self, values: Floats, sweep: Sweep) -> float:
         """How far a computed entry of D may be off."""
         largest = max(float(values.max()), -float(values.min()))
-        return rounding(largest, self.sweeper.model.code.max_outcomes)
+        difference = max(abs(sweep.low), abs(sweep.high))
+        return rounding(largest + difference, self.sweeper.model.code.max_outcomes)
 
     def require_one_cost(self, values: Floats) -> None:
         """Raise if the values prove that the average cost depends on the start."""
@@ -252,16 +275,22 @@ class Search:
             everywhere, greedy, difference = self.sweeper.graphs(values)
             require_one_cost(self.sweeper.model, everywhere, greedy, difference, values)
 
-    def _note(self, low: float, high: float, values: Floats | None = None) -> bool:
+    def _note(self, low: float, high: float, slack: float, values: Floats | None = None) -> bool:
+        """Take the bounds of a sweep, which rounding widens by the slack on both sides."""
         self.sweeps += 1
         # lower bounds of all sweeps hold, so one above the last upper bound differs from it by
         # rounding only
-        self.lower = max(self.lower, low)
-        self.upper = high
+        self.lower = max(self.lower, low - slack)
+        self.upper = high + slack
         self.lower = min(self.lower, self.upper)
+        # values in all states need both bounds from one sweep; a single cost does not
+        if self.average:
+            self.width = self.upper - self.lower
+        else:
+            self.width = high - low + 2 * slack
         if self.progress is not None:
             self.progress(self.sweeps, self.lower, self.upper)
-        if self.width <= self.tol or self.sweeps >= self.max_sweeps:
+        if self._ended(high - low, slack):
             return True
         sweeps, width = self._stall
         if self.average and values is not None and self.sweeps >= sweeps:
@@ -270,11 +299,40 @@ class Search:
             self._stall = self.sweeps + STALL_SWEEPS, self.width
         return False
 
+    def _ended(self, computed: float, slack: float) -> bool:
+        """Whether to stop, and why."""
+        if self.width <= self.wanted:
+            self.status = Status.SOLVED
+        elif computed <= slack or self._stalled(slack):
+            self.status = Status.ROUNDING
+        elif self.sweeps >= self.max_sweeps:
+            self.status = Status.WIDE
+        elif self.out_of_time:
+            self.status = Status.TIME
+        else:
+            return False
+        return True
+
+    def _stalled(self, slack: float) -> bool:
+        """Whether the bounds are within some roundings and no longer approach each other."""
+        count, width = self._progress
+        if self.width < 0.9 * width:
+            self._progress = 0, self.width
+        else:
+            self._progress = count + 1, width
+        near = self.width <= ROUNDING_STALL_WIDTHS * slack
+        return near and self._progress[0] >= ROUNDING_STALL_SWEEPS
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the clock says so."""
+        return self.clock.left <= 0
+
 
 def value_iteration(
     search: Search, inner: int = 0, start: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """V before and after the last sweep.
+    """V, and L V of the last sweep.
 
     With `inner` sweeps of the greedy policy between two of L.
     """
@@ -296,11 +354,13 @@ def value_iteration(
     while True:
         sweep = sweeper.optimal(values, gamma, damping=damping, best=best, out=spare)
         if search.bounded(values, sweep, damping):
-            return values, sweep.values
+            return values, values + (sweep.values - values) / damping
         values, spare = spare, values
         if best is not None:
             policy = TablePolicy(sweeper.model, best)
             for _ in range(min(inner, search.max_sweeps - search.sweeps - 1)):
+                if search.out_of_time:
+                    break
                 sweeper.fixed(policy, values, gamma, damping=damping, out=spare)
                 values, spare = spare, values
                 search.sweeps += 1
@@ -376,6 +436,8 @@ def _policy_iteration(search: Search) -> tuple[Floats, Floats]:
     warm_up = WARM_UP_SWEEPS  # the greedy policy of V = 0 may be absurd
     while True:
         for _ in range(warm_up):
+            if search.out_of_time:
+                break
             values = sweeper.optimal(values, search.gamma, damping=search.damping).values
             search.sweeps += 1
         sweep = sweeper.optimal(values, search.gamma, best=best)
@@ -419,13 +481,18 @@ def _corrected(search: Search, policy: TablePolicy, values: Floats) -> Floats:
     if search.average:
         residual -= residual.mean()
     operator = linear.LinearOperator((values.size, values.size), matvec=apply, dtype=np.float64)
-    delta, _ = linear.gmres(
-        operator,
-        residual,
-        rtol=POLICY_GMRES_REDUCTION,
-        restart=POLICY_GMRES_RESTART,
-        maxiter=POLICY_GMRES_RESTARTS,
-    )
+    delta = np.zeros_like(values)
+    for _ in range(POLICY_GMRES_RESTARTS):
+        delta, unfinished = linear.gmres(
+            operator,
+            residual,
+            x0=delta,
+            rtol=POLICY_GMRES_REDUCTION,
+            restart=POLICY_GMRES_RESTART,
+            maxiter=1,
+        )
+        if not unfinished or search.out_of_time:
+            break
     if search.average:
         delta[o] = 0.0
     return np.asarray(values + delta)
@@ -442,7 +509,7 @@ def _gauss_seidel(search: Search) -> tuple[Floats, Floats]:
     while True:
         sweep = search.sweeper.optimal_in_place(values, search.gamma, out=spare)
         if search.bounded_in_place(sweep):
-            return sweep.values.copy(), sweep.values
+            return sweep.values, sweep.values
         values, spare = spare, values
 
 

@@ -30,6 +30,8 @@ from dualplan.policies.tables import TablePolicy, random_policy
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured
 GAUSS_SEIDEL_BLOCKS = 8
+# states below which a sweep takes less time than threads take to begin
+LEAST_SHARED_STATES = 5_000
 CHAIN_ENTRIES_AT_ONCE = 2**22  # of a chain's matrix, assembled at once
 
 
@@ -155,7 +157,7 @@ class Sweeper:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at
         once.
         """
-        blocks = min(GAUSS_SEIDEL_BLOCKS, self.states)
+        blocks = GAUSS_SEIDEL_BLOCKS if self.states >= LEAST_SHARED_STATES else 1
         update = kernels.Update(gamma, 1.0, values, out, np.empty(0, np.int64))
         loop = partial(kernels.gauss_seidel, self.law, self.grid, update)
         return self._sweep(loop, out, pieces=blocks)
@@ -193,12 +195,14 @@ class Sweeper:
             units = self.states
         else:
             units = count
-        edges = np.linspace(0, units, min(pieces or self.threads or cores(), units) + 1).astype(
-            np.int64
-        )
+        if self.states < LEAST_SHARED_STATES:
+            threads = 1
+        else:
+            threads = self.threads or cores()
+        edges = np.linspace(0, units, min(pieces or threads, units) + 1).astype(np.int64)
         ends = np.tile([np.inf, -np.inf], (edges.size - 1, 1))
         ranges = zip(ends, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        faults = in_parallel([partial(loop, *piece) for piece in ranges], self.threads)
+        faults = in_parallel([partial(loop, *piece) for piece in ranges], threads)
         for index in faults:
             if index >= 0:
                 _blame(self.model, int(index), policy)

@@ -170,7 +170,7 @@ def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
     difference = following - values
     at_start = float(start @ following)
     factor = gamma / (1 - gamma)
-    slack = _rounding(chain, values) * (1 + 1 / factor)
+    slack = _rounding(chain, values, cost) * (1 + 1 / factor)
     residual = float(np.abs(occupancy - start - gamma * (chain.T @ occupancy)).sum())
     return (
         at_start + factor * (float(difference.min()) - slack),
@@ -197,7 +197,7 @@ def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
     values[others] = solver.solve(cost[others] - average)
     difference = cost + chain @ values - values
     residual = float(np.abs(chain.T @ occupancy - occupancy).sum())
-    slack = _rounding(chain, values)
+    slack = _rounding(chain, values, cost)
     return (
         float(difference.min()) - slack,
         float(difference.max()) + slack,
@@ -207,9 +207,10 @@ def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
     )
 
 
-def _rounding(chain: Any, values: Floats) -> float:
+def _rounding(chain: Any, values: Floats, cost: Floats) -> float:
     """How far ℓ + P V − V may be off, as computed."""
-    return rounding(float(np.abs(values).max()), int(np.diff(chain.indptr).max()))
+    largest = float(np.abs(values).max() + np.abs(cost).max())
+    return rounding(largest, int(np.diff(chain.indptr).max()))
 
 
 def _start_vector(model: Model, criterion: Criterion, size: int) -> Floats:

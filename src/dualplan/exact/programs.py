@@ -283,14 +283,20 @@ class Program:
 
     def shaped(self, values: Floats, multipliers: Floats) -> Floats:
         """ℓ_w + γP h − B h on all pairs."""
-        losses = self.losses + sum(w * row for w, row in zip(multipliers, self.rows, strict=True))
-        return np.asarray(losses - self.flow @ values)
+        return np.asarray(self.priced(multipliers) - self.flow @ values)
+
+    def priced(self, multipliers: Floats) -> Floats:
+        """ℓ_w on all pairs."""
+        prices = sum(w * row for w, row in zip(multipliers, self.rows, strict=True))
+        return np.asarray(self.losses + prices)
 
     def _lower_bound(self, values: Floats, multipliers: Floats) -> float:
         """Valid for any values and any multipliers that are not negative."""
-        largest = float(np.abs(values).max(initial=0.0))
-        least = float(self.shaped(values, multipliers).min())
-        least -= rounding(largest, self.pairs.model.code.max_outcomes)
+        losses = self.priced(multipliers)
+        largest = float(np.abs(values).max(initial=0.0) + np.abs(losses).max())
+        least = float((losses - self.flow @ values).min())
+        # limits are further terms of a sum, and were added up as the outcomes are
+        least -= rounding(largest, self.pairs.model.code.max_outcomes + 2 * len(self.limits))
         if self.average:
             return least
         return float(self.start @ values) + least / (1 - self.gamma)

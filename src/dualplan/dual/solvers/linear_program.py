@@ -134,9 +134,7 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
     c = constraints
     a = on_negative * c.pair_weights * c.pair_prices
     b = on_flow * c.flow_weights * c.flow_prices
-    scale = max(
-        1.0, float(np.abs(problem.slope).max())
-    )  # of the rows, so that tolerances mean the same everywhere
+    scale = _scale(problem)  # of the rows, so that tolerances mean the same everywhere
     # columns: λ, z, y, v, p, n; each in units that make its limits 1 or so
     unit = sp.eye_array(d, format="csc")
     prices = problem.limit_penalty
@@ -209,7 +207,12 @@ def _cleaned(
         large, theta + (problem.mass - theta[large].sum()) / np.count_nonzero(large), 0.0
     )
     cleaned = problem.value(kept, penalty, constraints)
-    allowance = NEGLIGIBLE_SHARE * max(1.0, abs(parts.total))
+    allowance = NEGLIGIBLE_SHARE * max(_scale(problem), abs(parts.total))
     if cleaned.total <= parts.total + allowance:
         return (kept, cleaned)
     return (theta, parts)
+
+
+def _scale(problem: DualALP) -> float:
+    """The largest loss of a feature, which is the unit of the objective."""
+    return float(np.abs(problem.slope).max()) or 1.0
