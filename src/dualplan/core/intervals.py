@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dualplan.core.types import Floats, Json
 
@@ -125,7 +125,7 @@ def _student(value: float, squares: float, k: int, total: float, confidence: flo
     if k < 2:
         return Interval(value, -np.inf, np.inf, confidence)
     half = (
-        float(stats.t.ppf((1 + confidence) / 2, k - 1))
+        float(special.stdtrit(k - 1, (1 + confidence) / 2))
         * np.sqrt(k * squares / (k - 1))
         / abs(total)
     )
@@ -153,7 +153,7 @@ def too_short(rows: Floats, dropped: int, column: int) -> bool:
     means = kept.reshape(replicas, 2, half).mean(axis=2)
     rise = means[:, 1] - means[:, 0]
     scale = float(rise.std(ddof=1)) / np.sqrt(replicas)
-    drifting = abs(rise.mean()) > stats.t.ppf(0.995, replicas - 1) * scale
+    drifting = abs(rise.mean()) > special.stdtrit(replicas - 1, 0.995) * scale
     # where nothing varied at all, the rare events that matter may not have happened yet
     few = kept.var() == 0 or kept.var() < 20 * means.mean(axis=1).var(ddof=1)
     return bool(drifting or few)
@@ -184,6 +184,6 @@ def growth(sizes: Floats, chunk: int) -> Growth:
     last = sizes[:, -quarter:].mean(axis=1)
     rise = last - third
     scale = float(rise.std(ddof=1)) / np.sqrt(replicas)
-    significant = rise.mean() > stats.t.ppf(0.999, replicas - 1) * scale
+    significant = rise.mean() > special.stdtrit(replicas - 1, 0.999) * scale
     unstable = bool(significant and rise.mean() > 0.15 * third.mean() and rise.mean() > 1.0)
     return Growth(float(rise.mean()) / (quarter * chunk), unstable)

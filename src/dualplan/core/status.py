@@ -37,6 +37,7 @@ class Status(StrEnum):
     TIME = "time"
     SETTLED = "settled"
     GAP = "gap-reached"
+    OPTIMAL = "optimal"
     NO_POTENTIAL = "no-potential"
 
     @property
@@ -104,6 +105,7 @@ _ADVICE_BY_STATUS = {
     ),
     Status.TIME: "stopped by the clock; allow more time",
     Status.SETTLED: "no step finds a policy that is better for sure, so the search has ended",
+    Status.OPTIMAL: "no policy costs less, up to the accuracy of the arithmetic",
     Status.GAP: "the policy is proved to be as near the optimum as you asked",
     Status.NO_POTENTIAL: (
         "the fitted potential explains losses no better than a constant on trajectories that it "

@@ -224,10 +224,9 @@ class _Shaped:
         self.starts = model.start[None, :]
         self.alpha = np.ones(1)
         self.average = not isinstance(criterion, Discounted)
-        self.words = "average"
+        self.words = criterion.words
         if isinstance(criterion, Discounted):
             self.gamma = criterion.gamma
-            self.words = f"discounted, gamma {criterion.gamma:g}"
             self.starts, self.alpha = criterion.start_distribution(model)
         self._function = None
         self._table = None

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan.core.errors import InputError
+from dualplan.core.budgets import Clock
+from dualplan.core.errors import InputError, MissingError
 from dualplan.core.lp import minimise
 from dualplan.core.types import Floats, Ints
 from dualplan.exact.iteration import Search, value_iteration
@@ -93,8 +94,13 @@ class Priced:
     lower: float
 
 
-def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answer | None:
-    """By mixing policies; None if no policy keeps the limits."""
+def decompose(
+    program: Program, criterion: Criterion | None, tol: float, clock: Clock
+) -> Answer | None:
+    """By mixing policies; None if no policy keeps the limits.
+
+    When the time is over, the mixture is the best so far.
+    """
     losses = program.losses
     rows = np.reshape(program.rows, (len(program.limits), losses.size))
     prices = np.zeros(len(rows))
@@ -110,7 +116,9 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
             start = found[-1].values
         else:
             start = None
-        priced = best_response(program.pairs, goal + prices @ rows, criterion, tol / 10, start)
+        priced = best_response(
+            program.pairs, goal + prices @ rows, criterion, tol / 10, start, clock
+        )
         found.append(priced)
         if feasible and priced.lower > best[0]:
             best = priced.lower, priced.values, prices
@@ -120,9 +128,13 @@ def decompose(program: Program, criterion: Criterion | None, tol: float) -> Answ
         excess = np.array([rows @ p.occupancy for p in found]).T
         mixture, prices, feasible = _master(costs, excess)
         upper = float(costs @ mixture)
-        if feasible and upper - best[0] <= tol:
+        if feasible and (upper - best[0] <= tol or clock.left <= 0):
             u = np.sum([t * p.occupancy for t, p in zip(mixture, found, strict=True)], axis=0)
             return u, best[1], best[2], best[0]
+        if clock.left <= 0:
+            raise MissingError(
+                "the time was over before a policy was found that keeps the limits; allow more."
+            )
     raise InputError(
         f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it."
     )
@@ -134,10 +146,13 @@ def best_response(
     criterion: Criterion | None,
     tol: float,
     start: Floats | None = None,
+    clock: Clock | None = None,
 ) -> Priced:
     """The best policy for losses on the pairs."""
     sweeper = PairSweeper(pairs, losses)
     search = Search(sweeper, criterion or Average(), tol, MOST_SWEEPS, None)
+    if clock is not None:
+        search.clock = clock
     before, after = value_iteration(search, start=start)
     best = np.zeros(sweeper.states, np.int64)
     sweeper.optimal(before.copy(), search.gamma, best=best, out=np.empty(sweeper.states))

@@ -85,7 +85,8 @@ WARM_UP_SWEEPS = 20  # sweeps of value iteration before policy iteration
 # look for several recurrent classes if the width fell by less than this in so many sweeps
 STALL_SWEEPS = 500
 STALLED_WIDTH_RATIO = 0.9
-Progress = Callable[[int, float, float], None]
+# told the sweeps and the bounds so far; True ends the work, as the time does
+Progress = Callable[[int, float, float], bool | None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,8 +153,8 @@ def solve_exact(
     """The optimal cost within `tol`, or `relative_tol` of it, over all states of a bounded box.
 
     The default method is modified policy iteration, or value iteration where a sweep over all
-    actions costs no more than one over the greedy policy's. When the `time` is over, the bounds and
-    the policy are those of the last sweep.
+    actions costs no more than one over the greedy policy's. When the `time` is over, or `progress`
+    returns True, the bounds and the policy are those of the last sweep.
     """
     criterion = require_criterion(criterion)
     if method is not None and method not in ITERATION_METHODS:
@@ -212,6 +213,7 @@ class Search:
     width: float = np.inf  # how far the bounds of the last sweep are apart
     shift: float = 0.0  # what L V lacks to be in the middle of them
     status: Status = Status.WIDE
+    stopped: bool = False
     _stall: tuple[int, float] = field(default=(STALL_SWEEPS, np.inf))
     _progress: tuple[int, float] = (0, np.inf)  # sweeps of L since the width last fell, and it
 
@@ -288,8 +290,8 @@ class Search:
             self.width = self.upper - self.lower
         else:
             self.width = high - low + 2 * slack
-        if self.progress is not None:
-            self.progress(self.sweeps, self.lower, self.upper)
+        if self.progress is not None and self.progress(self.sweeps, self.lower, self.upper):
+            self.stopped = True
         if self._ended(high - low, slack):
             return True
         sweeps, width = self._stall
@@ -307,7 +309,7 @@ class Search:
             self.status = Status.ROUNDING
         elif self.sweeps >= self.max_sweeps:
             self.status = Status.WIDE
-        elif self.out_of_time:
+        elif self.stopped or self.out_of_time:
             self.status = Status.TIME
         else:
             return False

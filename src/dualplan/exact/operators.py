@@ -1,4 +1,7 @@
-"""The operators of an enumerable model, swept on all cores, without a table of transitions.
+"""The operators of an enumerable model, swept on all cores.
+
+The first sweeps ask the model for its transitions. From then on they are read from a table, where
+it fits into memory and no sweep is compiled for the model: one that does without is as fast.
 
 Arrays over all states are allocated here and nowhere else in the library: 8 bytes a state for each
 vector.
@@ -7,6 +10,7 @@ vector.
 from __future__ import annotations
 
 import os
+import time as timer
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -14,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
-from dualplan._kernels import law_sweep, network_sweep
+from dualplan._kernels import law_sweep, network_sweep, table_sweep
 from dualplan._kernels import sweep as kernels
 from dualplan._kernels.layouts import Arrays
 from dualplan.core.errors import MissingError, ModelError
@@ -32,6 +36,12 @@ BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were meas
 GAUSS_SEIDEL_BLOCKS = 8
 # states below which a sweep takes less time than threads take to begin
 LEAST_SHARED_STATES = 5_000
+# a table of transitions: its size at most, what sweeps read of it in a second, and how many sweeps
+# come before it
+MOST_TABLE_BYTES = 2**31
+TABLE_OUTCOMES_A_SECOND = 2e8
+SWEEPS_WITHOUT_TABLE = 2
+TIMED_STATES = 20_000  # states by which the time of a sweep is estimated
 CHAIN_ENTRIES_AT_ONCE = 2**22  # of a chain's matrix, assembled at once
 
 
@@ -79,6 +89,7 @@ class Sweeper:
         self.model = model
         self.threads = threads
         self.states = _affordable(model)
+        self._begun = 0  # sweeps
         self.grid = model.box.grid
 
     @property
@@ -126,8 +137,6 @@ class Sweeper:
 
         The minimising actions go to `best`.
         """
-        box = self.model.box
-        network = Arrays(self.law.ints, self.law.floats)
         if out is None:
             out = np.empty(self.states)
         if best is None:
@@ -135,23 +144,70 @@ class Sweeper:
         else:
             actions = best
         update = kernels.Update(gamma, damping, values, out, actions)
+        if self._tabled():
+            return self._sweep(partial(table_sweep.optimal, self.table, update), out)
+        loop, units = self._optimal_loop(update)
+        return self._sweep(loop, out, units)
+
+    def _tabled(self) -> bool:
+        """Whether this sweep reads the table."""
+        self._begun += 1
+        return self._begun > SWEEPS_WITHOUT_TABLE and self.tabular
+
+    @cached_property
+    def tabular(self) -> bool:
+        """Whether a table of transitions is worth its memory."""
+        return not self.swift and self._table_bytes <= min(MOST_TABLE_BYTES, _memory() // 4)
+
+    @property
+    def _table_bytes(self) -> int:
+        most = self.states * len(self.model.actions)
+        return int(most * (self.model.code.max_outcomes * 24 + 64))
+
+    @cached_property
+    def table(self) -> table_sweep.PairTable:
+        """All transitions, row by row."""
+        pairs = self.pairs
+        firsts = np.searchsorted(pairs.states, np.arange(self.states + 1))
+        return table_sweep.PairTable(
+            firsts.astype(np.int64),
+            pairs.matrix.indptr.astype(np.int64),
+            pairs.matrix.indices.astype(np.int64),
+            pairs.matrix.data,
+            np.ascontiguousarray(pairs.losses),
+            np.ascontiguousarray(pairs.actions),
+        )
+
+    def _optimal_loop(self, update: kernels.Update) -> tuple[Any, int]:
+        """The loop that sweeps L, and the number of units that it counts by."""
+        box = self.model.box
+        network = Arrays(self.law.ints, self.law.floats)
         if self.separable:
             slab = int(np.prod(box.upper[-2:] + 1))
             loop = partial(network_sweep.optimal, network, self.grid, update)
-            return self._sweep(
-                _with_room(loop, box.dim, network_sweep.NETWORK_SWEEP_WORK_SLABS * slab),
-                out,
-                self.states // slab,
-            )
+            room = network_sweep.NETWORK_SWEEP_WORK_SLABS * slab
+            return _with_room(loop, box.dim, room), self.states // slab
         if self.laws is not None:
             row = int(box.upper[-1] + 1)
             loop = partial(law_sweep.optimal, network, self.grid, self.laws, update)
-            return self._sweep(
-                _with_room(loop, box.dim, law_sweep.LAW_SWEEP_WORK_ROWS * row),
-                out,
-                self.states // row,
-            )
-        return self._sweep(partial(kernels.optimal, self.law, self.grid, update), out)
+            room = law_sweep.LAW_SWEEP_WORK_ROWS * row
+            return _with_room(loop, box.dim, room), self.states // row
+        return partial(kernels.optimal, self.law, self.grid, update), self.states
+
+    def seconds_for(self, sweeps: int) -> float:
+        """About how long so many sweeps of L take, by one over a part of the states."""
+        values = np.zeros(self.states)
+        update = kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
+        loop, units = self._optimal_loop(update)
+        tried = max(1, units * TIMED_STATES // max(self.states, TIMED_STATES))
+        self._sweep(loop, values, 1)  # which compiles
+        started = timer.monotonic()
+        self._sweep(loop, values, tried)
+        one = (timer.monotonic() - started) * units / tried
+        if not self.tabular:
+            return sweeps * one
+        outcomes = self.states * len(self.model.actions) * self.model.code.max_outcomes
+        return cores() * one + sweeps * outcomes / TABLE_OUTCOMES_A_SECOND
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at
@@ -176,6 +232,11 @@ class Sweeper:
         if out is None:
             out = np.empty(self.states)
         update = kernels.Update(gamma, damping, values, out, np.empty(0, np.int64))
+        if isinstance(policy, TablePolicy) and policy.table.ndim == 1 and self._tabled():
+            actions = np.ascontiguousarray(policy.table, np.int64)
+            return self._sweep(
+                partial(table_sweep.fixed, self.table, actions, update), out, policy=policy
+            )
         loop = partial(kernels.fixed, self.law, rule, self.grid, update)
         return self._sweep(loop, out, policy=policy)
 
@@ -213,7 +274,7 @@ class Sweeper:
         """All pairs, with P as a sparse matrix: for methods that cannot do without."""
         code = self.model.code
         most = self.states * len(self.model.actions)
-        need = most * (code.max_outcomes * 24 + 64)
+        need = self._table_bytes
         have = _memory()
         if need > 0.8 * have:
             raise MissingError(

@@ -19,7 +19,7 @@ program is decomposed (see `decomposition`).
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_positive, require_threads
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.lp import Optimum, minimise
@@ -131,6 +132,7 @@ def solve_lp(
     limits: Sequence[Limit | str] = (),
     form: str = "dual",
     tol: float = 1e-4,
+    time: str | float | None = None,
     threads: int | None = None,
 ) -> LinearSolution:
     """The optimum under side constraints, over all pairs of a model that can be enumerated."""
@@ -140,7 +142,7 @@ def solve_lp(
     require_positive(tol=tol)
     require_threads(threads)
     limits = require_limits(limits)
-    started = time.monotonic()
+    clock = Clock(math.inf if time is None else seconds(time))
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
     whole = program.losses.size <= MOST_WHOLE_PROGRAM_PAIRS
     if whole:
@@ -149,7 +151,7 @@ def solve_lp(
         answer = None
     if answer is None:  # large, or HiGHS sees no solution: its word is not proof
         whole = False
-        answer = decompose(program, criterion, tol / 2)
+        answer = decompose(program, criterion, tol / 2, clock)
     if answer is None:
         raise InputError(_which_is_infeasible(program, criterion))
     u, values, multipliers, lower = answer
@@ -167,7 +169,6 @@ def solve_lp(
         status = Status.SOLVED
     else:
         status = Status.WIDE
-    seconds = time.monotonic() - started
     return LinearSolution(
         lower,
         upper,
@@ -178,7 +179,7 @@ def solve_lp(
         reports,
         status,
         f"{form}-lp" if whole else "decomposed-lp",
-        seconds,
+        clock.spent,
     )
 
 

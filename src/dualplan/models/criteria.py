@@ -18,6 +18,7 @@ class Average:
     """The long-run average loss; per unit of time for models in continuous time."""
 
     gamma: ClassVar[float] = 1.0  # in formulas for both criteria
+    words: ClassVar[str] = "average"
 
     def describe(self) -> Json:
         """For saved runs."""
@@ -36,6 +37,11 @@ class Discounted:
 
     def __post_init__(self) -> None:
         require_inside(gamma=self.gamma)
+
+    @property
+    def words(self) -> str:
+        """For tables."""
+        return f"discounted, gamma {self.gamma:g}"
 
     def start_distribution(self, model: Model) -> tuple[Ints, Floats]:
         """The start states and their probabilities."""

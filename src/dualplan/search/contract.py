@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dualplan.core.budgets import Clock
 from dualplan.core.intervals import Interval
 from dualplan.core.shown import Shown
 from dualplan.core.status import PROVED, Status
@@ -103,6 +104,7 @@ class Search:
     members: list[Member] = field(default_factory=list)
     best: Member | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    clock: Clock = field(default_factory=lambda: Clock(math.inf))
     before: int = 0  # attempts of a run that goes on
     fitted: dict[str, StateFunction | None] = field(
         default_factory=dict

@@ -1,6 +1,9 @@
 """How candidates are judged: all of them briefly, then the best against the best policy so far, on
 the same events.
 
+*Where states are few* every policy that is compiled is evaluated exactly, and a duel compares two
+numbers. What follows is for the others.
+
 *Screening.* Every candidate is simulated for the same short while on the same random numbers, and,
 where it brings values, once more with these as control variate (`evaluation/simulation/`); the
 narrower of the two intervals counts. The best three are then simulated four times as long.
@@ -39,7 +42,8 @@ from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.streams import Place
-from dualplan.evaluation.evaluate import compare, evaluate
+from dualplan.evaluation.evaluate import compare
+from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lstd import MOST_QUADRATIC_CLASSES, loop_values, quadratic_values
 from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.evaluation.visits import visited
@@ -89,16 +93,21 @@ def screen(
     looked = [m for c in candidates if (m := _screened(search, c, steps, seed)) is not None]
     looked.sort(key=lambda m: m.rank(search.limits))
     again = [
-        _run(search, m.candidate, m.control, FINALIST_STEPS_FACTOR * steps, seed)
+        m if m.run.exact else _looked_again(search, m, FINALIST_STEPS_FACTOR * steps, seed)
         for m in looked[:SCREENED_FINALISTS]
     ]
-    best = [replace(m, run=run) for m, run in zip(looked, again, strict=False)]
-    return [*sorted(best, key=lambda m: m.rank(search.limits)), *looked[SCREENED_FINALISTS:]]
+    again.sort(key=lambda m: m.rank(search.limits))
+    return [*again, *looked[SCREENED_FINALISTS:]]
+
+
+def _looked_again(search: Search, member: Member, steps: int, seed: int) -> Member:
+    return replace(member, run=_run(search, member.candidate, member.control, steps, seed))
 
 
 def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Member | None:
     controls: list[StateFunction | None] = [None]
-    if candidate.values is not None and controllable(search):
+    exactly = Judge().exactly(search.model, candidate.policy)
+    if candidate.values is not None and controllable(search) and not exactly:
         controls.append(candidate.values)
     try:
         runs = [_run(search, candidate, h, steps, seed) for h in controls]
@@ -113,10 +122,8 @@ def _run(
     search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int
 ) -> Evaluation:
     many = max(1, int(steps * pace(search, candidate, control)))
-    many = max(many, least_steps(search))
-    run = evaluate(
-        search.model, candidate.policy, search.criterion, control=control, steps=many, seed=seed
-    )
+    judge = Judge(steps=max(many, least_steps(search)), seed=seed)
+    run = judge(search.model, candidate.policy, search.criterion, control=control)
     _go_on(run)
     return run
 
@@ -260,6 +267,8 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
 def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
     """The challenger against the best policy so far."""
     best = search.incumbent
+    if challenger.run.exact and best.run.exact:
+        return _exact_verdict(search, challenger.run, best.run)
     # of two quick policies many more steps say more about the difference than values that are
     # fitted to each of them, unless these are quick too
     quick = all(pace(search, m.candidate) == QUICK_PACE for m in (challenger, best))
@@ -299,6 +308,16 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
         if verdict.won or hopeless or found.status is Status.UNSTABLE or clock.left == 0:
             break
     return verdict
+
+
+def _exact_verdict(search: Search, new: Evaluation, old: Evaluation) -> Verdict:
+    """Two costs that are known exactly: the lower one wins, where limits are kept."""
+    gain = Interval(old.cost - new.cost, old.lower - new.upper, old.upper - new.lower, 1.0)
+    if new.excess(search.limits) > 0:
+        return Verdict(False, gain, new)
+    if old.excess(search.limits) > 0:
+        return Verdict(True, gain, new)
+    return Verdict(gain.lower > 0, gain, new)
 
 
 def _verdict(search: Search, found: Comparison, last: bool) -> Verdict:

@@ -1,7 +1,9 @@
 """The loop: propose, judge, keep what is better; at any time there is a best policy, and it never
 gets worse.
 
-Begin with a portfolio: the policies given, or the model's heuristics. Then steps in turn
+Begin with a portfolio: the policies given, or the model's heuristics. Where the states can be
+listed in the time, the exact answer comes next (`listed.py`); if it is optimal, that is all. Then
+steps in turn
 (`steps.py`). Each proposes candidates; they are screened, and the best of them meets the best
 policy so far in a duel (`duels.py`). It takes its place only if the paired interval of the
 difference says so. Candidates that did not win stay in the portfolio if they come near, since other
@@ -31,6 +33,7 @@ from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
+from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import Place
@@ -47,7 +50,9 @@ from dualplan.policies.tables import random_policy
 from dualplan.primal.best_bound import best_bound
 from dualplan.search.contract import Attempt, Candidate, Member, Search, SearchResult, Step
 from dualplan.search.duels import BEGINNING_STEPS_FACTOR, controlled, duel, pace, screen
+from dualplan.search.listed import EXACT, fits, solve_listed
 from dualplan.search.steps import STEPS_BY_NAME
+from dualplan.values.functions import StateFunction
 
 DEFAULT_SEARCH_TIME = "2m"
 SAVED_SOURCE = "saved"  # the source of the best policy of a run that goes on
@@ -95,21 +100,26 @@ def solve(
     wanted = None if gap is None else share(gap)
     criterion = require_criterion(criterion)
     require_seed(seed)
-    if limits and isinstance(criterion, Discounted):
-        raise InputError(
-            "limits are judged by simulated measures, which the discounted criterion has not; use "
-            "solve_lp."
-        )
-    search = Search(model, criterion, _limits(model, limits), seed)
-    chosen = _steps([method] if isinstance(method, str) else method)
+    search = Search(model, criterion, _limits(model, limits), seed, clock=clock)
+    methods = _methods([method] if isinstance(method, str) else method)
+    chosen = [STEPS_BY_NAME[name] for name in methods if name != EXACT]
     for policy in policies:
         require_policy_of(model, policy)
-    run = _open(search, policies, list(chosen), clock.allowed, folder, resume)
+    exact_first = EXACT in methods and (not chosen or fits(search))
+    if limits and isinstance(criterion, Discounted) and not exact_first:
+        raise InputError(
+            "limits are judged by simulated measures, which the discounted criterion has not; "
+            f"only method {EXACT!r} keeps them, and the model has too many states for it in this "
+            "time."
+        )
+    run = _open(search, policies, methods, clock.allowed, folder, resume)
     search.before = 0 if run is None else run.traced
     loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
     loop.begin(list(policies))
     try:
-        return loop.finish(loop.rounds(list(chosen.values())))
+        if exact_first and loop.exactly():
+            return loop.end_optimal()
+        return loop.finish(loop.rounds(chosen))
     except KeyboardInterrupt:
         return loop.interrupted()
 
@@ -125,11 +135,13 @@ def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
     return limits
 
 
-def _steps(names: Sequence[str] | None) -> dict[str, Step]:
+def _methods(names: Sequence[str] | None) -> list[str]:
+    """The methods that were asked for, by default all, in the order in which they are taken."""
+    known = [EXACT, *STEPS_BY_NAME]
     for name in names or ():
-        if name not in STEPS_BY_NAME:
-            raise unknown("step", str(name), STEPS_BY_NAME)
-    return {name: step for name, step in STEPS_BY_NAME.items() if names is None or name in names}
+        if name not in known:
+            raise unknown("method", str(name), known)
+    return [name for name in known if names is None or name in names]
 
 
 def _open(
@@ -179,6 +191,14 @@ def _verdict(found: Attempt) -> str:
     )
 
 
+def _gain(before: Evaluation, after: Evaluation) -> Interval:
+    """What an optimal policy saves, by its exact cost."""
+    confidence = min(before.confidence, after.confidence)
+    return Interval(
+        before.cost - after.cost, before.lower - after.upper, before.upper - after.lower, confidence
+    )
+
+
 class Loop:
     """A search, its clock and its folder."""
 
@@ -192,6 +212,7 @@ class Loop:
         self.progress = progress
         self.start: tuple[Member, ...] = ()
         self.bound: LowerBound | None = None
+        self.potential: StateFunction | None = None  # of sweeps over all states that were not done
         self.expected: dict[str, float] = {}  # seconds that the next attempt of a step may take
 
     # -- the portfolio -----------------------------------------------------------------------------
@@ -266,6 +287,39 @@ class Loop:
         else:
             steps = ""
         self.progress(int(self.clock.spent), max(1, int(self.clock.allowed)), cost + steps + words)
+
+    # -- the exact answer --------------------------------------------------------------------------
+
+    def exactly(self) -> bool:
+        """Sweep over all states; whether that gave the optimum."""
+        search = self.search
+        started = timer.monotonic()
+        self.tell("sweeping over all states")
+        found = solve_listed(search)
+        if found is None:
+            note = "no policy that keeps the limits was found over all states"
+            search.attempts.append(Attempt(EXACT, 0, 0, note=note))
+            return False
+        self.bound = found.bound
+        self.potential = found.potential
+        attempt = Attempt(EXACT, 0, 1, policy=found.candidate.source)
+        if found.evaluation is None:
+            attempt = self._judge(screen(search, [found.candidate])[0], attempt)
+        else:
+            attempt = replace(
+                attempt,
+                cost=found.evaluation.cost,
+                gain=_gain(search.incumbent.run, found.evaluation),
+                accepted=True,
+            )
+            search.best = Member(found.candidate, found.evaluation)
+            self.keep()
+        self._noted(replace(attempt, seconds=timer.monotonic() - started))
+        return found.optimal
+
+    def end_optimal(self) -> SearchResult:
+        """What is optimal needs no further evaluation, and no other bound."""
+        return self._ended(Status.OPTIMAL, self.search.incumbent.run, NO_BOUND)
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -358,11 +412,14 @@ class Loop:
         else:
             grows = 1.0
         self.expected[step.name] = grows * (proposed - started) + judged - proposed
-        search.attempts.append(found)
+        self._noted(found)
+        return found.accepted
+
+    def _noted(self, found: Attempt) -> None:
+        self.search.attempts.append(found)
         if self.run is not None:
             self.run.trace(found.to_json())
         self.tell(_verdict(found))
-        return found.accepted
 
     def _judge(self, best: Member, found: Attempt) -> Attempt:
         search = self.search
@@ -456,7 +513,7 @@ class Loop:
             seed=search.seed,
             seconds=self.clock.spent,
         )
-        if result.gap_reached and status is not Status.INTERRUPTED:
+        if result.gap_reached and status not in (Status.INTERRUPTED, Status.OPTIMAL):
             result = replace(result, status=Status.GAP)
         elif status is Status.GAP:  # by the run of the search, but not by the last evaluation
             result = replace(result, status=Status.TIME)
@@ -466,7 +523,7 @@ class Loop:
 
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search
-        potentials = [search.incumbent.candidate.values]
+        potentials = [search.incumbent.candidate.values, self.potential]
         return best_bound(
             search.model, search.criterion, potentials=potentials, time=allowed, seed=search.seed
         )

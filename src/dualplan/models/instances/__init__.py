@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linprog
 
 from dualplan.core.checks import require_counts, require_positive
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.lp import minimise
 from dualplan.core.types import Floats
 from dualplan.models.contract import Model
 from dualplan.models.instances.admission import AdmissionControl
@@ -266,12 +266,14 @@ def _heaviest(arrivals: Floats, services: Floats) -> float:
             flow[k, s * classes + k] = -services[s, k]
             work[s, s * classes + k] = 1.0
     work[:, -1] = -1.0
-    found = linprog(
+    right = np.append(-arrivals, np.zeros(servers))
+    found = minimise(
         np.append(np.zeros(size), 1.0),
         np.vstack([flow, work]),
-        np.append(-arrivals, np.zeros(servers)),
+        (np.full(right.size, -np.inf), right),
+        (np.zeros(size + 1), np.full(size + 1, np.inf)),
     )
-    return float(np.asarray(found.x)[-1])
+    return float(found.x[-1])
 
 
 def forest(ages: int = 3, old: float = 4.0, cut: float = 2.0, fire: float = 0.1) -> TabularModel:

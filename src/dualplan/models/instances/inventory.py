@@ -13,11 +13,21 @@ is clipped. Demand beyond its 1 − 10⁻¹² quantile counts as that quantile.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats
 from dualplan.models.event import EventModel
+
+
+def poisson_quantile(mean: float, probability: float) -> int:
+    """The least k with P(N <= k) >= probability, of N with the Poisson law of this mean."""
+    k = int(special.pdtrik(probability, mean))
+    while special.pdtr(k, mean) < probability:
+        k += 1
+    while k > 0 and special.pdtr(k - 1, mean) >= probability:
+        k -= 1
+    return k
 
 
 class LostSales(EventModel):
@@ -48,20 +58,20 @@ class LostSales(EventModel):
         self.demand = demand
         self.holding = holding
         self.penalty = penalty
-        law = stats.poisson(demand)
-        most = int(law.ppf(1 - 1e-12))
-        self.pmf = law.pmf(np.arange(most + 1))
+        most = poisson_quantile(demand, 1 - 1e-12)
+        sizes = np.arange(most + 1)
+        self.pmf = np.exp(sizes * np.log(demand) - special.gammaln(sizes + 1) - demand)
         self.pmf[-1] = 1 - self.pmf[:-1].sum()
         # the critical fractile of demand over the lead time bounds sensible positions; a quarter
         # more is generous
         self.fractile = penalty / (penalty + holding)
-        newsvendor = int(stats.poisson(demand * (lead_time + 1)).ppf(min(self.fractile, 0.99)))
+        newsvendor = poisson_quantile(demand * (lead_time + 1), min(self.fractile, 0.99))
         if capacity is None:
             self.capacity = int(1.25 * newsvendor)
         else:
             self.capacity = int(capacity)
         if max_order is None:
-            self.max_order = min(self.capacity, int(law.ppf(1 - 1e-4)))
+            self.max_order = min(self.capacity, poisson_quantile(demand, 1 - 1e-4))
         else:
             self.max_order = int(max_order)
         if self.capacity < 1 or not 1 <= self.max_order <= self.capacity:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy import stats
 
 from dualplan.models.contract import register_heuristics
-from dualplan.models.instances.inventory import LostSales
+from dualplan.models.instances.inventory import LostSales, poisson_quantile
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import FunctionPolicy
 
@@ -32,7 +31,7 @@ def capped_base_stock(model: LostSales, level: int | None = None, cap: int | Non
 
 
 def _level(model: LostSales) -> int:
-    return int(stats.poisson(model.demand * (model.lead_time + 1)).ppf(min(model.fractile, 0.9999)))
+    return poisson_quantile(model.demand * (model.lead_time + 1), min(model.fractile, 0.9999))
 
 
 def _up_to(model: LostSales, level: int, cap: int, name: str) -> Policy:
