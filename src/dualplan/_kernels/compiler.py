@@ -10,6 +10,7 @@ is made and compiled once in each process, however many tasks bring it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
@@ -232,13 +233,46 @@ inlined_helper = numba.njit(
 )  # where a call costs as much as what it does
 
 
+class _Compilations(event.Listener):
+    """Adds up the seconds of compilation, and tells when one begins.
+
+    Of compilations within compilations the outermost counts.
+    """
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
+        self.seconds = 0.0
+        self.depth = 0
+        self.began = 0.0
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        if self.depth == 0:
+            self.tell()
+            self.began = time.monotonic()
+        self.depth += 1
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        self.depth -= 1
+        if self.depth == 0:
+            self.seconds += time.monotonic() - self.began
+
+    def spent(self) -> float:
+        """Seconds so far, those of a compilation that goes on included."""
+        if self.depth > 0:
+            return self.seconds + time.monotonic() - self.began
+        return self.seconds
+
+
 @contextmanager
-def compiling() -> Iterator[Callable[[], float]]:
+def compiling(tell: Callable[[], None] = lambda: None) -> Iterator[Callable[[], float]]:
     """How many seconds went into compilation since this was opened: time that the same work does
     not take again.
+
+    `tell` is called when one begins.
     """
-    with event.install_timer("numba:compile", lambda _: None) as listener:
-        yield lambda: listener.duration if listener.done else 0.0
+    listener = _Compilations(tell)
+    with event.install_listener("numba:compile", listener):
+        yield listener.spent
 
 
 @helper

@@ -22,7 +22,7 @@ from dualplan.core.words import (
     plus_minus,
     states_of,
 )
-from dualplan.evaluation.results import Comparison, Evaluation
+from dualplan.evaluation.results import EXACT_EVALUATION, Comparison, Evaluation
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report import figures
@@ -173,10 +173,14 @@ def _costs(result: dict[str, Any]) -> Table:
     start = sorted(result["start"], key=lambda m: -m["cost"] if is_known(m["cost"]) else -math.inf)
     for m in start:
         status = Status(m["status"])
-        how = "simulated" + ("" if status.good else f", {status}")
-        interval = ends(m["cost_lower"], m["cost_upper"])
+        if m["evaluation"] == EXACT_EVALUATION:
+            how = "over all states"
+            interval = "exact"
+        else:
+            how = "simulated" + ("" if status.good else f", {status}")
+            interval = ends(m["cost_lower"], m["cost_upper"])
         row(m["policy"], m["cost"], interval, how, more=_apart(result, m))
-    exact = result["evaluation"] == "exact"
+    exact = result["evaluation"] == EXACT_EVALUATION
     if exact:
         interval = "exact"
     else:
@@ -214,6 +218,8 @@ def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
         and all(begun[key] == own[key] for key in numbers)
     ):
         return "the same"  # to all digits on the same random numbers, whatever its name
+    if begun["evaluation"] == result["evaluation"] == EXACT_EVALUATION:
+        return ""
     if not all(is_known(row[key]) for row in (begun, result) for key in numbers):
         return ""
     apart = begun["cost_lower"] > result["cost_upper"] or begun["cost_upper"] < result["cost_lower"]
@@ -245,7 +251,7 @@ def _print_gap(result: dict[str, Any]) -> None:
         gap = "unknown"
     else:
         gap = f"at most {at_most(result['gap'])} of the cost"
-    if is_known(result["gap"]) and result["evaluation"] != "exact":
+    if is_known(result["gap"]) and result["evaluation"] != EXACT_EVALUATION:
         gap += ", as surely as the cost's interval holds"
     bound = number(result["lower_bound"], 6)
     kind = result["lower_bound_kind"]

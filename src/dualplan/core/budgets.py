@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dualplan.core.checks import is_number, is_positive
@@ -51,18 +52,32 @@ def share(given: str | float) -> float:
 class Clock:
     """How much of a time is left.
 
-    It decides after which piece of work to stop, never how a piece is done.
+    It decides after which piece of work to stop, never how a piece is done. `paused` says how many
+    seconds do not count: those of compilation, which the same work does not take again.
     """
 
     allowed: float
+    paused: Callable[[], float] = lambda: 0.0
     started: float = field(default_factory=time.monotonic)
 
     @property
     def spent(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Seconds since the start that count."""
+        return time.monotonic() - self.started - self.paused()
 
     @property
     def left(self) -> float:
         """Seconds until the time is over, at least 0."""
         return max(0.0, self.allowed - self.spent)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is over."""
+        return self.left <= 0
+
+    def part(self, seconds: float) -> Clock:
+        """A clock that stops after so many seconds from now, or with this one."""
+        return Clock(max(0.0, min(seconds, self.left)), self._paused_since(self.paused()))
+
+    def _paused_since(self, before: float) -> Callable[[], float]:
+        return lambda: self.paused() - before

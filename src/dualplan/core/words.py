@@ -36,16 +36,16 @@ def percent(share: float) -> str:
 
 def at_most(share: float) -> str:
     """A share as a percentage, rounded up."""
-    digits = _decimals(share)
+    digits = 4 if share < 1e-4 else _decimals(share)
     return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
 
 
 def more_than(value: float, other: float) -> str:
-    """By how much a number exceeds another, in percent of the other; nothing where that is not
-    known.
+    """By how much a number exceeds another, in percent of the other's size; nothing where that is
+    not known.
     """
-    if other > 0:
-        share = value / other - 1
+    if other != 0:
+        share = (value - other) / abs(other)
     else:
         share = math.nan
     if not math.isfinite(share):

@@ -238,5 +238,6 @@ def _brief(run: Evaluation) -> Json:
         "cost": run.cost,
         "cost_lower": run.lower,
         "cost_upper": run.upper,
+        "evaluation": run.method,
         "status": str(run.status),
     }

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from dualplan import primal
 from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
-from dualplan.core.budgets import Clock
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
@@ -264,7 +263,7 @@ def _values(search: Search, policy: Policy) -> primal.LinearValues | None:
     )
 
 
-def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
+def duel(search: Search, challenger: Member) -> Verdict:
     """The challenger against the best policy so far."""
     best = search.incumbent
     if challenger.run.exact and best.run.exact:
@@ -305,7 +304,7 @@ def duel(search: Search, challenger: Member, clock: Clock) -> Verdict:
             found.difference.lower > -WORTHWHILE_GAIN_SHARE * abs(found.second.cost)
             and not search.limits
         )
-        if verdict.won or hopeless or found.status is Status.UNSTABLE or clock.left == 0:
+        if verdict.won or hopeless or found.status is Status.UNSTABLE or search.clock.over:
             break
     return verdict
 

@@ -69,6 +69,7 @@ BOUND_TIME_SHARE = 0.15
 UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was not tried yet
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
+COMPILING_WORDS = "compiling, which is not counted"
 NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
 
 Progress = Callable[[int, int, str], None]
@@ -93,35 +94,40 @@ def solve(
 
     `policies` are what to begin with (anything that maps a state to probabilities; by default the
     model's heuristics), `limits` side constraints such as "lost fraction <= 0.01", `gap` the share
-    of the cost at which to stop, `method` the name of a step or several, by default all of them.
+    of the cost at which to stop, `method` the name of a method or several, by default all of them.
+    The `time` counts without what it takes to compile the model, which is once for its version.
     With a `folder` the best policy is saved whenever it changes.
     """
-    clock = Clock(seconds(time))
+    allowed = seconds(time)
     wanted = None if gap is None else share(gap)
     criterion = require_criterion(criterion)
     require_seed(seed)
-    search = Search(model, criterion, _limits(model, limits), seed, clock=clock)
     methods = _methods([method] if isinstance(method, str) else method)
-    chosen = [STEPS_BY_NAME[name] for name in methods if name != EXACT]
     for policy in policies:
         require_policy_of(model, policy)
-    exact_first = EXACT in methods and (not chosen or fits(search))
-    if limits and isinstance(criterion, Discounted) and not exact_first:
-        raise InputError(
-            "limits are judged by simulated measures, which the discounted criterion has not; "
-            f"only method {EXACT!r} keeps them, and the model has too many states for it in this "
-            "time."
-        )
-    run = _open(search, policies, methods, clock.allowed, folder, resume)
-    search.before = 0 if run is None else run.traced
-    loop = Loop(search, clock, wanted, run, progress or (lambda *_: None))
-    loop.begin(list(policies))
-    try:
-        if exact_first and loop.exactly():
-            return loop.end_optimal()
-        return loop.finish(loop.rounds(chosen))
-    except KeyboardInterrupt:
-        return loop.interrupted()
+    limited = _limits(model, limits)
+    telling = progress or (lambda *_: None)
+    with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
+        clock = Clock(allowed, compiled)
+        search = Search(model, criterion, limited, seed, clock=clock)
+        chosen = [STEPS_BY_NAME[name] for name in methods if name != EXACT]
+        exact_first = EXACT in methods and (not chosen or fits(search))
+        if limits and isinstance(criterion, Discounted) and not exact_first:
+            raise InputError(
+                "limits are judged by simulated measures, which the discounted criterion has not; "
+                f"only method {EXACT!r} keeps them, and the model has too many states for it in "
+                "this time."
+            )
+        run = _open(search, policies, methods, allowed, folder, resume)
+        search.before = 0 if run is None else run.traced
+        loop = Loop(search, wanted, run, telling)
+        loop.begin(list(policies))
+        try:
+            if exact_first and loop.exactly():
+                return loop.end_optimal()
+            return loop.finish(loop.rounds(chosen))
+        except KeyboardInterrupt:
+            return loop.interrupted()
 
 
 def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
@@ -200,13 +206,13 @@ def _gain(before: Evaluation, after: Evaluation) -> Interval:
 
 
 class Loop:
-    """A search, its clock and its folder."""
+    """A search and its folder."""
 
     def __init__(
-        self, search: Search, clock: Clock, gap: float | None, run: Run | None, progress: Progress
+        self, search: Search, gap: float | None, run: Run | None, progress: Progress
     ) -> None:
         self.search = search
-        self.clock = clock
+        self.clock = search.clock
         self.gap = gap
         self.run = run
         self.progress = progress
@@ -423,7 +429,7 @@ class Loop:
 
     def _judge(self, best: Member, found: Attempt) -> Attempt:
         search = self.search
-        verdict = duel(search, best, self.clock)
+        verdict = duel(search, best)
         if verdict.won:
             search.best = Member(best.candidate, verdict.run, best.control)
             self.keep()
