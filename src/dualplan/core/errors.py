@@ -8,6 +8,7 @@
      |    +-- PolicyError    a policy breaks its contract; names the state
      |    +-- MissingError   a method needs what the model does not have (predecessors, a bounded
           box)
+     +-- OutOfTimeError           the time was over before there was anything to hand over
      +-- RunError            a run's folder cannot be used
 
 An `InputError` may say which key it is about (`at`, a path as in `models/positions.py`); whoever
@@ -50,6 +51,13 @@ class PolicyError(InputError):
 
 class MissingError(InputError):
     """A method needs something that this model does not have."""
+
+
+class OutOfTimeError(DualplanError):
+    """The time was over before there was anything to hand over."""
+
+    def __init__(self) -> None:
+        super().__init__("the time was over before there was a result; allow more time.")
 
 
 class RunError(DualplanError):

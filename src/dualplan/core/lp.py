@@ -10,12 +10,15 @@ solve starts from the basis of the last.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.deadlines import deadline
+from dualplan.core.errors import OutOfTimeError
 from dualplan.core.types import Floats
 
 # Interior points without crossover first: where solutions are not unique they give one in the
@@ -31,6 +34,9 @@ SOLVER_ATTEMPTS: tuple[dict[str, Any], ...] = (
     {"solver": "ipm"},
     {"solver": "simplex"},
 )
+
+
+TIME_LIMIT_WORD = "Time limit reached"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +79,23 @@ def minimise(
     lp.a_matrix_.start_ = sparse.indptr
     lp.a_matrix_.index_ = sparse.indices
     lp.a_matrix_.value_ = sparse.data
+    clock = deadline()
     for attempt in SOLVER_ATTEMPTS:
+        if clock.over:
+            raise OutOfTimeError
         solver = highspy.Highs()
         for option, value in {"output_flag": False, **attempt}.items():
             solver.setOptionValue(option, value)
+        if math.isfinite(clock.left):
+            solver.setOptionValue("time_limit", clock.left)
         solver.passModel(lp)
         solver.run()
         word = solver.modelStatusToString(solver.getModelStatus())
         if word == "Optimal":
             solution = solver.getSolution()
             return Optimum(word, np.array(solution.col_value), np.array(solution.row_dual))
+        if word == TIME_LIMIT_WORD:
+            raise OutOfTimeError
         if word == "Infeasible" and not feasible:
             break
     return Optimum(word, np.zeros(0), np.zeros(0))
@@ -128,8 +141,15 @@ class Growing:
 
         a solution that was not found may still exist (`minimise` tries harder).
         """
+        clock = deadline()
+        if math.isfinite(clock.left):
+            # HiGHS counts from its first run
+            spent = self._solver.getRunTime()
+            self._solver.setOptionValue("time_limit", spent + clock.left)
         self._solver.run()
         word = self._solver.modelStatusToString(self._solver.getModelStatus())
+        if word == TIME_LIMIT_WORD:
+            raise OutOfTimeError
         if word != "Optimal":
             return Optimum(word, np.zeros(0), np.zeros(0))
         solution = self._solver.getSolution()

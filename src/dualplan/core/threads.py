@@ -11,6 +11,8 @@ from typing import TypeVar
 import joblib
 
 from dualplan.core.checks import require_threads
+from dualplan.core.deadlines import deadline
+from dualplan.core.errors import OutOfTimeError
 
 T = TypeVar("T")
 
@@ -30,11 +32,23 @@ def cores() -> int:
     return usable
 
 
-def in_parallel(tasks: Iterable[Callable[[], T]], threads: int | None) -> list[T]:
-    """Run tasks on threads; results in the order of the tasks."""
+def in_parallel(
+    tasks: Iterable[Callable[[], T]], threads: int | None, *, stoppable: bool = True
+) -> list[T]:
+    """Run tasks on threads; results in the order of the tasks.
+
+    No task begins after a deadline (`deadlines.py`), unless they are not `stoppable`.
+    """
     require_threads(threads)
     workers = threads or cores()
+    clock = deadline()
+
+    def run(task: Callable[[], T]) -> T:
+        if stoppable and clock.over:
+            raise OutOfTimeError
+        return task()
+
     if workers == 1:
-        return [task() for task in tasks]
+        return [run(task) for task in tasks]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda task: task(), tasks))
+        return list(pool.map(run, tasks))

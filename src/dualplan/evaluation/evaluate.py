@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.deadlines import time_is_over
+from dualplan.core.errors import InputError, OutOfTimeError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
@@ -264,14 +265,16 @@ def _drive(
                 record.next_look = max(
                     record.next_look + 1, math.ceil(record.next_look * LOOK_RATIO)
                 )
-            if (
-                wanted.seconds is not None
-                and time.monotonic() - started > wanted.seconds
-                and record.size
-            ):
+            late = wanted.seconds is not None and time.monotonic() - started > wanted.seconds
+            if (late or time_is_over()) and record.size:
                 save(force=True)
                 return Status.TIME
-            record.advance()
+            try:
+                record.advance()
+            except OutOfTimeError:
+                if record.size:
+                    continue
+                raise
             if progress is not None:
                 progress(record.steps, wanted.steps, None)
             save(force=False)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.errors import InputError
+from dualplan.core.errors import InputError, ModelError
 from dualplan.core.intervals import (
     Growth,
     Interval,
@@ -239,6 +239,8 @@ class LongRun:
         else:
             complaint = None
         notes = notes_on(self.model, measures)
+        if complaint is not Status.UNSTABLE:
+            require_numbers(self.model, cost)
         # the cost is controlled, these are not
         if self.raw != 1 and measures and too_short(rows, dropped, self.raw):
             measures = {
@@ -418,6 +420,7 @@ class ManyRuns:
             cost = self._shifted(
                 mean_interval(self.totals[i], self.wanted.confidence), *self._remainder(low, high)
             )
+            require_numbers(self.model, cost)
             result.append(
                 Evaluation(
                     policy.name,
@@ -443,6 +446,14 @@ class ManyRuns:
         self.totals = arrays["totals"]
         self.lengths = arrays["lengths"]
         self.next_look = int(arrays["next_look"])
+
+
+def require_numbers(model: Model, cost: Interval) -> None:
+    """Raise for a cost that left the range of floating point: no status would say so."""
+    if not math.isfinite(cost.value):
+        raise ModelError(
+            f"model {model.name!r}: the cost is beyond the range of numbers; scale the losses."
+        )
 
 
 def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:

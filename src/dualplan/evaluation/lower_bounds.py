@@ -40,6 +40,7 @@ import numpy as np
 
 from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import require_counts, require_inside, require_seed, require_whole
+from dualplan.core.deadlines import time_is_over
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.shown import Shown
 from dualplan.core.status import PROVED, STATISTICAL
@@ -334,7 +335,9 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
     values = shaped.everywhere(sweeper.states)
     value = -math.inf
     best = values
-    for _ in range(sweeps + 1):
+    done = 0
+    while done == 0 or (done <= sweeps and not time_is_over()):
+        done += 1
         sweep = sweeper.optimal(values, gamma, damping=damping)
         largest = max(float(values.max()), -float(values.min())) + abs(sweep.low)
         slack = rounding(largest, model.code.max_outcomes)
@@ -351,7 +354,7 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
     else:
         improved = None
     return LowerBound(
-        value, PROVED, shaped.words, tuple(worst.tolist()), sweeps, potential=improved
+        value, PROVED, shaped.words, tuple(worst.tolist()), done - 1, potential=improved
     )
 
 

@@ -55,6 +55,7 @@ import scipy.sparse.linalg as linear
 
 from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_counts, require_positive, require_threads
+from dualplan.core.deadlines import time_is_over
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.shown import Shown
 from dualplan.core.status import Status
@@ -327,8 +328,8 @@ class Search:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the clock says so."""
-        return self.clock.left <= 0
+        """Whether the clock says so, or a deadline."""
+        return self.clock.over or time_is_over()
 
 
 def value_iteration(

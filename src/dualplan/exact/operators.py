@@ -263,7 +263,9 @@ class Sweeper:
         edges = np.linspace(0, units, min(pieces or threads, units) + 1).astype(np.int64)
         ends = np.tile([np.inf, -np.inf], (edges.size - 1, 1))
         ranges = zip(ends, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        faults = in_parallel([partial(loop, *piece) for piece in ranges], threads)
+        pieces_of_work = [partial(loop, *piece) for piece in ranges]
+        # a sweep is short, and who sweeps asks for deadlines between two of them
+        faults = in_parallel(pieces_of_work, threads, stoppable=False)
         for index in faults:
             if index >= 0:
                 _blame(self.model, int(index), policy)

@@ -23,6 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as linear
 
+from dualplan.core.deadlines import require_time, time_is_over
+from dualplan.core.errors import OutOfTimeError
 from dualplan.core.types import Floats, Ints
 
 SPARSE_DAMPING = 0.9  # of value iteration, which makes periodic chains aperiodic
@@ -96,6 +98,8 @@ def policy_iteration(
     width = np.inf
     for count in range(1, rounds + 1):
         for _ in range(sweeps):
+            if time_is_over():
+                break
             values += SPARSE_DAMPING * (table.optimal(values, gamma)[0] - values)
         image, best = table.optimal(values, gamma)
         difference = image - values
@@ -108,14 +112,17 @@ def policy_iteration(
         else:
             size = float(np.abs(image).mean())
         reached = high - low <= tol * size
-        if reached or count == rounds:
+        if reached or count == rounds or time_is_over():
             break
         if high - low < width:
             sweeps = SMOOTHING_SWEEPS
         else:
             sweeps = 4 * SMOOTHING_SWEEPS
         width = min(width, high - low)
-        values = values + _correction(table.matrix[best], difference, gamma, origin)
+        try:
+            values = values + _correction(table.matrix[best], difference, gamma, origin)
+        except OutOfTimeError:
+            break
     if gamma == 1:
         shift = float(values[origin])
     else:
@@ -141,7 +148,12 @@ def _correction(chain: Any, difference: Floats, gamma: float, origin: int) -> Fl
 def _solved(system: Any, right: Floats) -> Floats:
     diagonal = system.diagonal()
     diagonal[diagonal == 0] = 1.0
-    scaled = linear.LinearOperator(system.shape, matvec=lambda x: x / diagonal, dtype=np.float64)
+
+    def divided(x: Floats) -> Floats:
+        require_time()
+        return np.asarray(x / diagonal)
+
+    scaled = linear.LinearOperator(system.shape, matvec=divided, dtype=np.float64)
     x, _ = linear.bicgstab(
         sp.csr_array(system), right, M=scaled, rtol=RESIDUAL_REDUCTION, maxiter=MOST_SOLUTION_STEPS
     )

@@ -64,6 +64,9 @@ NETWORK_OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+LARGEST_RATE_OR_COST = 1e15  # of a class, in its units
+
+
 @dataclass(frozen=True)
 class QueueClass:
     """One class of customers; `route` maps names of classes to probabilities, the rest leaves the
@@ -91,6 +94,7 @@ class QueueClass:
                 f"{where}: service must be a positive, finite rate, got {self.service!r}.",
                 at=("service",),
             )
+        self._require_moderate("service", where)
         for name in ("arrival", "holding", "quadratic", "excess", "level", "penalty"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
@@ -98,6 +102,7 @@ class QueueClass:
                     f"{where}: {name} must be a finite number that is not negative, got {value!r}.",
                     at=(name,),
                 )
+            self._require_moderate(name, where)
         if self.buffer is not None:
             if isinstance(self.buffer, bool) or not 1 <= self.buffer <= LARGEST_COORDINATE:
                 if self.buffer < 1:
@@ -132,6 +137,16 @@ class QueueClass:
                 f"{where}: the probabilities of its routes lie in [0, 1] and sum to at most 1, got "
                 f"{got}; {remedy}.",
                 at=("route", *wrong[:1]),
+            )
+
+    def _require_moderate(self, name: str, where: str) -> None:
+        """Raise for numbers whose sums and squares would leave the range of floating point."""
+        value = getattr(self, name)
+        if value > LARGEST_RATE_OR_COST:
+            raise InputError(
+                f"{where}: {name} {value!r} is too large to calculate with; choose another unit "
+                f"of time or money, so that it is at most {LARGEST_RATE_OR_COST:g}.",
+                at=(name,),
             )
 
 

@@ -23,7 +23,8 @@ from functools import partial
 from dualplan import primal
 from dualplan.core.budgets import MOST_LISTED_STATES, Clock, seconds
 from dualplan.core.checks import require_seed, require_whole
-from dualplan.core.errors import InputError, MissingError
+from dualplan.core.deadlines import until
+from dualplan.core.errors import InputError, MissingError, OutOfTimeError
 from dualplan.core.status import PROVED
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
@@ -93,10 +94,13 @@ def best_bound(
             break
         before = clock.spent
         try:
-            found = prove()
+            with until(clock):
+                found = prove()
         except (InputError, MissingError):
             # such functions are not for this model, or need more room than there is
             continue
+        except OutOfTimeError:
+            break
         last = clock.spent - before
         if (
             found.kind == PROVED

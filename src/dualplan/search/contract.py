@@ -24,6 +24,11 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
 from dualplan.values.functions import StateFunction
 
+# shares of the time that are kept for the last evaluation and the bound
+JUDGING_TIME_SHARE = 0.2
+BOUND_TIME_SHARE = 0.15
+FINISHING_TIME_SHARE = JUDGING_TIME_SHARE + BOUND_TIME_SHARE
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -53,9 +58,12 @@ class Member:
         return self.candidate.policy
 
     def rank(self, limits: Sequence[Limit]) -> tuple[float, float]:
-        """By how much limits are exceeded, and the cost: what is sorted by."""
-        cost = self.run.cost if math.isfinite(self.run.cost) else math.inf
-        return self.run.excess(limits), cost
+        """By how much limits are exceeded, and the cost: what is sorted by.
+
+        Of a run that is too short it is the upper end: little is known, and it may be far off.
+        """
+        cost = self.run.upper if self.run.status is Status.TOO_SHORT else self.run.cost
+        return self.run.excess(limits), cost if math.isfinite(cost) else math.inf
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,7 @@ class Search:
     best: Member | None = None
     attempts: list[Attempt] = field(default_factory=list)
     clock: Clock = field(default_factory=lambda: Clock(math.inf))
+    wanted_gap: float | None = None
     before: int = 0  # attempts of a run that goes on
     fitted: dict[str, StateFunction | None] = field(
         default_factory=dict
@@ -120,6 +129,11 @@ class Search:
     def listed(self) -> bool:
         """Whether the model lists its next states; simulators do not."""
         return not isinstance(self.model, SimulatorModel) and self.model.has_forward
+
+    @property
+    def left(self) -> float:
+        """Seconds left for steps: the rest is for the last evaluation and the bound."""
+        return max(0.0, self.clock.left - FINISHING_TIME_SHARE * self.clock.allowed)
 
     def fresh(self, place: int) -> int:
         """A seed of its own for each attempt, and each place in it."""

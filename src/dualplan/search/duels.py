@@ -8,7 +8,8 @@ numbers. What follows is for the others.
 where it brings values, once more with these as control variate (`evaluation/simulation/`); the
 narrower of the two intervals counts. The best three are then simulated four times as long.
 
-Policies to begin with are simulated longer (2.5 times), index rules and tables, which are quick,
+Policies to begin with are simulated until their cost is known within 1%, in a quarter of the time
+at most, since all that follows rests on the best of them. Index rules and tables, which are quick,
 four times, what runs in Python a twentieth, and policies that look ahead at many outcomes less in
 proportion.
 
@@ -37,7 +38,8 @@ from dataclasses import dataclass, replace
 from dualplan import primal
 from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
-from dualplan.core.errors import ModelError, PolicyError
+from dualplan.core.deadlines import deadline, time_is_over, until
+from dualplan.core.errors import ModelError, OutOfTimeError, PolicyError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.streams import Place
@@ -57,6 +59,7 @@ from dualplan.values.functions import StateFunction
 SCREENING_STEPS = 100_000
 FINALIST_STEPS_FACTOR = 4
 SCREENED_FINALISTS = 3
+FIRST_LOOK_TIME_SHARE = 0.6  # of the time of a screening, for all; the rest for the best few
 # so many times as many steps: of what is not compiled, and of rules and tables
 SLOW_PACE = 0.05
 QUICK_PACE = 4.0
@@ -64,8 +67,10 @@ QUICK_PACE = 4.0
 # taken
 OUTCOMES_OF_ONE_STEP = 60
 LEAST_DISCOUNTED_RUNS = 20  # of the discounted criterion, at least
-# and of the policies to begin with, since all that follows rests on the best of them
-BEGINNING_STEPS_FACTOR = 2.5
+# of the policies to begin with, since all that follows rests on the best of them: steps at most,
+# and the relative half-width that is enough
+BEGINNING_STEPS = 10_000_000
+BEGINNING_RELATIVE_WIDTH = 0.01
 DUEL_LOOKS_STEPS: tuple[int, ...] = (400_000, 1_600_000, 6_400_000)
 LAST_LOOK_STEPS = 25_600_000  # one more where both policies are quick
 DUEL_CONFIDENCE = 1 - 0.05 / 4
@@ -83,45 +88,75 @@ WORTHWHILE_GAIN_SHARE = 1e-3  # of the cost: smaller gains are not worth more st
 def screen(
     search: Search,
     candidates: Sequence[Candidate],
-    times: float = 1.0,
+    steps: int = SCREENING_STEPS,
+    *,
+    relative_tol: float | None = None,
     place: int = Place.SCREENING,
 ) -> list[Member]:
-    """The candidates simulated, the cheapest first; those that cannot be simulated are left out."""
+    """The candidates simulated, the cheapest first; those that cannot be simulated are left out.
+
+    With a `relative_tol` each is simulated until its interval is as narrow, for at most so many
+    steps.
+    """
     seed = search.fresh(place)
-    steps = int(times * SCREENING_STEPS)
-    looked = [m for c in candidates if (m := _screened(search, c, steps, seed)) is not None]
+    clock = deadline()
+    began = clock.left
+    room = FIRST_LOOK_TIME_SHARE * began
+    looked = []
+    for k, candidate in enumerate(candidates):
+        # what is left of the time is shared out, so that a slow one does not take it all
+        used = began - clock.left if math.isfinite(began) else 0.0
+        with until(clock.part((room - used) / (len(candidates) - k))):
+            member = _screened(search, candidate, Look(steps, seed, relative_tol))
+        if member is not None:
+            looked.append(member)
     looked.sort(key=lambda m: m.rank(search.limits))
     again = [
-        m if m.run.exact else _looked_again(search, m, FINALIST_STEPS_FACTOR * steps, seed)
+        m
+        if m.run.exact or relative_tol is not None or time_is_over()
+        else _looked_again(search, m, Look(FINALIST_STEPS_FACTOR * steps, seed))
         for m in looked[:SCREENED_FINALISTS]
     ]
     again.sort(key=lambda m: m.rank(search.limits))
     return [*again, *looked[SCREENED_FINALISTS:]]
 
 
-def _looked_again(search: Search, member: Member, steps: int, seed: int) -> Member:
-    return replace(member, run=_run(search, member.candidate, member.control, steps, seed))
+@dataclass(frozen=True)
+class Look:
+    """How long a policy is simulated: steps, at the pace of one that looks ahead, their seed, and
+    the relative half-width at which they may end.
+    """
+
+    steps: int
+    seed: int
+    relative_tol: float | None = None
 
 
-def _screened(search: Search, candidate: Candidate, steps: int, seed: int) -> Member | None:
+def _looked_again(search: Search, member: Member, look: Look) -> Member:
+    return replace(member, run=_run(search, member.candidate, member.control, look))
+
+
+def _screened(search: Search, candidate: Candidate, look: Look) -> Member | None:
     controls: list[StateFunction | None] = [None]
     exactly = Judge().exactly(search.model, candidate.policy)
     if candidate.values is not None and controllable(search) and not exactly:
         controls.append(candidate.values)
     try:
-        runs = [_run(search, candidate, h, steps, seed) for h in controls]
-    except (ModelError, PolicyError):
-        # a policy that leads where the model has no law, or does what is not allowed
+        runs = [_run(search, candidate, h, look) for h in controls]
+    except (ModelError, PolicyError, OutOfTimeError):
+        # a policy that leads where the model has no law, does what is not allowed, or is too slow
         return None
     k = min(range(len(runs)), key=lambda i: (runs[i].upper - runs[i].lower, i))
     return Member(candidate, runs[k], controls[k])
 
 
 def _run(
-    search: Search, candidate: Candidate, control: StateFunction | None, steps: int, seed: int
+    search: Search, candidate: Candidate, control: StateFunction | None, look: Look
 ) -> Evaluation:
-    many = max(1, int(steps * pace(search, candidate, control)))
-    judge = Judge(steps=max(many, least_steps(search)), seed=seed)
+    many = max(1, int(look.steps * pace(search, candidate, control)))
+    judge = Judge(
+        steps=max(many, least_steps(search)), seed=look.seed, relative_tol=look.relative_tol
+    )
     run = judge(search.model, candidate.policy, search.criterion, control=control)
     _go_on(run)
     return run
@@ -157,9 +192,8 @@ def pace(search: Search, candidate: Candidate, control: StateFunction | None = N
         if control is None or _in_loop(candidate, control):
             return QUICK_PACE
         return 1.0
-    return min(
-        1.0, OUTCOMES_OF_ONE_STEP / (len(search.model.actions) * search.model.code.max_outcomes)
-    )
+    outcomes = max(1, search.model.code.max_outcomes)  # none are listed where they are too many
+    return min(1.0, OUTCOMES_OF_ONE_STEP / (len(search.model.actions) * outcomes))
 
 
 def _in_loop(candidate: Candidate, control: StateFunction) -> bool:
@@ -215,7 +249,7 @@ def _fitted(search: Search, candidate: Candidate) -> StateFunction | None:
     if values is None:
         return None
     plain, shaped = (
-        _run(search, candidate, control, SCREENING_STEPS, search.fresh(Place.CONTROL_TRIAL))
+        _run(search, candidate, control, Look(SCREENING_STEPS, search.fresh(Place.CONTROL_TRIAL)))
         for control in (None, values)
     )
     if _in_loop(candidate, values):
@@ -304,7 +338,7 @@ def duel(search: Search, challenger: Member) -> Verdict:
             found.difference.lower > -WORTHWHILE_GAIN_SHARE * abs(found.second.cost)
             and not search.limits
         )
-        if verdict.won or hopeless or found.status is Status.UNSTABLE or search.clock.over:
+        if verdict.won or hopeless or found.status is Status.UNSTABLE or time_is_over():
             break
     return verdict
 

@@ -51,6 +51,7 @@ from dualplan.core.checks import (
     require_seed,
     require_whole,
 )
+from dualplan.core.deadlines import require_time
 from dualplan.core.errors import InputError
 from dualplan.core.shown import Shown
 from dualplan.core.status import ASSUMED, Status
@@ -278,6 +279,7 @@ def node_table(lattice: Lattice, prices: Floats | None = None) -> NodeTable:
     blocks = []
     found = []
     while node < lattice.nodes:
+        require_time()
         node = int(
             kernels.node_rows(
                 law, tallies, model.box.bounds, lattice.ints, charged, place, node, rows

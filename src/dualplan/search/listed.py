@@ -13,7 +13,7 @@ With limits the best policy without them comes first: if it keeps them, it is th
 the linear program with these limits is solved (`exact/programs.py`), as long as it has time.
 
 An answer is *optimal* if its cost and the bound are apart by at most a millionth of the cost, or by
-what rounding makes.
+what rounding makes; where a larger gap was asked for, that one ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import math
 import time
 from dataclasses import dataclass, replace
 
-from dualplan.core.budgets import MOST_EXACT_STATES, Clock
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import Place
@@ -33,6 +32,7 @@ from dualplan.exact.iteration import ExactSolution, solve_exact
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.exact.programs import solve_lp
+from dualplan.models.contract import few_states
 from dualplan.policies.contract import Policy
 from dualplan.search.contract import Candidate, Search
 from dualplan.values.functions import StateFunction, state_function
@@ -52,7 +52,7 @@ MEASURING_STEPS = 20_000_000
 @dataclass(frozen=True, eq=False)
 class Listed:
     """What sweeps over all states found: a policy, a bound, the values that prove it, and the
-    policy's cost if it is optimal.
+    policy's cost if it is as near the bound as was asked.
     """
 
     candidate: Candidate
@@ -61,8 +61,8 @@ class Listed:
     evaluation: Evaluation | None = None
 
     @property
-    def optimal(self) -> bool:
-        """Whether the policy is optimal."""
+    def done(self) -> bool:
+        """Whether the policy is as near the bound as was asked."""
         return self.evaluation is not None
 
 
@@ -82,13 +82,13 @@ def solve_listed(search: Search) -> Listed | None:
 
     None if no policy was found that keeps the limits.
     """
-    prospect = _Prospect(search.clock)
+    prospect = _Prospect(search)
     try:
         found = solve_exact(
             search.model,
             search.criterion,
             tol=NO_TOLERANCE,
-            relative_tol=OPTIMAL_GAP,
+            relative_tol=search.wanted_gap or OPTIMAL_GAP,
             time=max(EXACT_TIME_SHARE * search.clock.left, 1e-3),
             progress=prospect,
         )
@@ -117,8 +117,9 @@ def solve_listed(search: Search) -> Listed | None:
 class _Prospect:
     """Watches the bounds of sweeps, and says when they will not meet in time."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = Clock(clock.left)
+    def __init__(self, search: Search) -> None:
+        self.clock = search.clock.part(search.clock.left)
+        self.gap = search.wanted_gap or OPTIMAL_GAP
         self.widths: list[tuple[float, float]] = []  # seconds, and the least width till then
         self.half = 0
 
@@ -127,7 +128,7 @@ class _Prospect:
         now = self.clock.spent
         width = min(upper - lower, self.widths[-1][1] if self.widths else math.inf)
         self.widths.append((now, width))
-        wanted = OPTIMAL_GAP * min(abs(lower), abs(upper))
+        wanted = self.gap * min(abs(lower), abs(upper))
         if now < TRIAL_TIME_SHARE * self.clock.allowed or width <= wanted or wanted == 0:
             return False
         while self.widths[self.half + 1][0] < now / 2:
@@ -142,7 +143,7 @@ class _Prospect:
 def _known(search: Search, found: ExactSolution) -> Evaluation:
     """The cost of the optimal policy, and its measures: exact where states are few."""
     started = time.monotonic()
-    if search.model.box.count is not None and search.model.box.count <= MOST_EXACT_STATES:
+    if few_states(search.model):
         try:
             return exact_evaluation(
                 search.model, evaluate_exact(search.model, found.policy, search.criterion)
@@ -187,7 +188,7 @@ def _limited(search: Search, free: LowerBound) -> Listed | None:
             search.model,
             search.criterion,
             limits=search.limits,
-            tol=OPTIMAL_GAP * max(abs(free.value), OPTIMAL_GAP),
+            tol=(search.wanted_gap or OPTIMAL_GAP) * max(abs(free.value), OPTIMAL_GAP),
             time=max(EXACT_TIME_SHARE * search.clock.left, 1e-3),
         )
     except (MissingError, ModelError):

@@ -27,12 +27,14 @@ from __future__ import annotations
 import math
 import time as timer
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
 from dualplan.core.checks import require_seed
-from dualplan.core.errors import DualplanError, InputError, MissingError, unknown
+from dualplan.core.deadlines import until
+from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, Status
@@ -48,10 +50,25 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY_FILE, load_policy, save_policy
 from dualplan.policies.tables import random_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search.contract import Attempt, Candidate, Member, Search, SearchResult, Step
-from dualplan.search.duels import BEGINNING_STEPS_FACTOR, controlled, duel, pace, screen
-from dualplan.search.listed import EXACT, fits, solve_listed
-from dualplan.search.steps import STEPS_BY_NAME
+from dualplan.search.contract import (
+    JUDGING_TIME_SHARE,
+    Attempt,
+    Candidate,
+    Member,
+    Search,
+    SearchResult,
+    Step,
+)
+from dualplan.search.duels import (
+    BEGINNING_RELATIVE_WIDTH,
+    BEGINNING_STEPS,
+    controlled,
+    duel,
+    pace,
+    screen,
+)
+from dualplan.search.listed import EXACT, OPTIMAL_GAP, fits, solve_listed
+from dualplan.search.steps import STEPS_BY_NAME, swiftest_first
 from dualplan.values.functions import StateFunction
 
 DEFAULT_SEARCH_TIME = "2m"
@@ -63,9 +80,12 @@ FINAL_EVALUATION_STEPS = 1_000_000_000
 FINAL_RELATIVE_WIDTH = 0.003
 # but not before: of other measures, which have no control, less is known by then
 LEAST_FINAL_STEPS = 5_000_000
-# shares of the time that are kept for the last evaluation and the bound
-JUDGING_TIME_SHARE = 0.2
-BOUND_TIME_SHARE = 0.15
+BEGINNING_TIME_SHARE = 0.25  # of the time, that the policies to begin with take at most
+PROPOSING_TIME_SHARE = 0.6  # of what is left, that a step may propose for; the rest is to judge it
+FITTING_TIME_SHARE = 0.2  # of the last evaluation's, for fitting a control
+LEAST_BOUND_SECONDS = 0.5
+# up to which steps begin with their smallest size, those that are swift before the others
+SHORT_TIME_SECONDS = 30.0
 UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was not tried yet
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
@@ -109,7 +129,7 @@ def solve(
     telling = progress or (lambda *_: None)
     with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
         clock = Clock(allowed, compiled)
-        search = Search(model, criterion, limited, seed, clock=clock)
+        search = Search(model, criterion, limited, seed, clock=clock, wanted_gap=wanted)
         chosen = [STEPS_BY_NAME[name] for name in methods if name != EXACT]
         exact_first = EXACT in methods and (not chosen or fits(search))
         if limits and isinstance(criterion, Discounted) and not exact_first:
@@ -120,11 +140,11 @@ def solve(
             )
         run = _open(search, policies, methods, allowed, folder, resume)
         search.before = 0 if run is None else run.traced
-        loop = Loop(search, wanted, run, telling)
+        loop = Loop(search, run, telling)
         loop.begin(list(policies))
         try:
             if exact_first and loop.exactly():
-                return loop.end_optimal()
+                return loop.end_exact()
             return loop.finish(loop.rounds(chosen))
         except KeyboardInterrupt:
             return loop.interrupted()
@@ -208,12 +228,10 @@ def _gain(before: Evaluation, after: Evaluation) -> Interval:
 class Loop:
     """A search and its folder."""
 
-    def __init__(
-        self, search: Search, gap: float | None, run: Run | None, progress: Progress
-    ) -> None:
+    def __init__(self, search: Search, run: Run | None, progress: Progress) -> None:
         self.search = search
         self.clock = search.clock
-        self.gap = gap
+        self.gap = search.wanted_gap
         self.run = run
         self.progress = progress
         self.start: tuple[Member, ...] = ()
@@ -237,7 +255,16 @@ class Loop:
         ]
         self.tell("simulating the policies to begin with")
         begin = [*saved, *given] or [Candidate(random_policy(search.model), "random")]
-        self.start = tuple(screen(search, begin, BEGINNING_STEPS_FACTOR, place=Place.BEGINNING))
+        with until(self.clock.part(BEGINNING_TIME_SHARE * self.clock.allowed)):
+            found = screen(
+                search,
+                begin,
+                BEGINNING_STEPS,
+                relative_tol=BEGINNING_RELATIVE_WIDTH,
+                place=Place.BEGINNING,
+            )
+        # if not even one was simulated in that time, the first, however long it takes
+        self.start = tuple(found or screen(search, begin[:1], place=Place.BEGINNING))
         if not self.start:
             raise InputError(
                 "none of the policies to begin with can be simulated on model "
@@ -321,25 +348,25 @@ class Loop:
             search.best = Member(found.candidate, found.evaluation)
             self.keep()
         self._noted(replace(attempt, seconds=timer.monotonic() - started))
-        return found.optimal
+        return found.done
 
-    def end_optimal(self) -> SearchResult:
-        """What is optimal needs no further evaluation, and no other bound."""
-        return self._ended(Status.OPTIMAL, self.search.incumbent.run, NO_BOUND)
+    def end_exact(self) -> SearchResult:
+        """What is known over all states needs no further evaluation, and no other bound."""
+        status = Status.OPTIMAL if self.gap is None else Status.GAP
+        return self._ended(status, self.search.incumbent.run, NO_BOUND)
 
     # -- rounds ------------------------------------------------------------------------------------
-
-    @property
-    def left(self) -> float:
-        """Seconds left for steps."""
-        return self.clock.left - (JUDGING_TIME_SHARE + BOUND_TIME_SHARE) * self.clock.allowed
 
     def rounds(self, steps: list[Step]) -> Status:
         """Steps in turn, each as long as it gains and can grow, until none is worth another
         attempt.
         """
         usable = [step for step in steps if step.applies(self.search)]
-        size = {step.name: 0 for step in usable}
+        short = self.clock.allowed <= SHORT_TIME_SECONDS
+        smallest = 0 if short else 1
+        size = {step.name: min(smallest, step.sizes - 1) for step in usable}
+        if short:
+            usable = swiftest_first(usable, self.search)
         tried: dict[
             str, tuple[int, int]
         ] = {}  # the last size, and how many gains there had been before
@@ -376,19 +403,20 @@ class Loop:
         return (
             not self.search.attempts
             or self.expected.get(step.name, UNTRIED_STEP_TIME_SHARE * self.clock.allowed)
-            <= self.left
+            <= self.search.left
         )
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""
-        if self.gap is None:
+        if self.gap is None and self.bound is None:
             return False
         if self.bound is None:
             self.tell("a first lower bound")
             self.bound = self._bound(0.1 * self.clock.allowed)
         run = self.search.incumbent.run
         proved = self.bound.kind == PROVED
-        small = largest_gap(run.lower, run.upper, self.bound.value) <= self.gap
+        wanted = OPTIMAL_GAP if self.gap is None else self.gap
+        small = largest_gap(run.lower, run.upper, self.bound.value) <= wanted
         return small and proved and run.excess(self.search.limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
@@ -400,14 +428,16 @@ class Loop:
             found = Attempt(step.name, size, 0)
             proposed = started
             try:
-                candidates = step.propose(search, size)
+                with until(self.clock.part(PROPOSING_TIME_SHARE * search.left)):
+                    candidates = step.propose(search, size)
                 proposed = timer.monotonic() - compiled()
                 self.tell(f"{step.name}: judging {len(candidates)} policies")
                 found = replace(found, made=len(candidates))
-                members = screen(search, candidates)
-                if members:
-                    found = self._judge(members[0], found)
-                    self._remember(members)
+                with until(self.clock.part(search.left)):
+                    members = screen(search, candidates)
+                    if members:
+                        found = self._judge(members[0], found)
+                        self._remember(members)
             except DualplanError as error:
                 # it is not for this model after all, and the others go on
                 found = replace(found, note=str(error))
@@ -462,12 +492,12 @@ class Loop:
         """Evaluate the best policy afresh, and prove a bound."""
         self.tell("evaluating the policy")
         allowed = JUDGING_TIME_SHARE * self.clock.allowed
-        evaluation = self.final_evaluation(allowed + max(0.0, self.left))
+        evaluation = self.final_evaluation(allowed + self.search.left)
         if evaluation.status is Status.INTERRUPTED:
             return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
         self.tell("a lower bound")
         try:
-            bound = self._bound(max(5.0, self.clock.left))
+            bound = self._bound(max(LEAST_BOUND_SECONDS, self.clock.left))
         except KeyboardInterrupt:  # what was found is worth more than what could be proved of it
             return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
         return self._ended(status, evaluation, bound)
@@ -493,7 +523,8 @@ class Loop:
             time=seconds,
         )
         if fit and not judge.exactly(search.model, best.policy):
-            best = controlled(search, best)
+            with suppress(OutOfTimeError), until(self.clock.part(FITTING_TIME_SHARE * seconds)):
+                best = controlled(search, best)
         least = int(LEAST_FINAL_STEPS * pace(search, best.candidate, best.control))
         judge = replace(judge, least=least)
         return judge(search.model, best.policy, search.criterion, control=best.control)
@@ -519,13 +550,20 @@ class Loop:
             seed=search.seed,
             seconds=self.clock.spent,
         )
-        if result.gap_reached and status not in (Status.INTERRUPTED, Status.OPTIMAL):
+        if result.gap <= OPTIMAL_GAP and self._proves(result):
+            result = replace(result, status=Status.OPTIMAL)
+        elif result.gap_reached and status not in (Status.INTERRUPTED, Status.OPTIMAL):
             result = replace(result, status=Status.GAP)
         elif status is Status.GAP:  # by the run of the search, but not by the last evaluation
             result = replace(result, status=Status.TIME)
         if self.run is not None:
             self.run.save_result(result.to_json())
         return result
+
+    def _proves(self, result: SearchResult) -> bool:
+        """Whether nothing but the gap is left to ask."""
+        exact = result.evaluation.exact and result.bound.kind == PROVED
+        return exact and not result.bound.assumed and result.kept
 
     def _bound(self, allowed: float) -> LowerBound:
         search = self.search

@@ -40,7 +40,7 @@ from functools import partial
 import numpy as np
 
 from dualplan.core.checks import require_counts, require_positive, require_seed
-from dualplan.core.errors import InputError
+from dualplan.core.errors import InputError, OutOfTimeError
 from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.streams import Word, own_seed
@@ -168,17 +168,25 @@ def propose(
     sigma: float = FIRST_SIGMA,
     threads: int | None = None,
 ) -> Proposed:
-    """Search the family, and leave it to others to judge what was found."""
+    """Search the family, and leave it to others to judge what was found.
+
+    A deadline ends it after the last whole generation.
+    """
     wanted = require_criterion(criterion)
     _check(steps, seed, sigma)
     strategy = _Strategy(family.start.size, sigma, seed)
     made = _maker(family, wanted)
     population = 2 * strategy.weights.size + 1
     trials = make_trials(made(family.start), wanted, Budget(steps, population, seed, threads))
-    trace = []
+    trace: list[float] = []
     for _ in range(trials.trials):
         thetas = family.start + family.scales * np.vstack([strategy.ask(), strategy.mean])
-        costs = trials.costs([made(theta) for theta in thetas])
+        try:
+            costs = trials.costs([made(theta) for theta in thetas])
+        except OutOfTimeError:
+            if trace:
+                break
+            raise
         trace.append(float(costs[-1]))
         strategy.tell(costs[:-1])
     return Proposed(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dualplan import primal
+from dualplan.core.deadlines import deadline
 from dualplan.core.errors import InputError
 from dualplan.core.streams import Place
 from dualplan.dual.combine import combine
@@ -61,26 +62,28 @@ SEEN_VISITS = 20_000  # visits by which the laws of drawn states are fitted
 # drawn states are so many times as far out as those that the policy visits
 DRAWN_STATES_REACH = 2.0
 STEPS_BETWEEN_SEEN_VISITS = 20  # steps between two of these visits
-LATTICE_NODES_BY_SIZE = (2_500, 20_000, 100_000)  # of a lattice, by size
+LATTICE_NODES_BY_SIZE = (600, 2_500, 20_000, 100_000)  # of a lattice, by size
 STATES_A_NODE = 4  # so many times fewer nodes than states, at least
-TRUNCATED_STATES_BY_SIZE = (10_000, 40_000, 120_000)  # of a truncation
+TRUNCATED_STATES_BY_SIZE = (2_500, 10_000, 40_000, 120_000)  # of a truncation
 # prices of limits that are tried, and the steps by which each is judged
 TRIED_PRICES = 8
 PRICING_STEPS = 400_000
 MIXED_SHARES = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
 # simulated steps of a search, by size
-SEARCH_STEPS_BY_SIZE = (50_000_000, 200_000_000, 400_000_000)
+SEARCH_STEPS_BY_SIZE = (5_000_000, 50_000_000, 200_000_000, 400_000_000)
 # of indices that walk, in all; searches of each family
-WALK_STEPS_BY_SIZE = (100_000_000, 300_000_000, 900_000_000)
+WALK_STEPS_BY_SIZE = (10_000_000, 100_000_000, 300_000_000, 900_000_000)
 SEARCHES_A_FAMILY = 2
-MANY_CLASSES = 12  # classes from which on searches have fewer steps, which take longer
+# what a search simulates in a second, of what an evaluation does; and steps at least
+SEARCHING_PACE_SHARE = 0.6
+LEAST_SEARCHED_STEPS = 100_000
 CHOOSING_STEPS_DIVISOR = 10  # the best of them is found by so many times fewer steps
 LOOK_AHEAD_STEPS_DIVISOR = 40  # so many times fewer of them for policies that look ahead
 # indices with all slopes, weights, and parts of a mixture, at most
 MOST_CLASSES_WITH_ALL_SLOPES = 8
 MOST_SEARCHED_WEIGHTS = 100
 MOST_MIXTURE_PARTS = 4
-ROLLOUT_STEPS_BY_SIZE = (4_000_000, 20_000_000)  # steps of coupled copies
+ROLLOUT_STEPS_BY_SIZE = (400_000, 4_000_000, 20_000_000)  # steps of coupled copies
 COMBINED_POLICIES = 3  # policies beside the best that are combined
 COMBINATION_PENALTIES = (0.1, 1.0, 10.0)  # H, in units of the cost
 PROGRAM_GAMMA = 0.99  # of the discounted program whose policy is judged by its average cost
@@ -310,13 +313,8 @@ class Searches:
         """
         families = self._families(search)
         seed = search.fresh(Place.PROPOSAL)
-        if (
-            isinstance(search.model, QueueingNetwork)
-            and isinstance(search.criterion, Average)
-            and walks(search.model)
-        ):
-            fewer = min(1.0, MANY_CLASSES / len(search.model.classes)) ** 2
-            return self._walked(search, families, int(fewer * WALK_STEPS_BY_SIZE[size]))
+        if isinstance(search.model, QueueingNetwork) and _walks(search):
+            return self._walked(search, families, _in_time(search, WALK_STEPS_BY_SIZE[size]))
         each = SEARCH_STEPS_BY_SIZE[size] // max(1, len(families))
         if not isinstance(
             search.model, QueueingNetwork
@@ -381,6 +379,24 @@ class Searches:
             rest = len(several) - 1
             families.append(mixing(several, [1 - 0.1 * rest, *[0.1] * rest]))
         return families
+
+
+def _in_time(search: Search, steps: int) -> int:
+    """So many, or a power of two that fits into the time, by the pace of the policies so far."""
+    paces = [m.run.steps / m.run.seconds for m in search.members if m.run.seconds > 0]
+    most = SEARCHING_PACE_SHARE * max(paces, default=math.inf) * deadline().left
+    if steps <= most:
+        return steps
+    return int(2 ** math.floor(math.log2(max(most, LEAST_SEARCHED_STEPS))))
+
+
+def _walks(search: Search) -> bool:
+    """Whether indices walk in a loop of their own."""
+    return (
+        isinstance(search.model, QueueingNetwork)
+        and isinstance(search.criterion, Average)
+        and walks(search.model)
+    )
 
 
 def _index(policy: NetworkPolicy | LinearIndexPolicy) -> LinearIndexPolicy:
@@ -459,3 +475,8 @@ class Combines:
 STEPS_BY_NAME: dict[str, Step] = {
     step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())
 }
+
+
+def swiftest_first(steps: Sequence[Step], search: Search) -> list[Step]:
+    """The order where time is short: a search over indices that walk takes a second."""
+    return sorted(steps, key=lambda step: not (step.name == Searches.name and _walks(search)))
