@@ -351,7 +351,7 @@ def test_rules_whose_indices_are_all_alike_are_searched_from_too():
 class Stub:
     """A step that proposes nothing, and takes a second of proposing on a clock of its own."""
 
-    name, first, sizes, grows = "stub", True, 3, 4.0
+    name, first, elastic, sizes, grows = "stub", True, False, 3, 4.0
 
     def __init__(self, now):
         self.now = now

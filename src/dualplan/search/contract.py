@@ -159,6 +159,10 @@ class Step(Protocol):
     def first(self) -> bool:
         """Whether it is taken before the others."""
 
+    @property
+    def elastic(self) -> bool:
+        """Whether it does less where time is short."""
+
     def applies(self, search: Search) -> bool:
         """Whether it is for this model and this criterion."""
 

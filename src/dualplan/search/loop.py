@@ -87,6 +87,7 @@ LEAST_BOUND_SECONDS = 0.5
 # up to which steps begin with their smallest size, those that are swift before the others
 SHORT_TIME_SECONDS = 30.0
 UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was not tried yet
+ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is short
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
 COMPILING_WORDS = "compiling, which is not counted"
@@ -398,13 +399,15 @@ class Loop:
     def affordable(self, step: Step) -> bool:
         """Whether there is time for the step, as far as its last attempt tells.
 
-        The first of all is always taken.
+        The first of all is always taken, and one that does less where time is short if there is
+        some.
         """
-        return (
-            not self.search.attempts
-            or self.expected.get(step.name, UNTRIED_STEP_TIME_SHARE * self.clock.allowed)
-            <= self.search.left
-        )
+        least = UNTRIED_STEP_TIME_SHARE * self.clock.allowed
+        if step.elastic:
+            needed = ELASTIC_TIME_FACTOR * least
+        else:
+            needed = self.expected.get(step.name, least)
+        return not self.search.attempts or needed <= self.search.left
 
     def reached(self) -> bool:
         """Whether the gap that was asked for is proved, by the last run of the best policy."""

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from dualplan import primal
 from dualplan.core.deadlines import deadline
-from dualplan.core.errors import InputError
+from dualplan.core.errors import InputError, OutOfTimeError
 from dualplan.core.streams import Place
 from dualplan.dual.combine import combine
 from dualplan.evaluation.evaluate import evaluate
@@ -43,7 +45,16 @@ from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.duels import pace
-from dualplan.search.families import REACH_ALL, REACH_NEXT, Family, greedy_for, indices, mixing
+from dualplan.search.families import (
+    REACH_ALL,
+    REACH_NEXT,
+    SHARED_FAMILY,
+    Family,
+    greedy_for,
+    indices,
+    mixing,
+    shared_indices,
+)
 from dualplan.search.lattice import (
     SKETCH_NODES_DIVISOR,
     make_lattice,
@@ -51,7 +62,7 @@ from dualplan.search.lattice import (
     solve_lattice,
     truncation,
 )
-from dualplan.search.policy_search import best_of
+from dualplan.search.policy_search import Proposed, best_of
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
 from dualplan.values.interpolation import Lattice
@@ -74,6 +85,7 @@ SEARCH_STEPS_BY_SIZE = (5_000_000, 50_000_000, 200_000_000, 400_000_000)
 # of indices that walk, in all; searches of each family
 WALK_STEPS_BY_SIZE = (10_000_000, 100_000_000, 300_000_000, 900_000_000)
 SEARCHES_A_FAMILY = 2
+FEWEST_SHARING_CLASSES = 5  # classes from which on indices that they share are searched
 # what a search simulates in a second, of what an evaluation does; and steps at least
 SEARCHING_PACE_SHARE = 0.6
 LEAST_SEARCHED_STEPS = 100_000
@@ -108,6 +120,7 @@ class Values:
 
     name: str = "values"
     first: bool = False
+    elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
 
@@ -165,6 +178,7 @@ class OnLattice:
 
     name: str = "lattice"
     first: bool = True
+    elastic: bool = False
     sizes: int = len(LATTICE_NODES_BY_SIZE)
     grows: float = 2.5
 
@@ -299,6 +313,7 @@ class Searches:
 
     name: str = "search"
     first: bool = True
+    elastic: bool = True
     sizes: int = len(SEARCH_STEPS_BY_SIZE)
     grows: float = 4.0
 
@@ -333,25 +348,25 @@ class Searches:
     def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
         """Where searches are quick, several of them, since not all end in the same valley."""
         each = steps // max(1, SEARCHES_A_FAMILY * len(families))
-        found = [
-            parameters(
-                family, search.criterion, steps=each, seed=search.fresh(Place.FAMILY_SEARCH + k)
-            )
-            for k in range(SEARCHES_A_FAMILY)
-            for family in families
-        ]
-        if found:
-            best = [
-                best_of(
-                    found,
-                    search.criterion,
-                    steps=steps // CHOOSING_STEPS_DIVISOR,
-                    seed=search.fresh(Place.PROPOSAL),
-                )
-            ]
-        else:
-            best = []
-        return [Candidate(one.policy, f"search, {one.family.name}") for one in best]
+        found: list[Proposed] = []
+        for k, family in product(range(SEARCHES_A_FAMILY), families):
+            seed = search.fresh(Place.FAMILY_SEARCH + k)
+            try:
+                found.append(parameters(family, search.criterion, steps=each, seed=seed))
+            except OutOfTimeError:
+                break
+        made = [Candidate(one.policy, f"search, {one.family.name}") for one in found]
+        if len(found) > 1:
+            choosing = steps // CHOOSING_STEPS_DIVISOR
+            seed = search.fresh(Place.PROPOSAL)
+            with suppress(OutOfTimeError):
+                best = best_of(found, search.criterion, steps=choosing, seed=seed)
+                made = [made[found.index(best)]]
+        starts = [family for family in families if family.name == SHARED_FAMILY]
+        return made + [Candidate(f.make(f.start), f"start of {f.name}") for f in starts]
+
+    def _tried(self, search: Search) -> bool:
+        return any(attempt.step == self.name for attempt in search.attempts)
 
     def _families(self, search: Search) -> list[Family]:
         ranked = [
@@ -369,7 +384,13 @@ class Searches:
                 reach = REACH_ALL
             else:
                 reach = REACH_NEXT
-            return [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
+            found = [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
+            # what all classes share comes first, and alone where there are many
+            if len(search.model.classes) < FEWEST_SHARING_CLASSES or self._tried(search):
+                return found
+            if len(search.model.classes) > MOST_CLASSES_WITH_ALL_SLOPES:
+                return [shared_indices(search.model)]
+            return [shared_indices(search.model), *found]
         values = search.incumbent.candidate.values
         families = []
         if isinstance(values, primal.LinearValues) and len(values.basis) <= MOST_SEARCHED_WEIGHTS:
@@ -416,6 +437,7 @@ class Rollouts:
 
     name: str = "rollouts"
     first: bool = False
+    elastic: bool = False
     sizes: int = len(ROLLOUT_STEPS_BY_SIZE)
     grows: float = 5.0
 
@@ -442,6 +464,7 @@ class Combines:
 
     name: str = "dual"
     first: bool = False
+    elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
 
