@@ -26,9 +26,10 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(monkeypatch, capsys, tmp_path_factory):
     """Run a command in this process: exit status, stdout, stderr."""
     monkeypatch.delenv("COLUMNS", raising=False)  # which workers of tests have
+    monkeypatch.setenv("DUALPLAN_RUNS", str(tmp_path_factory.mktemp("runs")))
 
     def call(*args):
         monkeypatch.setattr(sys, "argv", ["dualplan", *map(str, args)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,29 @@ from dualplan.models.load import load, remake
 from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
 from dualplan.policies.saved import POLICY_FILE, load_policy
+
+RUNS_VARIABLE = "DUALPLAN_RUNS"  # names the folder of runs that were given none
+DEFAULT_RUNS = "runs"
+MOST_RUNS_A_SECOND = 1_000
+
+
+def new_folder(model: str) -> str | None:
+    """A new folder by the model's name and the time; None where nothing can be written."""
+    name = Path(model.partition(":")[0]).stem
+    name = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    place = Path(os.environ.get(RUNS_VARIABLE, DEFAULT_RUNS))
+    for k in range(1, MOST_RUNS_A_SECOND):
+        folder = place / (name if k == 1 else f"{name}-{k}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if not folder.exists():  # a file stands where the folder of runs should be
+                return None
+            continue
+        except OSError:
+            return None
+        return str(folder)
+    return None
 
 
 @dataclass(frozen=True, eq=False)

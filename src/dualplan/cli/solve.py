@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dualplan.cli.command import stop_if_interrupted
+from dualplan.cli.folders import new_folder
 from dualplan.cli.inputs import parameters_from
 from dualplan.cli.options import with_keys
 from dualplan.cli.output import bar, out_console, print_json
@@ -31,7 +32,10 @@ def solve(
         typer.Argument(help="a model as elsewhere, or a plan in TOML", metavar="MODEL|CONFIG.toml"),
     ],
     keys: dict[str, Any],
-    out: Annotated[str | None, _of_run(help="folder to save the run and the policy in")] = None,
+    out: Annotated[
+        str | None,
+        _of_run(help="folder to save the run and the policy in; default: a new one in runs/"),
+    ] = None,
     resume: Annotated[bool, _of_run("--resume", help="go on with the run in --out")] = False,
     workers: Annotated[
         int | None, _of_run(help="processes that share the penalties; -1: one a core")
@@ -54,6 +58,8 @@ def solve(
     if "set" in keys:
         keys["set"] = parameters_from(keys["set"])
     plan = override(read_plan(model), **keys)
+    if out is None:
+        out = new_folder(plan.model)
     if plan.dual:
         result = _solve_dual(plan, out, resume, workers, figure)
         show = print_planned
@@ -66,7 +72,7 @@ def solve(
         with bar("searching", timed=True) as update:
             result = solve_by(plan, folder=out, resume=resume, progress=update).to_json()
         show = print_search
-    _print_solved(result, show, out, as_json)
+    _print_solved({**result, "folder": out}, show, out, as_json)
 
 
 def _solve_dual(
@@ -91,5 +97,8 @@ def _print_solved(
     else:
         show(result)
         if out is not None:
-            out_console().print(f"saved in {out}; dualplan report {out} writes it as a page")
+            out_console().print(
+                f"saved in {out}; dualplan report {out} writes it as a page, and -p {out} is its "
+                "policy"
+            )
     stop_if_interrupted(result["status"], out)

@@ -262,7 +262,7 @@ def _print_gap(result: dict[str, Any]) -> None:
     words = f"no policy costs less than {bound} (proved{how})"
     if not is_known(result["lower_bound"]):
         words = "no lower bound is known"
-    if kind != PROVED:
+    elif kind != PROVED:
         words = f"{bound} is a lower bound by the states that were looked at ({kind}, not a proof)"
     out_console().print(f"{words}; the gap is {gap}.")
 

@@ -43,7 +43,7 @@ from dualplan.core.checks import require_counts, require_inside, require_seed, r
 from dualplan.core.deadlines import time_is_over
 from dualplan.core.errors import InputError, unknown
 from dualplan.core.shown import Shown
-from dualplan.core.status import PROVED, STATISTICAL
+from dualplan.core.status import PROVED, STATISTICAL, UNKNOWN
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
 from dualplan.evaluation.simulation import REPLICAS, Replica, engine
@@ -91,6 +91,8 @@ class LowerBound(Shown):
     @property
     def advice(self) -> str:
         """What the number means."""
+        if self.kind == UNKNOWN:
+            return "no lower bound is known"
         if self.kind == PROVED:
             return "no policy costs less" + (f", of {self.assumed}" if self.assumed else "")
         return (

@@ -25,7 +25,7 @@ from dualplan.core.budgets import MOST_LISTED_STATES, Clock, seconds
 from dualplan.core.checks import require_seed, require_whole
 from dualplan.core.deadlines import until
 from dualplan.core.errors import InputError, MissingError, OutOfTimeError
-from dualplan.core.status import PROVED
+from dualplan.core.status import PROVED, UNKNOWN
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
@@ -76,11 +76,12 @@ def best_bound(
     require_seed(seed)
     if sweeps is not None:
         require_whole("sweeps", sweeps)
-    if isinstance(model, SimulatorModel) or not model.has_forward:
+    listed = not isinstance(model, SimulatorModel) and model.has_forward
+    if not listed and not isinstance(model, FactoredModel):
         return LowerBound(
-            -math.inf, PROVED, "", (), functions="nothing: the model does not list its next states"
+            -math.inf, UNKNOWN, "", (), functions="nothing: the model does not list its next states"
         )
-    if _listable(model):
+    if _listable(model) or not listed:
         least = None
     else:
         least = lower_bound(model, criterion, potential=None, seed=seed)
@@ -108,6 +109,8 @@ def best_bound(
             and (best is None or found.value > best.value)
         ):
             best = replace(found, functions=name)
+    if best is None and not listed:
+        return LowerBound(-math.inf, UNKNOWN, "", (), functions="nothing")
     if best is None:  # nothing is proved: what drawn states say, labelled as such
         if least is None:
             best = lower_bound(model, criterion, potential=None, seed=seed)
@@ -117,7 +120,8 @@ def best_bound(
 
 
 def _listable(model: Model) -> bool:
-    return model.box.count is not None and model.box.count <= MOST_LISTED_STATES
+    few = model.box.count is not None and model.box.count <= MOST_LISTED_STATES
+    return few and model.has_forward
 
 
 def _families(

@@ -160,6 +160,10 @@ class Step(Protocol):
         """Whether it is taken before the others."""
 
     @property
+    def needs(self) -> str:
+        """What a model must have for it, in words."""
+
+    @property
     def elastic(self) -> bool:
         """Whether it does less where time is short."""
 

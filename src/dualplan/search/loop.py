@@ -37,7 +37,7 @@ from dualplan.core.deadlines import until
 from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
-from dualplan.core.status import PROVED, Status
+from dualplan.core.status import PROVED, UNKNOWN, Status
 from dualplan.core.streams import Place
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
@@ -68,7 +68,7 @@ from dualplan.search.duels import (
     screen,
 )
 from dualplan.search.listed import EXACT, OPTIMAL_GAP, fits, solve_listed
-from dualplan.search.steps import STEPS_BY_NAME, swiftest_first
+from dualplan.search.steps import NAMED_STEPS, STEPS_BY_NAME, swiftest_first
 from dualplan.values.functions import StateFunction
 
 DEFAULT_SEARCH_TIME = "2m"
@@ -91,7 +91,8 @@ ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
 COMPILING_WORDS = "compiling, which is not counted"
-NO_BOUND = LowerBound(-math.inf, PROVED, "", ())
+METHODS: dict[str, Step] = {**STEPS_BY_NAME, **NAMED_STEPS}
+NO_BOUND = LowerBound(-math.inf, UNKNOWN, "", ())
 
 Progress = Callable[[int, int, str], None]
 
@@ -131,7 +132,9 @@ def solve(
     with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
         clock = Clock(allowed, compiled)
         search = Search(model, criterion, limited, seed, clock=clock, wanted_gap=wanted)
-        chosen = [STEPS_BY_NAME[name] for name in methods if name != EXACT]
+        chosen = [METHODS[name] for name in methods if name != EXACT]
+        if method is not None:
+            _require_applicable(search, chosen)
         exact_first = EXACT in methods and (not chosen or fits(search))
         if limits and isinstance(criterion, Discounted) and not exact_first:
             raise InputError(
@@ -164,11 +167,23 @@ def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
 
 def _methods(names: Sequence[str] | None) -> list[str]:
     """The methods that were asked for, by default all, in the order in which they are taken."""
-    known = [EXACT, *STEPS_BY_NAME]
+    known = [EXACT, *METHODS]
     for name in names or ():
         if name not in known:
             raise unknown("method", str(name), known)
-    return [name for name in known if names is None or name in names]
+    if names is None:
+        return [EXACT, *STEPS_BY_NAME]
+    return [name for name in known if name in names]
+
+
+def _require_applicable(search: Search, chosen: Sequence[Step]) -> None:
+    """Raise for a method that was asked for and is not for this model."""
+    for step in chosen:
+        if not step.applies(search):
+            raise MissingError(
+                f"method {step.name!r} needs {step.needs}, which model {search.model.name!r} and "
+                "what you asked for do not have; leave it out."
+            )
 
 
 def _open(

@@ -10,12 +10,17 @@ values      greedy for primal programs over drawn constraints: monomials of degr
 dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H
             (`dual/combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
+factored-alp    greedy for values of indicators of one or two variables of a factored model, with
+            all constraints (`primal/factored.py`)
+
+By name only: `alp`, `smoothed-alp`, `relaxed-alp`, `expanded-alp`, `average-alp`, `perturbed-alp`,
+each of the primal programs for itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -31,6 +36,7 @@ from dualplan.dual.combine import combine
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average, Discounted
+from dualplan.models.factored import FactoredModel
 from dualplan.models.limits import Limit
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -119,10 +125,12 @@ class Values:
     """Greedy for values of linear programs with few functions."""
 
     name: str = "values"
+    programs: tuple[str, ...] = ("alp", "average-alp")
     first: bool = False
     elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
+    needs: str = "next states that can be listed, and no limits"
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these programs."""
@@ -153,13 +161,11 @@ class Values:
             "samples": PROGRAM_STATES,
             "seed": seed,
         }
-        if isinstance(search.criterion, Discounted):
-            gamma = search.criterion
-        else:
-            gamma = Discounted(PROGRAM_GAMMA)
-        programs = [primal.alp(search.model, basis, gamma, **drawn)]
-        if isinstance(search.criterion, Average):
-            programs.append(primal.average_alp(search.model, basis, **drawn))
+        programs = [
+            _program(name, search, basis, drawn)
+            for name in self.programs
+            if name not in AVERAGE_PROGRAMS or isinstance(search.criterion, Average)
+        ]
         return [
             Candidate(
                 p.policy(),
@@ -168,6 +174,80 @@ class Values:
             )
             for p in programs
         ]
+
+
+DISCOUNTED_PROGRAMS: dict[str, Callable[..., primal.PrimalSolution]] = {
+    "alp": primal.alp,
+    "smoothed-alp": primal.smoothed_alp,
+    "relaxed-alp": primal.relaxed_alp,
+    "expanded-alp": primal.expanded_alp,
+}
+AVERAGE_PROGRAMS: dict[str, Callable[..., primal.PrimalSolution]] = {
+    "average-alp": primal.average_alp,
+    "perturbed-alp": primal.perturbed_alp,
+}
+
+
+def _program(
+    name: str, search: Search, basis: primal.Basis, drawn: dict[str, Any]
+) -> primal.PrimalSolution:
+    """A program by its name; for the average criterion, those with a discount have a large one."""
+    if name in AVERAGE_PROGRAMS:
+        if name == "perturbed-alp":
+            drawn = {key: value for key, value in drawn.items() if key != "relevance"}
+        return AVERAGE_PROGRAMS[name](search.model, basis, **drawn)
+    if isinstance(search.criterion, Discounted):
+        criterion = search.criterion
+    else:
+        criterion = Discounted(PROGRAM_GAMMA)
+    return DISCOUNTED_PROGRAMS[name](search.model, basis, criterion, **drawn)
+
+
+@dataclass(frozen=True)
+class AverageProgram(Values):
+    """One of these that only the average criterion has."""
+
+    needs: str = "the average criterion, next states that can be listed, and no limits"
+
+    def applies(self, search: Search) -> bool:
+        """As the others, with the average criterion."""
+        return isinstance(search.criterion, Average) and super().applies(search)
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Greedy for values with all constraints, in models whose variables depend on few others."""
+
+    name: str = "factored-alp"
+    first: bool = True
+    elastic: bool = False
+    sizes: int = 1
+    grows: float = 1.0
+    needs: str = "a factored model, and no limits"
+
+    def applies(self, search: Search) -> bool:
+        """In factored models, of any size; side constraints are not in these programs."""
+        return isinstance(search.model, FactoredModel) and not search.limits
+
+    def propose(self, search: Search, size: int) -> list[Candidate]:  # noqa: ARG002
+        """For indicators of single variables and of pairs, with the programs of the criterion."""
+        model = search.model
+        assert isinstance(model, FactoredModel)
+        found: list[Candidate] = []
+        for basis in (primal.single_indicators(model), primal.pair_indicators(model)):
+            try:
+                if isinstance(search.criterion, Discounted):
+                    solved = [primal.factored_alp(model, basis, search.criterion)]
+                else:
+                    solved = [
+                        primal.factored_average_alp(model, basis),
+                        primal.factored_average_bound(model, basis),
+                    ]
+            except (InputError, OutOfTimeError):
+                # such tables need more room or time than there is
+                break
+            found += [Candidate(s.policy(), f"{s.method}, {len(basis)} functions") for s in solved]
+        return found
 
 
 @dataclass(frozen=True)
@@ -181,6 +261,7 @@ class OnLattice:
     elastic: bool = False
     sizes: int = len(LATTICE_NODES_BY_SIZE)
     grows: float = 2.5
+    needs: str = "next states that can be listed, and few enough coordinates for a lattice"
 
     def applies(self, search: Search) -> bool:
         """Where a lattice has room for three knots a coordinate."""
@@ -316,6 +397,7 @@ class Searches:
     elastic: bool = True
     sizes: int = len(SEARCH_STEPS_BY_SIZE)
     grows: float = 4.0
+    needs: str = "a model with compiled functions, and no limits"
 
     def applies(self, search: Search) -> bool:
         """Compiled models without limits."""
@@ -440,6 +522,7 @@ class Rollouts:
     elastic: bool = False
     sizes: int = len(ROLLOUT_STEPS_BY_SIZE)
     grows: float = 5.0
+    needs: str = "next states that can be listed, and no limits"
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these values."""
@@ -467,6 +550,7 @@ class Combines:
     elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
+    needs: str = "two policies to combine, and no limits"
 
     def applies(self, search: Search) -> bool:
         """Wherever there are policies to combine; side constraints are not in this program."""
@@ -496,7 +580,13 @@ class Combines:
 
 
 STEPS_BY_NAME: dict[str, Step] = {
-    step.name: step for step in (OnLattice(), Searches(), Values(), Combines(), Rollouts())
+    step.name: step
+    for step in (Factored(), OnLattice(), Searches(), Values(), Combines(), Rollouts())
+}
+# programs one by one, for those who ask for them
+NAMED_STEPS: dict[str, Step] = {
+    **{name: Values(name, (name,)) for name in DISCOUNTED_PROGRAMS},
+    **{name: AverageProgram(name, (name,)) for name in AVERAGE_PROGRAMS},
 }
 
 

@@ -38,8 +38,10 @@ class Kind:
         """Raise one sentence unless the value is of this kind."""
         if not self.fits(value):
             raise InputError(f"{key}{of} must be {self.words}, got {value!r}.", at=(key,))
-        if self.names and is_text(value) and value not in self.names:
-            raise unknown(key, value, self.names, at=(key,))
+        texts = [value] if is_text(value) else value if _are_texts(value) else ()
+        for text in texts if self.names else ():
+            if text not in self.names:
+                raise unknown(key, text, self.names, at=(key,))
 
 
 def one_of(names: Iterable[str]) -> Kind:
@@ -72,6 +74,9 @@ INTEGER = Kind(is_whole, "an integer", int)
 TRUTH = Kind(lambda v: isinstance(v, bool), "true or false", bool)
 TIME = Kind(lambda v: is_text(v) or is_positive(v), "a time such as '90s' or '2m'", str)
 SHARE = Kind(lambda v: is_text(v) or is_number(v), "a share such as '2%' or 0.02", str)
+METHODS = Kind(
+    lambda v: is_text(v) or _are_texts(v), "the name of a method, or a list of them", list[str]
+)
 LIMITS = Kind(_are_texts, "a list of texts like 'lost fraction <= 0.1'", list[str])
 POLICIES = Kind(_are_texts, "a list of heuristics or files of saved policies", list[str])
 PENALTIES = Kind(

@@ -49,7 +49,8 @@ from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.load import load, require_stable
 from dualplan.models.toml import Document, is_network, read, register_plan_keys
-from dualplan.search.loop import DEFAULT_SEARCH_TIME
+from dualplan.search.listed import EXACT
+from dualplan.search.loop import DEFAULT_SEARCH_TIME, METHODS
 from dualplan.search.plans import kinds
 from dualplan.search.plans.families import NAMED_FEATURE_SETS, STANDARD_FEATURES
 from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of
@@ -103,6 +104,17 @@ class Plan:
         str | float | None,
         _of_search(kinds.SHARE, "stop when the cost is proved to be this near, such as 2%"),
     ] = None
+    method: Annotated[
+        tuple[str, ...],
+        Key(
+            replace(kinds.METHODS, names=(EXACT, *METHODS, *SOLVERS)),
+            "one method or several",
+            without="all that are for the model",
+            flags=("--method",),
+            metavar="METHOD",
+            formerly="solver",
+        ),
+    ] = ()
     seed: Annotated[int, Key(kinds.SEED, "of the random numbers")] = 0
     overloaded: Annotated[
         bool,
@@ -166,15 +178,6 @@ class Plan:
     radius: Annotated[
         float | None,
         _of_dual(kinds.NUMBER, "S, the largest norm of the weights", without="ten times the mass"),
-    ] = None
-    method: Annotated[
-        str | None,
-        _of_dual(
-            kinds.one_of(SOLVERS),
-            "how the program is solved",
-            without="listed-lp where states are few, otherwise sampled-lp",
-            formerly="solver",
-        ),
     ] = None
     options: Annotated[dict[str, Any], _of_dual(kinds.TABLE, "of the method")] = field(
         default_factory=dict
@@ -240,6 +243,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Every value is of the kind that its key asks for."""
+        if isinstance(self.method, str):
+            object.__setattr__(self, "method", (self.method,))
         for said in PLAN_KEYS.values():
             said.check(getattr(self, said.name))
 
@@ -252,10 +257,23 @@ class Plan:
     def dual(self) -> bool:
         """Whether a key of the dual program is there."""
         plain = Plan(self.model)
-        return any(
+        return self.solver is not None or any(
             name in self.given or getattr(self, name) != getattr(plain, name)
             for name in keys_about(Part.DUAL)
         )
+
+    @property
+    def solver(self) -> str | None:
+        """The method that solves the dual program, if one was named."""
+        named = [name for name in self.method if name in SOLVERS]
+        if not named:
+            return None
+        if len(self.method) > 1:
+            raise InputError(
+                f"method {named[0]!r} solves the dual program alone; name no other beside it.",
+                at=("method",),
+            )
+        return named[0]
 
     @staticmethod
     def read(path: str | Path) -> Plan:
@@ -323,7 +341,9 @@ def _as_fields(values: Mapping[str, Any]) -> Json:
     tuple.
     """
     made = dict(values)
-    for name in ("limits", "policies"):
+    if isinstance(made.get("method"), str):
+        made["method"] = [made["method"]]
+    for name in ("limits", "policies", "method"):
         if isinstance(made.get(name), list):
             made[name] = tuple(made[name])
     return made

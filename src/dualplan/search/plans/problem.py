@@ -107,14 +107,14 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     else:
         given = plan.penalty
     if scheme is not None:
-        return replace(plan, method=method_of(plan, problem.model), penalty=scheme.weights)
+        return replace(plan, method=(method_of(plan, problem.model),), penalty=scheme.weights)
     if problem.potential is not None:
         hard = 10 * PENALTY_GRID[-1] * scale
     else:
         hard = None
     return replace(
         plan,
-        method=method_of(plan, problem.model),
+        method=(method_of(plan, problem.model),),
         penalty=given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID],
         penalty_negative=plan.penalty_negative or hard,
     )
@@ -123,7 +123,7 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
 def method_of(plan: Plan, model: Model) -> str:
     """The one that is named; otherwise all constraints where states are few."""
     count = model.box.count
-    return plan.method or (
+    return plan.solver or (
         "listed-lp" if count is not None and count <= MOST_EXACT_STATES else "sampled-lp"
     )
 
@@ -131,7 +131,7 @@ def method_of(plan: Plan, model: Model) -> str:
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
     of_search = keys_about(Part.SEARCH)
-    if any(getattr(plan, name) for name in of_search):
+    if any(getattr(plan, name) for name in of_search) or (plan.method and plan.solver is None):
         raise InputError(
             f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
             "dual program; leave out either."

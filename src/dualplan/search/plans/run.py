@@ -66,6 +66,7 @@ def solve_by(
             limits=plan.limits,
             time=DEFAULT_SEARCH_TIME if plan.time is None else plan.time,
             gap=plan.gap,
+            method=plan.method or None,
             seed=plan.seed,
             folder=folder,
             resume=resume,
@@ -190,7 +191,7 @@ def _run_plan(
     plan = with_defaults(plan, problem, scheme)
     run = open_run(plan, model, folder, resume)
     how = AlongGrid(
-        method=str(plan.method),
+        method=str(plan.solver),
         samples=plan.samples,
         options=plan.options,
         seed=plan.seed,
