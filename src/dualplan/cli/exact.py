@@ -11,17 +11,20 @@ import typer
 from dualplan.cli.command import stop_if_interrupted
 from dualplan.cli.inputs import ModelArgument, load_model
 from dualplan.cli.options import CriterionOption, GammaOption, JsonOption, SetOption, ThreadsOption
-from dualplan.cli.output import Update, bar, print_json
+from dualplan.cli.output import Update, bar, out_console, print_json
 from dualplan.cli.tables import print_rows
 from dualplan.core.errors import InputError, unknown
+from dualplan.core.runs import Run, require_free
 from dualplan.core.status import Status
 from dualplan.core.types import Json
 from dualplan.core.words import ends
-from dualplan.exact import solve_exact, solve_lp
+from dualplan.exact import ExactSolution, LinearSolution, solve_exact, solve_lp
 from dualplan.exact.iteration import ITERATION_METHODS as ITERATIONS
 from dualplan.exact.programs import PROGRAM_FORMS
-from dualplan.models.criteria import make_criterion
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, make_criterion
 from dualplan.models.limits import Limit
+from dualplan.policies.saved import POLICY_FILE, save_policy
 
 LINEAR_PROGRAM_METHODS = tuple(f"{form}-lp" for form in PROGRAM_FORMS)
 EXACT_METHODS = (*ITERATIONS, *LINEAR_PROGRAM_METHODS)
@@ -45,9 +48,14 @@ def exact(
         int, typer.Option(min=1, help="budget of sweeps over all states")
     ] = DEFAULT_SWEEPS,
     threads: ThreadsOption = None,
+    out: Annotated[
+        str | None, typer.Option(help="folder to save the result and the policy in")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """The optimal cost between two bounds, over all states of a model that can be enumerated."""
+    if out is not None:
+        require_free(out)
     loaded = load_model(model, settings)
     chosen = make_criterion(criterion, gamma)
     if method is not None and method not in EXACT_METHODS:
@@ -57,9 +65,9 @@ def exact(
             raise InputError("--sweeps is for the methods that sweep, not for linear programs.")
         form = (method or LINEAR_PROGRAM_METHODS[0]).removesuffix("-lp")
         limits = [Limit.parse(text) for text in limit or []]
-        result = solve_lp(
+        found: ExactSolution | LinearSolution | None = solve_lp(
             loaded, chosen, limits=limits, form=form, tol=tol, threads=threads
-        ).to_json()
+        )
     elif limit:
         raise InputError(
             f"--limit works with --method {' or '.join(LINEAR_PROGRAM_METHODS)}, not with {method}."
@@ -68,7 +76,7 @@ def exact(
         with bar("sweeping", unit="sweeps") as update:
             looks = _Looks(update, tol, sweeps)
             try:
-                result = solve_exact(
+                found = solve_exact(
                     loaded,
                     chosen,
                     method=method,
@@ -76,16 +84,38 @@ def exact(
                     sweeps=sweeps,
                     threads=threads,
                     progress=looks,
-                ).to_json()
+                )
             except KeyboardInterrupt:
                 if looks.sweeps == 0:
                     raise
-                result = looks.interrupted()
+                found = None
+    if found is None:
+        result = looks.interrupted()
+    else:
+        result = found.to_json()
+        if out is not None:
+            _save(found, result, loaded, chosen, out)
     if as_json:
         print_json(result)
     else:
         print_rows(result)
+        if out is not None and found is not None:
+            out_console().print(f"saved in {out}; -p {out} is its policy")
     stop_if_interrupted(result["status"], resumable=False)
+
+
+def _save(
+    found: ExactSolution | LinearSolution,
+    result: Json,
+    model: Model,
+    criterion: Criterion,
+    folder: str,
+) -> None:
+    """The policy and the result, as other runs have them."""
+    settings = {"task": "exact", "model": model.describe(), **criterion.describe()}
+    run = Run(folder, settings)
+    run.save_result(result)
+    save_policy(found.policy, run.folder / POLICY_FILE)
 
 
 class _Looks:

@@ -58,11 +58,13 @@ class Limit:
 
     @staticmethod
     def parse(text: str) -> Limit:
-        """From the command line: "lost fraction <= 0.01"."""
+        """From the command line: "lost fraction <= 0.01", or "lost fraction <= 1%"."""
         found = re.fullmatch(r"\s*(.+?)\s*<=\s*(\S+)\s*", text)
         if found is None:
             raise InputError(f"a limit reads 'MEASURE <= NUMBER', got {text!r}.")
         try:
+            if found[2].endswith("%"):
+                return Limit(found[1], float(found[2].removesuffix("%")) / 100)
             return Limit(found[1], float(found[2]))
         except ValueError:
             raise InputError(

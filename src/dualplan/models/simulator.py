@@ -6,6 +6,7 @@ everything built on it works. These models run in Python, one step at a time.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -68,7 +69,7 @@ class SimulatorModel(Model):
         self._loss_bounds = loss_bounds
 
     @staticmethod
-    def from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
+    def from_gymnasium(environment: Any, **options: Any) -> SimulatorModel:
         """A Gymnasium environment with discrete observations and actions.
 
         Losses are negative rewards.
@@ -164,8 +165,9 @@ class _FunctionSession:
 # -- Gymnasium (an optional extra) -----------------------------------------------------------------
 
 
-def _from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> SimulatorModel:
-    """Wrap an environment id or a function that makes one; `options` go to `gymnasium.make`.
+def _from_gymnasium(environment: Any, **options: Any) -> SimulatorModel:
+    """Wrap an environment, its id, or a function that makes one; `options` go to
+    `gymnasium.make`.
 
     Limits on the length of an episode are taken off: they would depend on more than the state.
     """
@@ -180,6 +182,11 @@ def _from_gymnasium(environment: str | Callable[[], Any], **options: Any) -> Sim
     make: Callable[[], Any]
     if isinstance(environment, str):
         make = partial(gymnasium.make, environment, **options)
+    elif isinstance(environment, gymnasium.Env):
+        if environment.spec is not None:
+            make = partial(gymnasium.make, environment.spec, **options)
+        else:
+            make = partial(copy.deepcopy, environment.unwrapped)
     else:
         make = environment
     probe = make()

@@ -13,6 +13,8 @@ rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
 factored-alp    greedy for values of indicators of one or two variables of a factored model, with
             all constraints (`primal/factored.py`)
 
+learned     optimal for the model that was seen: for simulators alone (`learned.py`)
+
 By name only: `alp`, `smoothed-alp`, `relaxed-alp`, `expanded-alp`, `average-alp`, `perturbed-alp`,
 each of the primal programs for itself.
 """
@@ -68,6 +70,7 @@ from dualplan.search.lattice import (
     solve_lattice,
     truncation,
 )
+from dualplan.search.learned import Learned
 from dualplan.search.policy_search import Proposed, best_of
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
@@ -581,7 +584,7 @@ class Combines:
 
 STEPS_BY_NAME: dict[str, Step] = {
     step.name: step
-    for step in (Factored(), OnLattice(), Searches(), Values(), Combines(), Rollouts())
+    for step in (Learned(), Factored(), OnLattice(), Searches(), Values(), Combines(), Rollouts())
 }
 # programs one by one, for those who ask for them
 NAMED_STEPS: dict[str, Step] = {
