@@ -62,9 +62,7 @@ def main(time: str = "6s") -> dict[str, float]:
     worst, dearest = states.max(axis=1), 1 + (states**2 * WORTH).argmax(axis=1)
     tables = {f"from stage {k} on": np.where(worst >= k, dearest, 0) for k in range(1, 5)}
     rules = [dp.policies.TablePolicy(model, table, name=name) for name, table in tables.items()]
-    found = dp.solve(
-        model, policies=[rules[1]], time=time, method=["lattice"]
-    )  # begins with one of them
+    found = dp.solve(model, policies=[rules[1]], time=time)  # begins with one of them
     costs = {
         policy.name: dp.evaluate_exact(model, policy).cost for policy in (*rules, found.policy)
     }

@@ -518,7 +518,7 @@ def test_no_difference(searched):
 def test_numbers_in_words():
     assert at_most(0.12341) == "12.4%"
     assert at_most(0.0) == "0.00%"
-    assert at_most(1e-9) == "0.01%"
+    assert at_most(1e-9) == "0.0001%"
     assert percent(-0.0806) == "−8.06%"
     assert (percent(3e-5), percent(-3e-5), percent(-0.0)) == ("0.003%", "−0.003%", "0.00%")
 
@@ -580,7 +580,7 @@ def test_the_plan_again(planned, tmp_path):
     told = repeat(run.model, run.settings, run.result)
     (tmp_path / PLAN_FILE).write_text(told.contents)
     plan, (_, given) = Plan.read(tmp_path / PLAN_FILE), parsed(told.command)
-    assert (plan.seed, plan.penalty, plan.method) == (3, [10.0, 100.0], "listed-lp")
+    assert (plan.seed, plan.penalty, plan.solver) == (3, [10.0, 100.0], "listed-lp")
     again = run_plan(override(plan, set=given))
     assert again.best.cost == pytest.approx(run.found.cost)
     assert again.problem.model.digest == run.model.digest

@@ -36,7 +36,7 @@ def percent(share: float) -> str:
 
 def at_most(share: float) -> str:
     """A share as a percentage, rounded up."""
-    digits = 4 if share < 1e-4 else _decimals(share)
+    digits = 4 if 0 < share < 5e-5 else _decimals(share)
     return f"{math.ceil(share * 10 ** (2 + digits) * (1 - 1e-9)) / 10**digits:.{digits}f}%"
 
 

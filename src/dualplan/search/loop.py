@@ -68,7 +68,7 @@ from dualplan.search.duels import (
     screen,
 )
 from dualplan.search.listed import EXACT, OPTIMAL_GAP, fits, solve_listed
-from dualplan.search.steps import NAMED_STEPS, STEPS_BY_NAME, swiftest_first
+from dualplan.search.steps import STEPS_BY_NAME, all_steps, swiftest_first
 from dualplan.values.functions import StateFunction
 
 DEFAULT_SEARCH_TIME = "2m"
@@ -91,7 +91,6 @@ ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
 COMPILING_WORDS = "compiling, which is not counted"
-METHODS: dict[str, Step] = {**STEPS_BY_NAME, **NAMED_STEPS}
 NO_BOUND = LowerBound(-math.inf, UNKNOWN, "", ())
 
 Progress = Callable[[int, int, str], None]
@@ -132,7 +131,8 @@ def solve(
     with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
         clock = Clock(allowed, compiled)
         search = Search(model, criterion, limited, seed, clock=clock, wanted_gap=wanted)
-        chosen = [METHODS[name] for name in methods if name != EXACT]
+        steps = all_steps()
+        chosen = [steps[name] for name in methods if name != EXACT]
         if method is not None:
             _require_applicable(search, chosen)
         exact_first = EXACT in methods and (not chosen or fits(search))
@@ -167,7 +167,7 @@ def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
 
 def _methods(names: Sequence[str] | None) -> list[str]:
     """The methods that were asked for, by default all, in the order in which they are taken."""
-    known = [EXACT, *METHODS]
+    known = [EXACT, *all_steps()]
     for name in names or ():
         if name not in known:
             raise unknown("method", str(name), known)

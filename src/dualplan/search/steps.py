@@ -596,3 +596,8 @@ NAMED_STEPS: dict[str, Step] = {
 def swiftest_first(steps: Sequence[Step], search: Search) -> list[Step]:
     """The order where time is short: a search over indices that walk takes a second."""
     return sorted(steps, key=lambda step: not (step.name == Searches.name and _walks(search)))
+
+
+def all_steps() -> dict[str, Step]:
+    """All that can be asked for by name: the usual ones, and those by name only."""
+    return {**STEPS_BY_NAME, **NAMED_STEPS}

@@ -50,10 +50,11 @@ from dualplan.models.limits import Limit
 from dualplan.models.load import load, require_stable
 from dualplan.models.toml import Document, is_network, read, register_plan_keys
 from dualplan.search.listed import EXACT
-from dualplan.search.loop import DEFAULT_SEARCH_TIME, METHODS
+from dualplan.search.loop import DEFAULT_SEARCH_TIME
 from dualplan.search.plans import kinds
 from dualplan.search.plans.families import NAMED_FEATURE_SETS, STANDARD_FEATURES
 from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of
+from dualplan.search.steps import all_steps
 
 _of_search = partial(Key, part=Part.SEARCH)
 _of_dual = partial(Key, part=Part.DUAL)
@@ -107,7 +108,7 @@ class Plan:
     method: Annotated[
         tuple[str, ...],
         Key(
-            replace(kinds.METHODS, names=(EXACT, *METHODS, *SOLVERS)),
+            replace(kinds.METHODS, names=(EXACT, *all_steps(), *SOLVERS)),
             "one method or several",
             without="all that are for the model",
             flags=("--method",),
