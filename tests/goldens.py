@@ -285,12 +285,14 @@ def proposed(model: dp.Model, criterion: Any, step: str, folder: Path) -> Any:
     from dualplan.core.streams import Place
     from dualplan.policies.saved import save_policy
     from dualplan.search.contract import Candidate, Search
-    from dualplan.search.duels import BEGINNING_STEPS_FACTOR, screen
+    from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, screen
     from dualplan.search.steps import STEPS_BY_NAME
 
     search = Search(model, criterion, (), 5)
     begin = [Candidate(model.policy(name), "heuristic") for name in model.policies]
-    search.members = screen(search, begin, BEGINNING_STEPS_FACTOR, place=Place.BEGINNING)
+    search.members = screen(
+        search, begin, BEGINNING_STEPS, relative_tol=BEGINNING_RELATIVE_WIDTH, place=Place.BEGINNING
+    )
     search.best = search.members[0]
     found = []
     for candidate in STEPS_BY_NAME[step].propose(search, 0):
@@ -312,6 +314,8 @@ PROPOSALS: dict[str, Callable[[Path], Any]] = {
     "step-lattice": _step("four-queue", "lattice", buffers=6),
     "step-search": _step("four-queue", "search", buffers=6),
     "step-search-event": _step("admission", "search"),
+    "step-search-shared": _step("reentrant", "search", classes=12, stations=4),
+    "step-factored": _step("sysadmin", "factored-alp", machines=12),
     "step-values": _step("four-queue", "values", buffers=3),
     "step-dual": _step("four-queue", "dual", buffers=6),
     "step-rollouts": _step("lost-sales", "rollouts"),

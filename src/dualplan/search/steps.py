@@ -489,7 +489,8 @@ class Searches:
 
 def _in_time(search: Search, steps: int) -> int:
     """So many, or a power of two that fits into the time, by the pace of the policies so far."""
-    paces = [m.run.steps / m.run.seconds for m in search.members if m.run.seconds > 0]
+    simulated = [m.run for m in search.members if m.run.steps > 0 and m.run.seconds > 0]
+    paces = [run.steps / run.seconds for run in simulated]
     most = SEARCHING_PACE_SHARE * max(paces, default=math.inf) * deadline().left
     if steps <= most:
         return steps
