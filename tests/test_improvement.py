@@ -4,6 +4,7 @@ its command.
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bank import load
 from dualplan import policies, primal
 from dualplan.core import budgets
 from dualplan.core.budgets import Clock
+from dualplan.core.deadlines import until
 from dualplan.evaluation import judge
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
@@ -594,3 +596,20 @@ def test_a_plan_without_keys_of_the_dual_program_improves(run, tmp_path):
     status, _, err = run("solve", "four-queue", "--figure", "x.png")
     assert status == 2
     assert "for the dual program" in err
+
+
+@pytest.mark.parametrize("left", [0.0, 1e-9, 1.0, math.inf])
+def test_a_search_that_fits_its_steps_to_the_time_always_has_some(left):
+    """With policies that were simulated, and with such as were not."""
+    model = dp.load("four-queue", buffers=2)
+    begun = [member(model, "c-mu")]
+    slow = Search(model, dp.Average(), (), 0, begun, begun[0])
+    with until(Clock(left)):
+        assert steps._in_time(slow, 10_000_000) == 10_000_000  # exactly, in no steps
+    unbounded = dp.load("four-queue", buffers=None)
+    run = dp.evaluate(unbounded, unbounded.policy("c-mu"), steps=50_000)
+    simulated = replace(begun[0], run=replace(run, steps=1_000_000, seconds=1.0))
+    with until(Clock(left)):
+        found = steps._in_time(replace(slow, members=[simulated]), 10_000_000)
+    assert 50_000 <= found <= 10_000_000
+    assert found < 1_000_000 or left == math.inf

@@ -2,6 +2,7 @@
 they are many.
 """
 
+import json
 import math
 
 import numpy as np
@@ -192,3 +193,62 @@ def test_compilation_is_no_part_of_a_time():
     paused[0] = 3.0
     assert clock.left > 12.9
     assert part.left > 7.9
+
+
+# -- methods by name, and where a run is kept ------------------------------------------------------
+
+
+def test_methods_by_name_are_for_the_model_or_say_what_they_need(run):
+    status, _, err = run("solve", "forest", "--method", "lattise")
+    assert status == 2
+    assert "did you mean 'lattice'?" in err
+    status, _, err = run("solve", "forest", "--method", "factored-alp")
+    assert status == 2
+    assert "needs a factored model" in err
+    status, _, err = run("solve", "forest", "--method", "exact", "--method", "sampled-lp")
+    assert status == 2
+    assert "name no other beside it" in err
+
+
+@pytest.mark.parametrize("method", ["alp", "smoothed-alp", "relaxed-alp", "average-alp"])
+def test_primal_programs_run_by_their_names(method):
+    model = dp.load("four-queue", buffers=3)
+    found = dp.solve(model, time="20s", method=method)
+    assert {a.step for a in found.attempts} == {method}
+    assert found.attempts[0].made > 0
+    exact = dp.evaluate_exact(model, found.policy).cost
+    assert found.cost == pytest.approx(exact)
+    assert exact <= min(dp.evaluate_exact(model, m.policy).cost for m in found.start) + 1e-9
+
+
+def test_factored_programs_find_policies_and_bounds_where_nothing_is_listed():
+    """Against the optimum of a model with few machines, by the same step."""
+    model = dp.load("sysadmin", machines=6)
+    found = dp.solve(model, time="20s", method="factored-alp")
+    optimum = dp.solve_exact(model)
+    assert optimum.lower - 1e-6 <= found.cost
+    assert found.bound.value <= optimum.upper
+    large = dp.load("sysadmin", machines=30)
+    bound = dp.best_bound(large, time="20s")
+    assert bound.kind == "proved"
+    assert bound.value > 15
+
+
+def test_a_run_without_a_folder_is_kept_and_its_policy_is_used(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("DUALPLAN_RUNS", str(tmp_path / "kept"))
+    status, out, _ = run("solve", "forest", "--json")
+    found = json.loads(out)
+    folder = found["folder"]
+    assert status == 0
+    assert folder.startswith(str(tmp_path / "kept"))
+    again = json.loads(run("evaluate", "forest", "-p", folder, "--method", "exact", "--json")[1])
+    assert again["cost"] == pytest.approx(found["cost"])
+    (tmp_path / "kept" / "file").write_text("")
+    monkeypatch.setenv("DUALPLAN_RUNS", str(tmp_path / "kept" / "file"))
+    status, out, _ = run("solve", "forest", "--json")
+    assert status == 0
+    assert json.loads(out)["folder"] is None
+
+
+def test_a_limit_in_percent():
+    assert dp.Limit.parse("lost fraction <= 2%") == dp.Limit("lost fraction", 0.02)

@@ -302,3 +302,28 @@ def test_errors_are_sentences() -> None:
     if asked.code is None:
         with pytest.raises(MissingError, match="not compiled"):
             search(families.Family("f", lambda _: asked, np.ones(1), np.ones(1)), steps=1_000_000)
+
+
+def test_shared_indices_are_max_pressure_and_what_is_left_to_do():
+    """θ' = (1, 1, 0, 0, 0) serves as MaxPressure does; stages and work of a line are counted by
+    hand.
+    """
+    network = dp.load("six-class", stations=3)
+    family = families.shared_indices(network)
+    theta = np.zeros(10)
+    theta[5:7] = 1.0
+    policy, other = family.make(theta), linear_index(network.policy("max-pressure"))
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        x = network.state([*rng.integers(0, 6, 9).tolist(), *[0] * (network.box.dim - 9)])
+        own, theirs = (p.alpha + p.slopes @ x[:9] for p in (policy, other))
+        for server in range(3):
+            mine = np.flatnonzero((network.server_of == server) & (x[:9] > 0))
+            if mine.size:
+                assert theirs[mine[own[mine].argmax()]] == pytest.approx(theirs[mine].max())
+    constants, _ = families._shared_parts(network)
+    # 1→4→7→2→5→8 and 3→6→9, by the names of the classes
+    stages = dict(zip("123456789", [6, 3, 3, 5, 2, 2, 4, 1, 1], strict=True))
+    names = [c.name for c in network.classes]
+    assert constants[1] * 6 == pytest.approx([stages[name] for name in names])
+    assert constants[2] == pytest.approx([1 / stages[name] for name in names])

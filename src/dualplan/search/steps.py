@@ -490,8 +490,9 @@ class Searches:
 def _in_time(search: Search, steps: int) -> int:
     """So many, or a power of two that fits into the time, by the pace of the policies so far."""
     simulated = [m.run for m in search.members if m.run.steps > 0 and m.run.seconds > 0]
-    paces = [run.steps / run.seconds for run in simulated]
-    most = SEARCHING_PACE_SHARE * max(paces, default=math.inf) * deadline().left
+    if not simulated:
+        return steps
+    most = SEARCHING_PACE_SHARE * deadline().left * max(r.steps / r.seconds for r in simulated)
     if steps <= most:
         return steps
     return int(2 ** math.floor(math.log2(max(most, LEAST_SEARCHED_STEPS))))
