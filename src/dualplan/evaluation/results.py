@@ -212,6 +212,9 @@ class Evaluation(Shown):
     def __str__(self) -> str:
         if self.status is Status.UNSTABLE:
             return f"{self.policy}: unstable ({self.status.advice})"
+        if self.exact:
+            ends = f"[{self.lower:.6g}, {self.upper:.6g}]"
+            return f"{self.policy}: {self.cost:.6g}, exactly {ends} ({self.status.advice})"
         return (
             f"{self.policy}: {self.cost:.6g}, {self.confidence:.0%} interval [{self.lower:.6g}, "
             f"{self.upper:.6g}] ({self.method}, {self.steps:,} steps; {self.status.advice})"
