@@ -206,9 +206,10 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
     monkeypatch.setattr(budgets, "MOST_EXACT_STATES", 0)
     monkeypatch.setattr(loop, "FINAL_EVALUATION_STEPS", 10_000_000)
+    monkeypatch.setattr(steps.OnLattice, "propose", lambda *_: [])
     limit = Limit("lost fraction", 1.02 * exact)
     found = dp.solve(
-        model, policies=[model.policy("c-mu")], limits=[limit], time=ENOUGH, method=["values"]
+        model, policies=[model.policy("c-mu")], limits=[limit], time=ENOUGH, method=["lattice"]
     )
     assert (
         found.evaluation.measures["lost fraction"].lower
