@@ -84,7 +84,7 @@ def test_episodes_end_at_no_further_loss():
                 rows[i, y] += p
     truth = np.linalg.solve(np.eye(n) - gamma * rows, gains)[2]
     assert found.evaluation.lower - 0.02 <= truth <= found.evaluation.upper + 0.02
-    assert [found.policy.act([i]) for i in range(1, n - 1)] == [1] * (n - 2)
+    assert {found.policy.act([i]) for i in range(1, n - 1)} == {model.actions[1]}
     assert found.bound.kind == "unknown"
 
 
