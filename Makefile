@@ -19,7 +19,7 @@ demo: $(VENV)/ready
 	$(BIN)/dualplan solve four-queue --set buffers=9 --time 20s --out runs/demo
 	$(BIN)/dualplan report runs/demo
 
-# while working: the tests that take up to half a second, together about a minute
+# while working: the tests that take up to a third of a second, together about a minute
 quick: $(VENV)/ready
 	$(PYTEST) -q -m "quick and not slow"
 

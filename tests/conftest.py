@@ -16,8 +16,8 @@ hypothesis.settings.load_profile("dualplan")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests of `make quick`: all but those of tests/longer.txt, which took longer than half
-    a second when `make durations` was last run. A new test is quick until then.
+    """Mark the tests of `make quick`: all but those of tests/longer.txt, which took longer than
+    a third of a second when `make durations` was last run. A new test is quick until then.
     """
     left_out = longer.listed()
     for item in items:

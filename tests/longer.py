@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 LIST = Path(__file__).with_name("longer.txt")
-LIMIT = 0.5  # seconds of the longest case of a test, its fixtures included
+LIMIT = 0.3  # seconds of the longest case of a test, its fixtures included
 LINE = re.compile(r"([\d.]+)s (?:call|setup) +tests/(\w+\.py::\w+)")
 
 
