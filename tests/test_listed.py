@@ -130,6 +130,8 @@ def test_sweeps_that_will_not_meet_in_time_leave_it_to_the_search():
                 return second
         return None
 
+    now[0] = 60.0
+    assert not prospect(1, 1.0, 2.0)  # one long sweep: there is no rate yet
     assert stopped(0.1) == pytest.approx(listed.TRIAL_TIME_SHARE * 100, abs=1)
     now[0] = 0.0
     assert stopped(0.25) is None

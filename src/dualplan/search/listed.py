@@ -131,6 +131,8 @@ class _Prospect:
         wanted = self.gap * min(abs(lower), abs(upper))
         if now < TRIAL_TIME_SHARE * self.clock.allowed or width <= wanted or wanted == 0:
             return False
+        if len(self.widths) == 1:  # a single sweep that took so long says nothing of a rate
+            return False
         while self.widths[self.half + 1][0] < now / 2:
             self.half += 1
         then, before = self.widths[self.half]
