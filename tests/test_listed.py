@@ -137,6 +137,15 @@ def test_sweeps_that_will_not_meet_in_time_leave_it_to_the_search():
     assert stopped(0.25) is None
 
 
+def test_sweeps_that_the_clock_stopped_show_in_the_status():
+    model = dp.load("four-queue", buffers=9)
+    found = dp.solve(model, time=0.05, method="exact")
+    optimum = dp.solve_exact(model, tol=1e-6)
+    assert found.status is dp.Status.TIME
+    assert found.bound.value <= optimum.upper
+    assert found.evaluation.upper >= optimum.lower
+
+
 def test_sweeps_by_a_table_are_those_of_the_model(monkeypatch):
     """The same numbers from the table of transitions as from the model's own functions."""
     model = dp.load("lost-sales", lead_time=2, demand=2.0)

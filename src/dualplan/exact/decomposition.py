@@ -135,7 +135,7 @@ def decompose(
             raise MissingError(
                 "the time was over before a policy was found that keeps the limits; allow more."
             )
-    raise InputError(
+    raise MissingError(
         f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it."
     )
 

@@ -404,6 +404,8 @@ class Loop:
                     tried[step.name] = (size[step.name], self.gains)
                     gained = self.attempt(step, size[step.name])
                     size[step.name] = min(size[step.name] + 1, step.sizes - 1)
+        if self.potential is not None:  # sweeps that the clock stopped would go on in more time
+            return Status.TIME
         return Status.SETTLED
 
     @property
