@@ -219,6 +219,38 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     assert found.kept
 
 
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_a_limit_that_does_not_bind_changes_nothing(monkeypatch, few):
+    """Not even the random numbers: the same attempts, with the same gains, and the same policy."""
+    monkeypatch.setattr(budgets, "MOST_EXACT_STATES", few)
+    model = dp.load("four-queue", buffers=3)
+    wanted = {"time": ENOUGH, "method": ["lattice"], "gap": "20%"}
+    free = dp.solve(model, **wanted)
+    lost = free.evaluation.measures["lost fraction"].upper
+    limited = dp.solve(model, limits=[Limit("lost fraction", 1.5 * lost)], **wanted)
+    assert any(attempt.accepted for attempt in free.attempts)
+    assert [(a.step, a.policy, a.gain) for a in limited.attempts] == [
+        (a.step, a.policy, a.gain) for a in free.attempts
+    ]
+    assert limited.policy.digest == free.policy.digest
+    assert limited.kept
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_a_limit_that_binds_counts_from_the_moment_it_does(monkeypatch, few):
+    """LBFS costs less than LONGER and loses more; the limit lies between."""
+    monkeypatch.setattr(budgets, "MOST_EXACT_STATES", few)
+    monkeypatch.setattr(steps.OnLattice, "propose", lambda *_: [])
+    model = dp.load("four-queue", buffers=4)
+    policies = [model.policy("lbfs"), model.policy("longer")]
+    exact = [dp.evaluate_exact(model, policy).measures["lost fraction"] for policy in policies]
+    between = Limit("lost fraction", (exact[0] + exact[1]) / 2)
+    found = dp.solve(model, policies=policies, limits=[between], time=ENOUGH, method=["lattice"])
+    free = dp.solve(model, policies=policies, time=ENOUGH, method=["lattice"])
+    assert (found.policy.name, free.policy.name) == ("longer", "lbfs")
+    assert found.kept
+
+
 # -- the loop --------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ is made and compiled once in each process, however many tasks bring it.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.extending import models, register_model, typeof_impl
 from numba.np.numpy_support import as_dtype
+
+from dualplan._kernels import disk
 
 INT = types.int64
 FLOAT = types.float64
@@ -67,6 +70,7 @@ COMPILATION_ERRORS = (NumbaError, TypeError, ValueError, NotImplementedError)
 
 
 P = ParamSpec("P")
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class Kernel:
@@ -89,8 +93,18 @@ class Kernel:
     @property
     def compiled(self) -> Any:
         if self._compiled is None:
-            self._compiled = numba.njit(self.signature, **self.options)(self.function)
+            with _ONE_AT_A_TIME:
+                if self._compiled is None:  # no other thread has done it meanwhile
+                    self._compiled = self._compile()
         return self._compiled
+
+    def _compile(self) -> Any:
+        if self.options.get("cache"):
+            return numba.njit(self.signature, **self.options)(self.function)
+        compiled = disk.cached(numba.njit(**self.options)(self.function))
+        compiled.compile(self.signature)
+        compiled.disable_compile()
+        return compiled
 
     def __call__(self, *args: Any) -> Any:
         """Call the compiled function; kernels among the arguments, or in groups among these, are
@@ -164,12 +178,20 @@ def kernel(signature: Any, *, allocates: bool = False) -> Callable[[Callable[...
 
 
 def user_kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel that closes over functions of the user; its machine code is never cached.
-
-    Numba does not see changes in what such functions refer to, so a cached copy could answer for an
-    older model.
+    """Declare a kernel that closes over other functions; its machine code is kept on disk by all
+    that these refer to (`disk.py`).
     """
     return lambda function: Kernel(function, signature, _NUMBA_OPTIONS)
+
+
+def user_function(function: Callable[..., Any], argument_types: tuple[Any, ...]) -> Any:
+    """A function of the user, compiled for these types only, with its indices checked; kept on disk
+    likewise.
+    """
+    compiled = disk.cached(numba.njit(nogil=True, boundscheck=True)(function))
+    compiled.compile(argument_types)
+    compiled.disable_compile()
+    return compiled
 
 
 def function_type(signature: Any) -> Any:

@@ -71,6 +71,7 @@ class Place(IntEnum):
     VISITS = 8  # states that policies visit, by which programs and lattices are laid out
     PROPOSAL = 9  # what a step draws to make its candidates
     PRICES = 10  # prices of limits that are tried
+    LIMITS = 11  # whether the best policy keeps limits, where a duel did not tell
     CONTROL_FIT = 13  # visits that controls are fitted to
     CONTROL_TRIAL = 14  # whether a control makes intervals narrower
     LAST_EVALUATION = 16

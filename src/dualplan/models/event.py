@@ -47,6 +47,7 @@ from dualplan._kernels.compiler import (
     STEP_SIGNATURE,
     Kernel,
     made_once,
+    user_function,
     user_kernel,
 )
 from dualplan._kernels.philox import uniform
@@ -318,10 +319,8 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     types: list[Any] = [READ_ONLY_INTS, *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
         types = [READ_ONLY_INTS]
-    compiled = numba.njit(nogil=True, boundscheck=True)(function)
     try:
-        compiled.compile(tuple(types))
-        compiled.disable_compile()  # states are passed as read-only, always
+        compiled = user_function(function, tuple(types))  # states are passed as read-only, always
     except NumbaError as error:
         reason = next(
             (line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error)

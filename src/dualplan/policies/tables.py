@@ -14,6 +14,7 @@ from dualplan._kernels.compiler import (
     READ_ONLY_INTS,
     Kernel,
     made_once,
+    user_function,
     user_kernel,
 )
 from dualplan._kernels.policies import action_rule, table_rule
@@ -136,9 +137,7 @@ class FunctionPolicy(Policy):
 def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
     try:
-        compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
-        compiled.compile((READ_ONLY_INTS,))
-        compiled.disable_compile()
+        compiled = user_function(function, (READ_ONLY_INTS,))
     except COMPILATION_ERRORS:
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type

@@ -9,8 +9,8 @@ plans           what a TOML file may ask for
 """
 
 from dualplan.search.contract import Attempt, Candidate, SearchResult
+from dualplan.search.headline import solve
 from dualplan.search.lattice import LatticeSolution, lattice_plan, make_lattice, solve_lattice
-from dualplan.search.loop import solve
 from dualplan.search.plans import Plan, run_plan
 from dualplan.search.rollouts import (
     Differences,

@@ -103,6 +103,9 @@ class Attempt:
 class Search:
     """Where the search stands: the portfolio, the cheapest first among `members`, and the best
     policy so far.
+
+    `limits` are those that policies are judged by now: none, as long as the best policy without
+    limits keeps those that were asked for (`wanted_limits`).
     """
 
     model: Model
@@ -114,6 +117,7 @@ class Search:
     attempts: list[Attempt] = field(default_factory=list)
     clock: Clock = field(default_factory=lambda: Clock(math.inf))
     wanted_gap: float | None = None
+    wanted_limits: tuple[Limit, ...] = ()
     before: int = 0  # attempts of a run that goes on
     fitted: dict[str, StateFunction | None] = field(
         default_factory=dict

@@ -109,7 +109,7 @@ def solve_listed(search: Search) -> Listed | None:
     if found.status not in (Status.SOLVED, Status.ROUNDING):
         return Listed(candidate, bound, potential)
     known = _known(search, found)
-    if known.excess(search.limits) == 0:
+    if known.excess(search.wanted_limits) == 0:
         return Listed(candidate, bound, potential, known)
     return _limited(search, bound)
 
@@ -189,7 +189,7 @@ def _limited(search: Search, free: LowerBound) -> Listed | None:
         found = solve_lp(
             search.model,
             search.criterion,
-            limits=search.limits,
+            limits=search.wanted_limits,
             tol=(search.wanted_gap or OPTIMAL_GAP) * max(abs(free.value), OPTIMAL_GAP),
             time=max(EXACT_TIME_SHARE * search.clock.left, 1e-3),
         )

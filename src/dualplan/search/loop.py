@@ -1,6 +1,10 @@
 """The loop: propose, judge, keep what is better; at any time there is a best policy, and it never
 gets worse.
 
+With limits the search goes on without them as long as its best policy keeps them, so that a limit
+that does not bind changes nothing. Once the best policy may exceed one, they count: the best of the
+portfolio that keeps them takes its place, and all steps are taken again.
+
 Begin with a portfolio: the policies given, or the model's heuristics. Where the states can be
 listed in the time, the exact answer comes next (`listed.py`); if it is optimal, that is all. Then
 steps in turn
@@ -31,10 +35,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dualplan._kernels.compiler import compiling
-from dualplan.core.budgets import Clock, seconds, share
-from dualplan.core.checks import require_seed
 from dualplan.core.deadlines import until
-from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError, unknown
+from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, UNKNOWN, Status
@@ -42,10 +44,7 @@ from dualplan.core.streams import Place
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
-from dualplan.models.contract import Model
-from dualplan.models.criteria import Criterion, Discounted, require_criterion
-from dualplan.models.limits import Limit, require_limits
-from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.contract import Policy
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY_FILE, load_policy, save_policy
 from dualplan.policies.tables import random_policy
@@ -67,11 +66,10 @@ from dualplan.search.duels import (
     pace,
     screen,
 )
-from dualplan.search.listed import EXACT, OPTIMAL_GAP, fits, solve_listed
-from dualplan.search.steps import STEPS_BY_NAME, all_steps, swiftest_first
+from dualplan.search.listed import EXACT, OPTIMAL_GAP, solve_listed
+from dualplan.search.steps import swiftest_first
 from dualplan.values.functions import StateFunction
 
-DEFAULT_SEARCH_TIME = "2m"
 SAVED_SOURCE = "saved"  # the source of the best policy of a run that goes on
 PORTFOLIO_SIZE = 8  # policies that are kept
 PORTFOLIO_COST_SHARE = 0.3  # of the best cost: candidates that are not this near are not kept
@@ -90,127 +88,12 @@ UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was n
 ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is short
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
-COMPILING_WORDS = "compiling, which is not counted"
+# of the time, for a run that tells whether a policy keeps a limit, where a duel did not
+LIMITS_TIME_SHARE = 0.03
+LEAST_LIMITS_SECONDS = 0.2
 NO_BOUND = LowerBound(-math.inf, UNKNOWN, "", ())
 
 Progress = Callable[[int, int, str], None]
-
-
-def solve(
-    model: Model,
-    criterion: Criterion | None = None,
-    *,
-    policies: Sequence[Policy] = (),
-    limits: Sequence[Limit | str] = (),
-    time: str | float = DEFAULT_SEARCH_TIME,
-    gap: str | float | None = None,
-    method: str | Sequence[str] | None = None,
-    seed: int = 0,
-    folder: str | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> SearchResult:
-    """The best policy that the steps find in a time, what it costs, a lower bound, and the gap
-    between the two.
-
-    `policies` are what to begin with (anything that maps a state to probabilities; by default the
-    model's heuristics), `limits` side constraints such as "lost fraction <= 0.01", `gap` the share
-    of the cost at which to stop, `method` the name of a method or several, by default all of them.
-    The `time` counts without what it takes to compile the model, which is once for its version.
-    With a `folder` the best policy is saved whenever it changes.
-    """
-    allowed = seconds(time)
-    wanted = None if gap is None else share(gap)
-    criterion = require_criterion(criterion)
-    require_seed(seed)
-    methods = _methods([method] if isinstance(method, str) else method)
-    for policy in policies:
-        require_policy_of(model, policy)
-    limited = _limits(model, limits)
-    telling = progress or (lambda *_: None)
-    with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
-        clock = Clock(allowed, compiled)
-        search = Search(model, criterion, limited, seed, clock=clock, wanted_gap=wanted)
-        steps = all_steps()
-        chosen = [steps[name] for name in methods if name != EXACT]
-        if method is not None:
-            _require_applicable(search, chosen)
-        exact_first = EXACT in methods and (not chosen or fits(search))
-        if limits and isinstance(criterion, Discounted) and not exact_first:
-            raise InputError(
-                "limits are judged by simulated measures, which the discounted criterion has not; "
-                f"only method {EXACT!r} keeps them, and the model has too many states for it in "
-                "this time."
-            )
-        run = _open(search, policies, methods, allowed, folder, resume)
-        search.before = 0 if run is None else run.traced
-        loop = Loop(search, run, telling)
-        loop.begin(list(policies))
-        try:
-            if exact_first and loop.exactly():
-                return loop.end_exact()
-            return loop.finish(loop.rounds(chosen))
-        except KeyboardInterrupt:
-            return loop.interrupted()
-
-
-def _limits(model: Model, given: Sequence[Limit | str]) -> tuple[Limit, ...]:
-    limits = require_limits(given)
-    for limit in limits:
-        if not isinstance(limit.measure, str):
-            raise InputError(
-                f"the limit on {limit.name!r} must be on a measure of the model, by its name."
-            )
-        model.measure(limit.measure)
-    return limits
-
-
-def _methods(names: Sequence[str] | None) -> list[str]:
-    """The methods that were asked for, by default all, in the order in which they are taken."""
-    known = [EXACT, *all_steps()]
-    for name in names or ():
-        if name not in known:
-            raise unknown("method", str(name), known)
-    if names is None:
-        return [EXACT, *STEPS_BY_NAME]
-    return [name for name in known if name in names]
-
-
-def _require_applicable(search: Search, chosen: Sequence[Step]) -> None:
-    """Raise for a method that was asked for and is not for this model."""
-    for step in chosen:
-        if not step.applies(search):
-            raise MissingError(
-                f"method {step.name!r} needs {step.needs}, which model {search.model.name!r} and "
-                "what you asked for do not have; leave it out."
-            )
-
-
-def _open(
-    search: Search,
-    policies: Sequence[Policy],
-    steps: list[str],
-    allowed: float,
-    folder: str | None,
-    resume: bool,
-) -> Run | None:
-    if folder is None:
-        if resume:
-            raise InputError(
-                "only a run that was saved in a folder can be resumed; name its folder."
-            )
-        return None
-    settings = {
-        "task": "solve",
-        "model": search.model.describe(),
-        "criterion": search.criterion.describe(),
-        "limits": [f"{limit.name} <= {limit.at_most!r}" for limit in search.limits],
-        "policies": [policy.describe() for policy in policies],
-        "steps": steps,
-        "seed": search.seed,
-        "budget": {"seconds": allowed},
-    }
-    return Run(folder, settings, resume=resume)
 
 
 def _interval(run: Evaluation) -> str:
@@ -375,8 +258,9 @@ class Loop:
 
     def rounds(self, steps: list[Step]) -> Status:
         """Steps in turn, each as long as it gains and can grow, until none is worth another
-        attempt.
+        attempt; all of them again, under the limits, once these bind.
         """
+        self.mind_limits()
         usable = [step for step in steps if step.applies(self.search)]
         short = self.clock.allowed <= SHORT_TIME_SECONDS
         smallest = 0 if short else 1
@@ -403,10 +287,44 @@ class Loop:
                         return Status.GAP
                     tried[step.name] = (size[step.name], self.gains)
                     gained = self.attempt(step, size[step.name])
+                    if gained and self.mind_limits():
+                        return self.rounds(steps)
                     size[step.name] = min(size[step.name] + 1, step.sizes - 1)
         if self.potential is not None:  # sweeps that the clock stopped would go on in more time
             return Status.TIME
         return Status.SETTLED
+
+    def mind_limits(self) -> bool:
+        """Let the limits count from now on if the best policy may exceed one; whether that is
+        new.
+        """
+        search = self.search
+        if search.limits == search.wanted_limits or self._keeps_limits(search.incumbent):
+            return False
+        self._bind_limits()
+        return True
+
+    def _keeps_limits(self, member: Member) -> bool:
+        """Whether a policy keeps what was asked for; where its run cannot tell, a longer one."""
+        limits = self.search.wanted_limits
+        run = member.run
+        open_question = run.excess(limits) > 0 and not any(map(run.breaks, limits))
+        if open_question and not run.exact:
+            judge = Judge(
+                steps=FINAL_EVALUATION_STEPS,
+                seed=self.search.fresh(Place.LIMITS),
+                time=max(LIMITS_TIME_SHARE * self.clock.allowed, LEAST_LIMITS_SECONDS),
+            )
+            run = judge(self.search.model, member.policy, self.search.criterion)
+        return run.excess(limits) == 0
+
+    def _bind_limits(self) -> None:
+        """Judge by the limits: the best of the portfolio under them takes the first place."""
+        search = self.search
+        search.limits = search.wanted_limits
+        search.members.sort(key=lambda m: m.rank(search.limits))
+        search.best = search.members[0]
+        self.keep()
 
     @property
     def gains(self) -> int:
@@ -437,7 +355,7 @@ class Loop:
         proved = self.bound.kind == PROVED
         wanted = OPTIMAL_GAP if self.gap is None else self.gap
         small = largest_gap(run.lower, run.upper, self.bound.value) <= wanted
-        return small and proved and run.excess(self.search.limits) == 0
+        return small and proved and run.excess(self.search.wanted_limits) == 0
 
     def attempt(self, step: Step, size: int) -> bool:
         """Let a step propose, and judge what it does; whether there is a new best policy."""
@@ -508,11 +426,29 @@ class Loop:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, status: Status) -> SearchResult:
-        """Evaluate the best policy afresh, and prove a bound."""
+    def search_and_finish(self, steps: list[Step]) -> SearchResult:
+        """Take steps, evaluate the best policy afresh, and prove a bound.
+
+        If only that evaluation shows that a limit binds, what time is left is for a search under
+        it.
+        """
+        search = self.search
+        status = self.rounds(steps)
+        evaluation = self._judged_in_the_end()
+        free = search.limits != search.wanted_limits
+        if free and evaluation.excess(search.wanted_limits) > 0:
+            self._bind_limits()
+            status = self.rounds(steps)
+            evaluation = self._judged_in_the_end()
+        return self.finish(status, evaluation)
+
+    def _judged_in_the_end(self) -> Evaluation:
         self.tell("evaluating the policy")
         allowed = JUDGING_TIME_SHARE * self.clock.allowed
-        evaluation = self.final_evaluation(allowed + self.search.left)
+        return self.final_evaluation(allowed + self.search.left)
+
+    def finish(self, status: Status, evaluation: Evaluation) -> SearchResult:
+        """Prove a bound, and put together what was found."""
         if evaluation.status is Status.INTERRUPTED:
             return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
         self.tell("a lower bound")
@@ -538,7 +474,7 @@ class Loop:
         judge = Judge(
             steps=FINAL_EVALUATION_STEPS,
             # measures that are limited have no control: they are known well long after the cost is
-            relative_tol=None if search.limits else FINAL_RELATIVE_WIDTH,
+            relative_tol=None if search.wanted_limits else FINAL_RELATIVE_WIDTH,
             seed=search.fresh(Place.LAST_EVALUATION),
             time=seconds,
         )
@@ -560,7 +496,7 @@ class Loop:
             policy=best.policy,
             source=best.candidate.source,
             evaluation=evaluation,
-            limits=search.limits,
+            limits=search.wanted_limits,
             start=self.start,
             attempts=tuple(search.attempts),
             bound=bound,

@@ -22,7 +22,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import COMPILATION_ERRORS, READ_ONLY_INTS
+from dualplan._kernels.compiler import COMPILATION_ERRORS, READ_ONLY_INTS, user_function
 from dualplan.core.checks import is_number, is_whole
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
@@ -116,11 +116,9 @@ class Partition:
         if self.function is None:
             return None
         try:
-            function = numba.njit(nogil=True)(self.function)
-            function.compile((READ_ONLY_INTS,))
+            return user_function(self.function, (READ_ONLY_INTS,))
         except COMPILATION_ERRORS:
             return None
-        return function
 
     @property
     def ints(self) -> Ints:

@@ -14,7 +14,7 @@ from dualplan.evaluation.results import Evaluation
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
 from dualplan.policies.contract import Policy
-from dualplan.search.loop import solve
+from dualplan.search.headline import solve
 
 SEARCH_ROW = "solve"  # the name of the row of a search
 

@@ -50,6 +50,7 @@ from dualplan._kernels.compiler import (
     Data,
     Kernel,
     made_once,
+    user_function,
     user_kernel,
 )
 from dualplan.core.checks import is_whole
@@ -501,11 +502,9 @@ def concat_ratios(*sets: Ratios) -> Ratios:
 
 def _compile(function: Callable[..., int]) -> Any:
     try:
-        compiled = numba.njit(nogil=True)(function)
-        compiled.compile((READ_ONLY_INTS, numba.int64, INTS, FLOATS))
+        return user_function(function, (READ_ONLY_INTS, numba.int64, INTS, FLOATS))
     except COMPILATION_ERRORS:
         return None
-    return compiled
 
 
 # -- compiled --------------------------------------------------------------------------------------

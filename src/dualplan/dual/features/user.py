@@ -32,7 +32,7 @@ import scipy.sparse as sp
 import scipy.special
 from numba.core.errors import NumbaError
 
-from dualplan._kernels.compiler import FLOATS, INTS, READ_ONLY_INTS
+from dualplan._kernels.compiler import FLOATS, INTS, READ_ONLY_INTS, user_function
 from dualplan._kernels.features import USER
 from dualplan.core.checks import is_whole
 from dualplan.core.errors import InputError
@@ -116,10 +116,9 @@ def user_defined(
 
 def _compiled(word: str, function: Callable[..., Any]) -> Any:
     """The function as machine code."""
-    compiled = numba.njit(nogil=True, boundscheck=True)(getattr(function, "py_func", function))
+    plain = getattr(function, "py_func", function)
     try:
-        compiled.compile(_SIGNATURES[word])
-        compiled.disable_compile()
+        compiled = user_function(plain, _SIGNATURES[word])
     except NumbaError as error:
         reason = next(
             (line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error)

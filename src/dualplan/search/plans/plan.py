@@ -1,6 +1,7 @@
 """A plan: what `dualplan solve` is asked for, from a TOML file, the command line or Python.
 
-Without a word about the dual program, the best policy that the library finds (`search/loop.py`):
+Without a word about the dual program, the best policy that the library finds
+(`search/headline.py`):
 
     model = "four-queue"                 # an instance, FILE.toml of a network, or FILE.py:OBJECT
     time = "2m"                          # how long to search
@@ -49,8 +50,8 @@ from dualplan.models.criteria import Criterion, Discounted, make_criterion
 from dualplan.models.limits import Limit
 from dualplan.models.load import load, require_stable
 from dualplan.models.toml import Document, is_network, read, register_plan_keys
+from dualplan.search.headline import DEFAULT_SEARCH_TIME
 from dualplan.search.listed import EXACT
-from dualplan.search.loop import DEFAULT_SEARCH_TIME
 from dualplan.search.plans import kinds
 from dualplan.search.plans.families import NAMED_FEATURE_SETS, STANDARD_FEATURES
 from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of

@@ -33,7 +33,8 @@ from dualplan.policies.named import named_policy
 from dualplan.policies.saved import POLICY_FILE, save_policy
 from dualplan.primal.best_bound import best_bound
 from dualplan.search.contract import SearchResult
-from dualplan.search.loop import DEFAULT_SEARCH_TIME, NO_BOUND, solve
+from dualplan.search.headline import DEFAULT_SEARCH_TIME, solve
+from dualplan.search.loop import NO_BOUND
 from dualplan.search.plans.families import STANDARD_FEATURES
 from dualplan.search.plans.plan import Plan, asked
 from dualplan.search.plans.problem import (
