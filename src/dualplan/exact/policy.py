@@ -123,7 +123,7 @@ def evaluate_exact(
     if everywhere:
         reached = np.arange(losses.size)
     else:
-        reached = _reachable(matrix, np.flatnonzero(weights))
+        reached = reachable(matrix, np.flatnonzero(weights))
     chain = sp.csr_array(matrix[reached][:, reached])
     cost = losses[reached]
     start = weights[reached]
@@ -224,7 +224,7 @@ def _start_vector(model: Model, criterion: Criterion, size: int) -> Floats:
     return result
 
 
-def _reachable(matrix: Any, sources: Ints) -> Ints:
+def reachable(matrix: Any, sources: Ints) -> Ints:
     """The numbers of the states that can be reached, in order."""
     seen = np.zeros(matrix.shape[0], bool)
     for source in sources:
