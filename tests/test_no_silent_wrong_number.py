@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dualplan as dp
 from bank import admission_events, mm1
@@ -269,3 +270,74 @@ def test_no_action_allowed_is_reported_not_raised():
     f = admission_events().functions
     model = dp.EventModel(lower=[0], upper=[6], actions=2, events=3, **{**f, "allowed": allowed})
     assert "no action is allowed in state x=(2)" in dp.check_model(model).problem
+
+
+def chain_with_a_dear_state(chance, dear, forbidden=0.0):
+    """Two cheap states, a dear one that is seldom met, and an action that nobody takes."""
+    cheap = [(1 - chance) / 2, (1 - chance) / 2, chance]
+    rows = np.array([cheap, cheap, [0.5, 0.5, 0.0]])
+    losses = np.array([[0.0, forbidden], [1.0, forbidden], [dear, forbidden]])
+    return dp.TabularModel([rows, rows], losses, name="rare")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "method"),
+    [
+        (dp.Average(), "batch-means"),
+        (dp.Average(), "regenerative"),
+        (dp.Discounted(0.9), "truncated"),
+        (dp.Discounted(0.9), "stopped"),
+    ],
+)
+def test_a_rare_dear_state_is_covered_or_complained_of(criterion, method):
+    """Some 3 visits of the state in a run, 60 seeds: of 95% intervals, those that are good and miss
+    are no more than a binomial variable's (p = 0.001), which is 8; by Student's t they are 11 and
+    more.
+    """
+    model = chain_with_a_dear_state(1e-3, 1_000.0)
+    policy = policies.TablePolicy(model, np.array([[1.0, 0.0]] * 3))
+    cost = dp.evaluate_exact(model, policy, criterion).cost
+    steps = {"truncated": 40_000, "stopped": 1_500}.get(method, 3_000)
+    found = [
+        dp.evaluate(model, policy, criterion, method=method, steps=steps, seed=s) for s in range(60)
+    ]
+    missing = [r for r in found if r.status.good and not r.lower <= cost <= r.upper]
+    assert len(missing) <= stats.binom.ppf(0.999, 60, 0.05)
+    assert any(r.status.good for r in found)
+    longer = dp.evaluate(model, policy, criterion, method=method, steps=30 * steps)
+    assert longer.status is dp.Status.COMPLETED
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)])
+def test_losses_that_the_policy_can_meet_count_and_others_do_not(criterion):
+    """Some 0.01 visits of the dear state in a run: nothing of it is seen, and the status says so;
+    an action that is never taken may cost anything.
+    """
+    lazy = np.array([[1.0, 0.0]] * 3)
+    for dear, forbidden, status in (
+        (1e6, 0.0, dp.Status.TOO_SHORT),
+        (1.0, 1e9, dp.Status.COMPLETED),
+    ):
+        model = chain_with_a_dear_state(1e-6, dear, forbidden)
+        policy = policies.TablePolicy(model, lazy)
+        found = dp.evaluate(model, policy, criterion, steps=10_000)
+        assert found.status is status
+    randomised = policies.TablePolicy(model, lazy + np.array([-1e-9, 1e-9]))
+    assert dp.evaluate(model, randomised, criterion, steps=10_000).status is dp.Status.TOO_SHORT
+
+
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)])
+def test_a_difference_that_a_few_events_carry_is_too_short(criterion):
+    """Two policies that differ in one rare state only."""
+    rows = np.array([[0.999, 0.001], [1.0, 0.0]])
+    noisy = np.array([[0.0, 0.0], [1.0, 2.0]])
+    model = dp.TabularModel([rows, rows], noisy)
+    first, second = (
+        policies.TablePolicy(model, np.array([[1.0, 0.0], p])) for p in ([1.0, 0.0], [0.0, 1.0])
+    )
+    few = dp.compare(model, first, second, criterion, steps=3_000, seed=3)
+    assert few.status is dp.Status.TOO_SHORT
+    many = dp.compare(model, first, second, criterion, steps=2_000_000)
+    assert many.status is dp.Status.COMPLETED
+    truth = [dp.evaluate_exact(model, p, criterion).cost for p in (first, second)]
+    assert many.difference.lower <= truth[0] - truth[1] <= many.difference.upper

@@ -2,6 +2,8 @@
 iteration.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -176,6 +178,90 @@ def test_limits_under_the_discounted_criterion(monkeypatch):
     nu = occupancy(net, whole.policy, criterion)
     lengths = np.array([net.box.state(i)[0] for i in range(net.box.count)])
     assert nu.sum(axis=1) @ lengths / nu.sum() == pytest.approx(free - 0.005, abs=1e-6)
+
+
+# -- several recurrent classes ---------------------------------------------------------------------
+
+
+def random_multichain(rng):
+    """States in random order: two or three closed pairs, absorbing states, others that lead
+    anywhere.
+    """
+    n = int(rng.integers(4, 8))
+    actions = 2
+    rows = np.zeros((actions, n, n))
+    closed = [[0, 1], [2], [n - 1]]
+    for x in range(n):
+        home = next((c for c in closed if x in c), None)
+        for a in range(actions):
+            if home is not None and (a == 0 or rng.random() < 0.5):
+                targets = np.array(home)
+            else:
+                targets = rng.choice(n, size=int(rng.integers(1, 4)), replace=False)
+            rows[a, x, targets] = rng.dirichlet(np.ones(targets.size))
+    order = rng.permutation(n)
+    rows = rows[:, order][:, :, order]
+    losses = rng.normal(size=(n, actions))
+    return dp.TabularModel(list(rows), losses, start=int(rng.integers(n))), rows, losses
+
+
+def limiting_costs(chains, losses, start):
+    """Expected average costs from the start of several chains, one after the other in the arrays.
+
+    Powers of (I + P)/2 tend to the limiting matrix of P: same stationary laws and absorption, no
+    periods.
+    """
+    limit = (np.eye(chains.shape[1]) + chains) / 2
+    for _ in range(60):
+        limit = limit @ limit
+        limit /= limit.sum(axis=2, keepdims=True)
+    return np.einsum("ky,ky->k", limit[:, start], losses)
+
+
+def test_the_optimum_from_the_start_of_multichain_models_is_the_best_of_all_policies():
+    """Against the enumeration of deterministic policies, and the policy found against its own
+    limiting matrix.
+    """
+    rng = np.random.default_rng(0)
+    several = 0
+    for _ in range(20):
+        model, rows, losses = random_multichain(rng)
+        n = len(losses)
+        start = int(model.start[0])
+        choices = np.array(list(itertools.product((0, 1), repeat=n)))
+        every = np.arange(n)
+        best = limiting_costs(rows[choices, every], losses[every, choices], start).min()
+        found = dp.solve_lp(model)
+        assert found.status is dp.Status.SOLVED
+        assert found.lower - 1e-9 <= best <= found.upper + 1e-9
+        table = np.array([found.policy([x]) for x in range(n)])
+        chain = np.einsum("xa,axy->xy", table, rows)
+        own = limiting_costs(chain[None], (table * losses).sum(axis=1)[None], start)[0]
+        assert own == pytest.approx(best, abs=1e-6)
+        several += bool(found.notes)
+    assert several >= 2  # policies whose cost is an expectation, and the notes say so
+
+
+def test_chance_decides_between_two_classes_and_the_note_says_so():
+    """From state 0 a coin leads to 1 or 2, or a dearer action to 2 alone."""
+    rows = [
+        np.array([[0, 0.5, 0.5], [0, 1, 0], [0, 0, 1]]),
+        np.array([[0, 0, 1], [0, 1, 0], [0, 0, 1]]),
+    ]
+    model = dp.TabularModel(rows, [[0.0, 0.0], [1.0, 1.0], [4.0, 4.0]])
+    found = dp.solve_lp(model)
+    assert found.lower <= 2.5 <= found.upper
+    assert found.upper - found.lower < 1e-6
+    assert found.method == "multichain-lp"
+    assert "2 recurrent classes" in found.notes[0]
+    assert found.to_json()["notes"] == list(found.notes)
+    forced = dp.TabularModel([rows[1]], [0.0, 1.0, 4.0])
+    assert dp.solve_lp(forced).value == pytest.approx(4.0)
+
+
+def test_the_cheapest_class_does_not_count_if_the_start_cannot_reach_it():
+    model = dp.TabularModel([np.eye(3), np.eye(3)[[1, 0, 2]]], [[5.0, 5.0], [3.0, 3.0], [0.0, 0.0]])
+    assert dp.solve_lp(model).value == pytest.approx(3.0)
 
 
 def one_state(*losses):

@@ -34,11 +34,12 @@ NO_FAULT, LEFT_BOX_FAULT, BAD_POLICY_FAULT, FORBIDDEN_ACTION_FAULT, BAD_LAW_FAUL
 _LARGEST_COORDINATE = 2**62
 # What a row of sums holds: steps, losses, coordinates, then the model's counters.
 STEPS, LOSSES, COORDINATES = range(3)
+CYCLE_SUMS = 10  # of 1, y, l, yy, yl, ll, yyy, yyl, yll, lll
 
 
 class Cycles(NamedTuple):
     """Cycles from one visit of a state to the next: where they end (empty: not watched), loss and
-    length of the one under way, and the sums over those that ended.
+    length of the one under way, and the `CYCLE_SUMS` sums over those that ended.
     """
 
     anchor: Ints
@@ -170,7 +171,7 @@ def one_step(process, x, t, counts, room):
 def _note_cycle(x, loss, cycles):
     """Add a step to the cycle under way.
 
-    If it ended at the anchor, add (1, y, l, yy, yl, ll) to the sums.
+    If it ended at the anchor, add (1, y, l, yy, yl, ll, yyy, yyl, yll, lll) to the sums.
     """
     current = cycles.current
     sums = cycles.sums
@@ -187,6 +188,10 @@ def _note_cycle(x, loss, cycles):
     sums[3] += y * y
     sums[4] += y * length
     sums[5] += length * length
+    sums[6] += y * y * y
+    sums[7] += y * y * length
+    sums[8] += y * length * length
+    sums[9] += length * length * length
     current[:] = 0.0
 
 

@@ -67,7 +67,8 @@ _ADVICE_BY_STATUS = {
     ),
     Status.COMPLETED: "all the work you asked for is done; the interval says how much is known",
     Status.TOO_SHORT: (
-        "the run is too short to forget its start, so the interval may miss; allow more steps"
+        "the run is too short to forget its start, or to have seen often enough what is rare, so "
+        "the interval may miss; allow more steps"
     ),
     Status.UNSTABLE: (
         "the state keeps growing: the average cost is infinite, or the run is far too short to tell"

@@ -97,8 +97,10 @@ def compare(
     (a, b), difference, reached = _evaluate(
         model, [first, second], criterion, wanted, run, progress, controls
     )
-    complaints = [s for s in (Status.UNSTABLE, Status.TOO_SHORT) if s in (a.status, b.status)]
-    status = complaints[0] if complaints else reached
+    status = reached
+    for complaint in (Status.TOO_SHORT, Status.UNSTABLE):
+        if complaint in (a.status, b.status):
+            status = complaint
     if status is Status.UNSTABLE:
         difference = Interval(math.nan, -math.inf, math.inf, wanted.confidence)
     result = Comparison(a, b, difference, status, _notes_on_losses(model, a, b, difference))
@@ -210,6 +212,7 @@ def _evaluate(
         own = status
     else:
         own = Status.COMPLETED
+        status = record.complaint_of_difference() or status
     return record.evaluations(own, time.monotonic() - started), record.interval(), status
 
 

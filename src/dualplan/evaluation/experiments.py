@@ -19,22 +19,27 @@ from typing import Any
 
 import numpy as np
 
-from dualplan.core.errors import InputError, ModelError
+from dualplan._kernels.simulate import CYCLE_SUMS
+from dualplan.core.errors import InputError, ModelError, RunError
 from dualplan.core.intervals import (
+    FEWEST_OBSERVATIONS,
     Growth,
     Interval,
     cut_into_batches,
     cycle_interval,
+    dropped_chunks,
     growth,
+    lopsided,
     mean_interval,
+    observations,
     ratio_interval,
     too_few_cycles,
     too_short,
-    warm_up,
 )
 from dualplan.core.status import Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
+from dualplan.evaluation.rare import may_have_missed, reached_losses
 from dualplan.evaluation.results import Evaluation, Settings
 from dualplan.evaluation.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine
 from dualplan.models.contract import Model
@@ -105,7 +110,8 @@ class LongRun:
             [e.first(r) for r in range(REPLICAS)] for e in self.engines
         ]
         self.rows = [np.zeros((REPLICAS, 0, e.columns)) for e in self.engines]
-        self.cycles = np.zeros((len(policies), 6))
+        self.cycles = np.zeros((len(policies), CYCLE_SUMS))
+        self.reached = [reached_losses(model, p, gamma=1.0) for p in policies]
 
     @property
     def steps(self) -> int:
@@ -143,30 +149,37 @@ class LongRun:
             replicas=[[r.replica for r in new] for new in mine],
             rows=longer,
             cycles=self.cycles
-            + np.array([sum((r.cycles for r in new), np.zeros(6)) for new in mine]),
+            + np.array([sum((r.cycles for r in new), np.zeros(CYCLE_SUMS)) for new in mine]),
             size=self.size + rows * per_row,
             merged=merged,
         )
 
     def _dropped(self, rows: Floats) -> int:
-        return warm_up(rows[:, :, self.raw].mean(axis=0))
+        return dropped_chunks(rows, column=self.raw)
 
     def interval(self) -> Interval:
         """The interval of the cost, or of the difference of two costs."""
-        level = self.wanted.confidence
         if len(self.policies) == 1:
             if self.wanted.method == "regenerative":
-                return cycle_interval(self.cycles[0], level)
-            return self._batch_interval(self.rows[0])
+                return self._cycle_interval(0)
+            return self._batch_interval(self.rows[0], self._dropped(self.rows[0]))
+        return self._batch_interval(*self._difference())
+
+    def _difference(self) -> tuple[Floats, int]:
+        """The sums of the first policy with the differences of losses, and the chunks to drop."""
         rows = self.rows[0].copy()
         rows[:, :, 1] -= self.rows[1][:, :, 1]
-        return self._batch_interval(rows, dropped=max(self._dropped(r) for r in self.rows))
+        return rows, max(self._dropped(r) for r in self.rows)
 
-    def _batch_interval(self, rows: Floats, dropped: int | None = None) -> Interval:
-        batches = cut_into_batches(
-            rows, self._dropped(rows) if dropped is None else dropped, column=1
-        )
-        return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], self.wanted.confidence))
+    def _cycle_interval(self, i: int) -> Interval:
+        worth = observations(self.rows[i], 0, column=1)
+        return cycle_interval(self.cycles[i], self.wanted.confidence, worth)
+
+    def _batch_interval(self, rows: Floats, dropped: int) -> Interval:
+        batches = cut_into_batches(rows, dropped, column=1)
+        worth = observations(rows, dropped, column=1)
+        level = self.wanted.confidence
+        return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level, worth))
 
     def _resolved(self, found: Interval) -> Interval:
         """Not narrower than the rounding of shaped losses, whose parts are far larger than their
@@ -180,7 +193,16 @@ class LongRun:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        return all(self._complaint(i) is None for i in range(len(self.policies)))
+        own = all(self._complaint(i) is None for i in range(len(self.policies)))
+        return own and self.complaint_of_difference() is None
+
+    def complaint_of_difference(self) -> Status | None:
+        """What speaks against the interval of the difference of two policies."""
+        if len(self.policies) == 2:
+            batches = cut_into_batches(*self._difference(), column=1)
+            if lopsided(batches[:, 1], batches[:, 0]):
+                return Status.TOO_SHORT
+        return None
 
     def _complaint(self, i: int) -> Status | None:
         rows = self.rows[i]
@@ -188,8 +210,11 @@ class LongRun:
             return Status.UNSTABLE
         if self.wanted.method == "regenerative":
             unfinished = sum(float(r.cycle[1]) for r in self.replicas[i])
-            if too_few_cycles(self.cycles[i], unfinished):
+            few = observations(rows, 0, column=1) < FEWEST_OBSERVATIONS
+            if few or too_few_cycles(self.cycles[i], unfinished):
                 return Status.FEW_CYCLES
+            if self._may_have_missed(i, self._cycle_interval(i)):
+                return Status.TOO_SHORT
             return None
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
         if low == high:
@@ -198,9 +223,20 @@ class LongRun:
             column = self.raw
         else:
             column = 1
-        if too_short(rows, self._dropped(rows), column):
+        dropped = self._dropped(rows)
+        if too_short(rows, dropped, column):
+            return Status.TOO_SHORT
+        batches = cut_into_batches(rows, dropped, column)
+        if lopsided(batches[:, column], batches[:, 0]):
+            return Status.TOO_SHORT
+        # shaped losses are not those of states
+        if self.raw == 1 and self._may_have_missed(i, self._batch_interval(rows, dropped)):
             return Status.TOO_SHORT
         return None
+
+    def _may_have_missed(self, i: int, interval: Interval) -> bool:
+        steps = self.size * self.chunk * REPLICAS
+        return may_have_missed(self.reached[i], interval, interval.value, steps)
 
     def _settled(self, rows: Floats) -> bool:
         """Whether shaped losses are constant up to rounding, so that only rounding would be
@@ -223,17 +259,17 @@ class LongRun:
         rows = self.rows[i]
         level = self.wanted.confidence
         dropped = self._dropped(rows)
-        batches = cut_into_batches(rows, dropped, column=1)
-        cost = self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level))
-        if self.wanted.method == "regenerative":
-            cost = cycle_interval(self.cycles[i], level)
-            dropped = 0
-        if self.raw != 1:  # measures vary as losses do, not as shaped ones
-            batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
+        cost = self._batch_interval(rows, dropped)
+        # measures vary as losses do, not as shaped ones
+        batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
+        worth = observations(rows, dropped, column=self.raw)
         measures = {
-            m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level)
+            m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level, worth)
             for m in self.model.measures
         }
+        if self.wanted.method == "regenerative":
+            cost = self._cycle_interval(i)
+            dropped = 0
         if status is not Status.INTERRUPTED:
             complaint = self._complaint(i)
         else:
@@ -295,7 +331,8 @@ class LongRun:
         self.limit = max(2, self.wanted.steps // (REPLICAS * len(self.policies)) // self.chunk)
         self.size = int(arrays["size"])
         self.next_look = int(arrays["next_look"])
-        self.cycles = arrays["cycles"]
+        if self.wanted.method == "regenerative":
+            self.cycles = _known_cycles(arrays["cycles"])
         for i in range(len(self.policies)):
             self.rows[i] = arrays[f"rows{i}"]
             self.replicas[i] = [
@@ -339,6 +376,7 @@ class ManyRuns:
         self.next_look = min(self.limit, 16 * RUNS_PER_TASK)
         self.totals = np.zeros((len(policies), 0))
         self.lengths: Ints = np.zeros((len(policies), 0), np.int64)
+        self.reached = [reached_losses(model, p, self.gamma, self.starts) for p in policies]
 
     @property
     def size(self) -> int:
@@ -376,14 +414,28 @@ class ManyRuns:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        return all(self._complaint(totals) is None for totals in self.totals)
+        own = all(self._complaint(i) is None for i in range(len(self.policies)))
+        return own and self.complaint_of_difference() is None
 
-    def _complaint(self, totals: Floats) -> Status | None:
+    def complaint_of_difference(self) -> Status | None:
+        """What speaks against the interval of the difference of two policies."""
+        if len(self.policies) == 2 and _lopsided_mean(self.totals[0] - self.totals[1]):
+            return Status.TOO_SHORT
+        return None
+
+    def _complaint(self, i: int) -> Status | None:
         """Runs that are all alike say nothing of what is rare, unless no loss differs from any
-        other.
+        other; nor do runs of which a few carry the mean.
         """
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
-        if low < high and np.ptp(totals) == 0:
+        if low == high:
+            return None
+        totals = self.totals[i]
+        if np.ptp(totals) == 0 or _lopsided_mean(totals):
+            return Status.TOO_SHORT
+        interval = mean_interval(totals, self.wanted.confidence)
+        level = (1 - self.gamma) * interval.value
+        if may_have_missed(self.reached[i], interval, level, self.size):
             return Status.TOO_SHORT
         return None
 
@@ -429,7 +481,7 @@ class ManyRuns:
                     cost.upper,
                     cost.confidence,
                     str(self.wanted.method),
-                    self._complaint(self.totals[i]) or status,
+                    self._complaint(i) or status,
                     int(self.lengths[i].sum()),
                     seconds,
                     self.wanted.seed,
@@ -446,6 +498,19 @@ class ManyRuns:
         self.totals = arrays["totals"]
         self.lengths = arrays["lengths"]
         self.next_look = int(arrays["next_look"])
+
+
+def _known_cycles(sums: Floats) -> Floats:
+    """The sums over cycles of a saved run, which had no third moments in earlier versions."""
+    if sums.shape[1] != CYCLE_SUMS:
+        raise RunError(
+            "the run was saved by an earlier version, which kept less of its cycles; start it anew."
+        )
+    return sums
+
+
+def _lopsided_mean(values: Floats) -> bool:
+    return lopsided(values, np.ones(values.size))
 
 
 def require_numbers(model: Model, cost: Interval) -> None:

@@ -25,10 +25,11 @@ from dualplan.core.errors import ModelError
 from dualplan.core.intervals import (
     Interval,
     cut_into_batches,
+    dropped_chunks,
     growth,
+    observations,
     ratio_interval,
     too_short,
-    warm_up,
 )
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.threads import in_parallel
@@ -233,9 +234,12 @@ def _law(
         for j, (values, times) in enumerate(replica):
             np.add.at(rows[r, j], (values - low) // width, times)
             rows[r, j, bins:] = values @ times, times.sum()
-    dropped = warm_up(rows[:, :, bins].mean(axis=0))
+    dropped = dropped_chunks(rows, column=bins)
     batches = cut_into_batches(rows, dropped, column=bins)
-    intervals = [ratio_interval(batches[:, k], batches[:, -1], confidence) for k in range(bins + 1)]
+    worth = observations(rows, dropped, column=bins)
+    intervals = [
+        ratio_interval(batches[:, k], batches[:, -1], confidence, worth) for k in range(bins + 1)
+    ]
     p, lower, upper = (
         np.array([getattr(x, end) for x in intervals[:-1]]) for end in ("value", "lower", "upper")
     )

@@ -25,7 +25,13 @@ from typing import Any, Protocol
 
 from dualplan.core.checks import is_list, is_positive
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.intervals import Interval, cut_into_batches, ratio_interval, warm_up
+from dualplan.core.intervals import (
+    Interval,
+    cut_into_batches,
+    dropped_chunks,
+    observations,
+    ratio_interval,
+)
 from dualplan.core.status import COMPUTED, MEASURED, Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.evaluation.experiments import LongRun
@@ -299,8 +305,9 @@ def _evaluated(run: LongRun) -> Evaluation:
 
 def _paired(rows: Floats, base: Floats, confidence: float) -> Interval:
     """The interval of the difference of two costs, from chunks that met the same random numbers."""
-    dropped = max(warm_up(r[:, :, 1].mean(axis=0)) for r in (rows, base))
+    dropped = max(dropped_chunks(r, column=1) for r in (rows, base))
     difference = rows.copy()
     difference[:, :, 1] -= base[:, :, 1]
     batches = cut_into_batches(difference, dropped, column=1)
-    return ratio_interval(batches[:, 1], batches[:, 0], confidence)
+    worth = observations(difference, dropped, column=1)
+    return ratio_interval(batches[:, 1], batches[:, 0], confidence, worth)

@@ -123,14 +123,14 @@ def evaluate_exact(
     if everywhere:
         reached = np.arange(losses.size)
     else:
-        reached = _reachable(matrix, np.flatnonzero(weights))
+        reached = reachable(matrix, np.flatnonzero(weights))
     chain = sp.csr_array(matrix[reached][:, reached])
     cost = losses[reached]
     start = weights[reached]
     if isinstance(criterion, Discounted):
         lower, upper, values, occupancy, residual = _discounted(chain, cost, start, criterion.gamma)
     else:
-        lower, upper, values, occupancy, residual = _average(chain, cost, policy)
+        lower, upper, values, occupancy, residual = average_parts(chain, cost, policy)
     sums = sweeper.sums(policy, reached, occupancy)
     measures = {
         m.name: _ratio(float(sums @ m.numerator), float(sums @ m.denominator))
@@ -181,8 +181,10 @@ def _discounted(chain: Any, cost: Floats, start: Floats, gamma: float) -> Parts:
     )
 
 
-def _average(chain: Any, cost: Floats, policy: Policy) -> Parts:
-    """Eliminate a recurrent state o: with h(o) = 0, h = x − λ·y where (I−P)x = ℓ and (I−P)y = 1 on
+def average_parts(chain: Any, cost: Floats, policy: Policy) -> Parts:
+    """Bounds, bias and law of a chain with one recurrent class.
+
+    Eliminate a recurrent state o: with h(o) = 0, h = x − λ·y where (I−P)x = ℓ and (I−P)y = 1 on
     the other states.
     """
     o = _recurrent_state(chain, policy)
@@ -224,7 +226,7 @@ def _start_vector(model: Model, criterion: Criterion, size: int) -> Floats:
     return result
 
 
-def _reachable(matrix: Any, sources: Ints) -> Ints:
+def reachable(matrix: Any, sources: Ints) -> Ints:
     """The numbers of the states that can be reached, in order."""
     seen = np.zeros(matrix.shape[0], bool)
     for source in sources:

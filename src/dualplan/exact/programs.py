@@ -14,7 +14,9 @@ Bounds do not rely on the solver's tolerances. For any values and any w >= 0, mi
 respectively αᵀJ + min(ℓ_w + γP J − B J)/(1−γ), is a lower bound. The upper bound is the exactly
 evaluated cost of the policy π_u(a|x) = u(x,a)/Σ u(x,·), whose measures are evaluated too; states
 that u hardly visits take the action that is best for the values. Beyond a few thousand pairs the
-program is decomposed (see `decomposition`).
+program is decomposed (see `decomposition`). The average programs above are about the cheapest class
+of states anywhere; where there are several to end in, and no limits, the multichain program is
+solved instead (see `multichain`).
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
 from dualplan.exact.decomposition import Answer, best_response, decompose
 from dualplan.exact.iteration import VALUE_ITERATION_DAMPING, peak_mb, rounding
+from dualplan.exact.multichain import MultichainAnswer, several_ends, solve_multichain
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model
@@ -86,6 +89,7 @@ class LinearSolution(Shown):
     status: Status
     method: str
     seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def value(self) -> float:
@@ -111,6 +115,8 @@ class LinearSolution(Shown):
             "peak_mb": peak_mb(),
             "sweeps": 0,
         }
+        if self.notes:
+            result["notes"] = list(self.notes)
         if self.limits:
             result["limits"] = [
                 {
@@ -145,6 +151,10 @@ def solve_lp(
     clock = Clock(math.inf if time is None else seconds(time))
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
     whole = program.losses.size <= MOST_WHOLE_PROGRAM_PAIRS
+    if whole and not limits and program.average and several_ends(program.pairs):
+        several = solve_multichain(program.pairs, program.start)
+        if several is not None:
+            return _of_several_classes(program, several, tol, clock)
     if whole:
         answer = program.solve(form, tol)
     else:
@@ -180,6 +190,34 @@ def solve_lp(
         status,
         f"{form}-lp" if whole else "decomposed-lp",
         clock.spent,
+    )
+
+
+def _of_several_classes(
+    program: Program, found: MultichainAnswer, tol: float, clock: Clock
+) -> LinearSolution:
+    if found.upper - found.lower <= tol:
+        status = Status.SOLVED
+    else:
+        status = Status.WIDE
+    notes: tuple[str, ...] = ()
+    if found.classes > 1:
+        notes = (
+            f"the policy ends in one of {found.classes} recurrent classes, by chance: the cost is "
+            "the expectation from the start.",
+        )
+    return LinearSolution(
+        found.lower,
+        found.upper,
+        program.pairs,
+        found.occupancy,
+        found.values,
+        found.policy,
+        (),
+        status,
+        "multichain-lp",
+        clock.spent,
+        notes,
     )
 
 

@@ -67,7 +67,7 @@ class CompiledEngine:
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """In one compiled call."""
         x = replica.x.copy()
-        cycles = kernels.Cycles(self.anchor, replica.cycle.copy(), np.zeros(6))
+        cycles = kernels.Cycles(self.anchor, replica.cycle.copy(), np.zeros(kernels.CYCLE_SUMS))
         t = replica.steps
         rows = np.zeros((chunks, self.columns))
         trajectory = self._trajectory(x, Stream.TRAJECTORIES, replica.number)

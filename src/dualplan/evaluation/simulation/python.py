@@ -98,7 +98,7 @@ class PythonEngine:
         cycle = replica.cycle.copy()
         t = replica.steps
         rows = np.zeros((chunks, self.columns))
-        cycles = np.zeros(6)
+        cycles = np.zeros(kernels.CYCLE_SUMS)
         dim = self.model.box.dim
         for row in rows:
             for _ in range(length):
@@ -119,7 +119,9 @@ class PythonEngine:
                     cycle += (loss, 1.0)
                     if np.array_equal(x, self.model.start):
                         c, n = cycle
-                        cycles += (1.0, c, n, c * c, c * n, n * n)
+                        squares = (c * c, c * n, n * n)
+                        cubes = (c**3, c * c * n, c * n * n, n**3)
+                        cycles += (1.0, c, n, *squares, *cubes)
                         cycle[:] = 0.0
         return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
 
