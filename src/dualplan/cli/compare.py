@@ -27,6 +27,7 @@ from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation
 from dualplan.models.contract import few_states
 from dualplan.models.criteria import Criterion, make_criterion
+from dualplan.policies.tables import tabulated
 from dualplan.report.figures import require_drawable
 
 COMPARISON_STEPS = 8_000_000  # of each comparison, unless others are given
@@ -105,7 +106,7 @@ def exactly(
 ) -> Json | None:
     """Over all states; None where they are many, or a policy has no one cost."""
     model = sources[0].policy.model
-    if not few_states(model) or any(s.policy.code is None for s in sources):
+    if not few_states(model) or any(tabulated(s.policy).code is None for s in sources):
         return None
     judge = Judge(EXACT_EVALUATION, threads=threads)
     try:

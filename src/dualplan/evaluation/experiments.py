@@ -119,15 +119,15 @@ class LongRun:
         if self.rows[0].shape[1] % 2:
             rows = 1  # an even number of rows can be merged
         tasks = [
-            partial(e.advance, replica, rows, self.chunk * per_row)
+            partial(e.advance_all, group, rows, self.chunk * per_row)
             for e, replicas in zip(self.engines, self.replicas, strict=True)
-            for replica in replicas
+            for group in _groups(e, replicas)
         ]
         if all(e.fast for e in self.engines):
             threads = self.wanted.threads
         else:
             threads = 1
-        results: list[Chunks] = in_parallel(tasks, threads)
+        results: list[Chunks] = [one for group in in_parallel(tasks, threads) for one in group]
         mine = [results[i : i + REPLICAS] for i in range(0, len(results), REPLICAS)]
         longer = [
             np.concatenate([old, np.stack([r.rows for r in new])], axis=1)
@@ -307,6 +307,13 @@ class LongRun:
                 )
                 for r in range(REPLICAS)
             ]
+
+
+def _groups(engine: Engine, replicas: list[Replica]) -> list[list[Replica]]:
+    """The replicas that one task advances: all, where the engine steps them together."""
+    if engine.together:
+        return [replicas]
+    return [[replica] for replica in replicas]
 
 
 class ManyRuns:

@@ -9,12 +9,12 @@ from dualplan.models.contract import Model
 from dualplan.models.load import load_object
 from dualplan.policies.contract import Policy
 from dualplan.policies.saved import POLICY_FILE, load_policy
-from dualplan.policies.tables import FunctionPolicy
+from dualplan.policies.tables import FunctionPolicy, tabulated
 
 
 def named_policy(model: Model, spec: str) -> Policy:
     """A heuristic by name, a saved policy or the folder of its run, or a policy or function from a
-    file.
+    file, which is taken as a table where states are few.
     """
     if spec not in model.policies and (Path(spec) / POLICY_FILE).is_file():
         return load_policy(Path(spec) / POLICY_FILE, model)
@@ -27,4 +27,4 @@ def named_policy(model: Model, spec: str) -> Policy:
         return found
     if not callable(found):
         raise InputError(f"{spec!r} is neither a policy nor a function of the state.")
-    return FunctionPolicy(model, found, name=spec.rpartition(":")[2])
+    return tabulated(FunctionPolicy(model, found, name=spec.rpartition(":")[2]))

@@ -52,6 +52,7 @@ from dualplan.policies.among import GreedyAmong
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.rules import Node, Rule, Simplification, Terms, Tree, trusted
+from dualplan.policies.tables import tabulated
 from dualplan.report.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.report.rules.features import features_of, numbers_at
 from dualplan.report.rules.trees import GROWN_LEAVES_FACTOR, Branch, Sample, grow, prune
@@ -176,7 +177,7 @@ class _Judge:
 
         Or over those that it reaches.
         """
-        if not few_states(self.model) or self.policy.code is None:
+        if not few_states(self.model) or tabulated(self.policy).code is None:
             return None
         for everywhere in (True, False):
             try:
