@@ -122,6 +122,7 @@ def _model_of(spec: str, described: Json, given: Model | None) -> Model:
                 "network": {
                     "name": described["name"],
                     **described["options"],
+                    **_policies_in(described),
                     "class": described["classes"],
                 }
             }
@@ -134,6 +135,11 @@ def _model_of(spec: str, described: Json, given: Model | None) -> Model:
             "--model and --set."
         )
     return made
+
+
+def _policies_in(described: Json) -> Json:
+    """What was written down with a network."""
+    return {key: described[key] for key in ("policies",) if key in described}
 
 
 def _heuristic(spec: str, model: Model, described: Json) -> Policy:

@@ -53,7 +53,7 @@ from dualplan.core.encoding import decoded, encoded
 from dualplan.core.errors import InputError, MissingError, RunError
 from dualplan.core.runs import write_bytes
 from dualplan.core.types import Floats, Ints, Json
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, heuristics_of
 from dualplan.models.load import remake
 from dualplan.policies.contract import Policy, PolicyCode, require_policy
 
@@ -146,8 +146,8 @@ def register_rule(rule: str, act: Kernel, read: RuleReader | None = None) -> Non
 
 
 def _heuristic(policy: Policy) -> Parts | None:
-    known = policy.model.policies
-    if policy.name in known and known[policy.name]().digest == policy.digest:
+    known = heuristics_of(type(policy.model))
+    if policy.name in known and known[policy.name](policy.model).digest == policy.digest:
         return Parts()
     return None
 
