@@ -12,8 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
-from dualplan.cli.inputs import load_model
+from dualplan.cli.folders import (
+    OwnModelOption,
+    Source,
+    common_criterion,
+    given_model,
+    others_of,
+    sources_of,
+)
 from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import bar, print_json
 from dualplan.cli.run_tables import draw_compared, print_compared
@@ -41,9 +47,7 @@ def compare(
             metavar="DIR...",
         ),
     ],
-    model: Annotated[
-        str | None, typer.Option(help="the model, where the first one does not bring it")
-    ] = None,
+    model: OwnModelOption = None,
     settings: SetOption = None,
     criterion: Annotated[
         str | None, typer.Option(help="average or discounted; default: that of the runs")
@@ -64,9 +68,7 @@ def compare(
         require_drawable(figure)
     if not 0 < confidence < 1:
         raise InputError(f"--confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if settings and model is None:
-        raise InputError("--set changes a parameter of --model; name the model as well.")
-    sources = sources_of(runs[0], None if model is None else load_model(model, settings))
+    sources = sources_of(runs[0], given_model(model, settings))
     for spec in runs[1:]:
         sources += others_of(spec, sources[0].policy.model)
     if len(sources) < 2:
