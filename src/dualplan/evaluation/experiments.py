@@ -472,6 +472,7 @@ def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
             notes.append(
                 f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite."
             )
+        notes += model.notes_on_loads
         lost = measures.get("lost fraction")
         if lost is not None and lost.value >= 0.001 and model.losses_unpunished:
             notes.append(

@@ -75,6 +75,7 @@ NETWORK_OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+HARDLY_MEANT_LOAD = 10.0  # of a server, from which on units are doubted
 LARGEST_RATE_OR_COST = 1e15  # of a class, in its units
 
 
@@ -573,6 +574,17 @@ class QueueingNetwork(Model):
         flow = np.linalg.solve(np.eye(n) - matrix.T, arrivals)
         work = flow / [c.service for c in self.classes]
         return {name: float(work[self.server_of == s].sum()) for s, name in enumerate(self.servers)}
+
+    @property
+    def notes_on_loads(self) -> list[str]:
+        """A sentence on a load that is hardly meant, though bounded buffers make it possible."""
+        server, load = max(self.loads.items(), key=lambda item: item[1])
+        if load < HARDLY_MEANT_LOAD:
+            return []
+        return [
+            f"server {server!r} is offered {load:,.4g} times what it can serve, and nearly all of "
+            "it is turned away: look at the units of its arrival and service rates."
+        ]
 
     def require_stable(self) -> None:
         """Raise if no policy keeps the queues finite."""
