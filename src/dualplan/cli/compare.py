@@ -60,7 +60,9 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     simulate: Annotated[bool, typer.Option("--simulate", help="even where states are few")] = False,
     threads: ThreadsOption = None,
-    figure: Annotated[str | None, typer.Option(help="file for costs and differences")] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="file for costs and differences; default: none")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies of saved runs on the same random numbers; exactly where states are few."""

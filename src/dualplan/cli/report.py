@@ -26,11 +26,13 @@ def report(
         str, typer.Argument(help="of a run that `solve` saved with --out", metavar="DIR")
     ],
     out: Annotated[
-        str | None, typer.Option(help="file of the page; DIR/report.html unless told otherwise")
+        str | None, typer.Option(help="file of the page; default: DIR/report.html")
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help=f"for what is simulated and tabulated, such as 1m; {PAGE_SECONDS:g}s"),
+        typer.Option(
+            help=f"for what is simulated and tabulated, such as 1m; default: {PAGE_SECONDS:g}s"
+        ),
     ] = None,
     model: OwnModelOption = None,
     settings: SetOption = None,

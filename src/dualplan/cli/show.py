@@ -32,12 +32,15 @@ def show(
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS"),
+        typer.Option(
+            help="what the policy does there, such as 3,0,1,2; default: no state", metavar="NUMBERS"
+        ),
     ] = None,
     leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
     tol: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[
-        str | None, typer.Option(help="file for the curve of costs and violations against H")
+        str | None,
+        typer.Option(help="file for the curve of costs and violations against H; default: none"),
     ] = None,
     model: OwnModelOption = None,
     settings: SetOption = None,

@@ -40,10 +40,12 @@ def solve(
     ] = None,
     resume: Annotated[bool, _of_run("--resume", help="go on with the run in --out")] = False,
     workers: Annotated[
-        int | None, _of_run(help="processes that share the penalties; -1: one a core")
+        int | None,
+        _of_run(help="processes that share the penalties; -1: one a core; default: this one"),
     ] = None,
     figure: Annotated[
-        str | None, _of_run(help="file for the curve of costs and violations against H")
+        str | None,
+        _of_run(help="file for the curve of costs and violations against H; default: none"),
     ] = None,
     as_json: Annotated[
         bool, _of_run("--json", help="print one JSON object and nothing else")
