@@ -10,14 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numba
 import numpy as np
 
-from dualplan._kernels.compiler import (
-    ACT_SIGNATURE,
-    COMPILATION_ERRORS,
-    READ_ONLY_INTS,
-    Kernel,
-    made_once,
-    user_kernel,
-)
+from dualplan._kernels.compiler import ACT_SIGNATURE, READ_ONLY_INTS, Kernel, made_once, user_kernel
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.core.errors import PolicyError
 from dualplan.core.types import ArrayLike, Floats, Ints
@@ -295,7 +288,9 @@ def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
         compiled: Any = numba.njit(nogil=True, boundscheck=True)(function)
         compiled.compile((READ_ONLY_INTS,))
         compiled.disable_compile()
-    except COMPILATION_ERRORS:
+    except Exception:
+        # Numba says in many ways that it does not know something, AttributeError among them; what
+        # is wrong in the function itself was met when it was called in Python
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):
