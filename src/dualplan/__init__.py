@@ -19,6 +19,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Discounted
 from dualplan.models.event import EventModel
 from dualplan.models.factored import FactoredAction, FactoredModel
+from dualplan.models.instances.parallel import ParallelServers
 from dualplan.models.limits import Limit
 from dualplan.models.load import load
 from dualplan.models.queueing import QueueClass, QueueingNetwork
@@ -42,6 +43,7 @@ __all__ = [
     "Interval",
     "Limit",
     "Model",
+    "ParallelServers",
     "Policy",
     "QueueClass",
     "QueueingNetwork",

@@ -12,8 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dualplan.cli.folders import Source, common_criterion, others_of, sources_of
-from dualplan.cli.inputs import load_model
+from dualplan.cli.folders import (
+    OwnModelOption,
+    Source,
+    common_criterion,
+    given_model,
+    others_of,
+    sources_of,
+)
 from dualplan.cli.options import GammaOption, JsonOption, SetOption, ThreadsOption
 from dualplan.cli.output import bar, print_json
 from dualplan.cli.run_tables import draw_compared, print_compared
@@ -27,6 +33,7 @@ from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation
 from dualplan.models.contract import few_states
 from dualplan.models.criteria import Criterion, make_criterion
+from dualplan.policies.tables import tabulated
 from dualplan.report.figures import require_drawable
 
 COMPARISON_STEPS = 8_000_000  # of each comparison, unless others are given
@@ -40,9 +47,7 @@ def compare(
             metavar="DIR...",
         ),
     ],
-    model: Annotated[
-        str | None, typer.Option(help="the model, where the first one does not bring it")
-    ] = None,
+    model: OwnModelOption = None,
     settings: SetOption = None,
     criterion: Annotated[
         str | None, typer.Option(help="average or discounted; default: that of the runs")
@@ -55,7 +60,9 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     simulate: Annotated[bool, typer.Option("--simulate", help="even where states are few")] = False,
     threads: ThreadsOption = None,
-    figure: Annotated[str | None, typer.Option(help="file for costs and differences")] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="file for costs and differences; default: none")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies of saved runs on the same random numbers; exactly where states are few."""
@@ -63,9 +70,7 @@ def compare(
         require_drawable(figure)
     if not 0 < confidence < 1:
         raise InputError(f"--confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if settings and model is None:
-        raise InputError("--set changes a parameter of --model; name the model as well.")
-    sources = sources_of(runs[0], None if model is None else load_model(model, settings))
+    sources = sources_of(runs[0], given_model(model, settings))
     for spec in runs[1:]:
         sources += others_of(spec, sources[0].policy.model)
     if len(sources) < 2:
@@ -105,7 +110,7 @@ def exactly(
 ) -> Json | None:
     """Over all states; None where they are many, or a policy has no one cost."""
     model = sources[0].policy.model
-    if not few_states(model) or any(s.policy.code is None for s in sources):
+    if not few_states(model) or any(tabulated(s.policy).code is None for s in sources):
         return None
     judge = Judge(EXACT_EVALUATION, threads=threads)
     try:

@@ -44,8 +44,8 @@ def evaluate(
             "--policy",
             "-p",
             help=(
-                "a heuristic, the folder or file of a saved policy, or FILE.py:FUNCTION; two are "
-                "compared"
+                "a heuristic, an order such as 'a > b', the folder or file of a saved policy, or "
+                "FILE.py:FUNCTION; two are compared"
             ),
         ),
     ],
@@ -53,17 +53,25 @@ def evaluate(
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
     method: Annotated[
-        str | None, typer.Option(help="batch-means, regenerative; truncated, stopped; or exact")
+        str | None,
+        typer.Option(
+            help="average: batch-means (default), regenerative; discounted: truncated (default "
+            "where losses are bounded), stopped; either: exact"
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="budget of simulated steps")] = EVALUATION_STEPS,
-    tol: Annotated[float | None, typer.Option(help="stop when the interval is this narrow")] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="stop when the interval is this narrow; default: never")
+    ] = None,
     relative_tol: Annotated[
-        float | None, typer.Option(help="the same, as a fraction of the cost")
+        float | None, typer.Option(help="the same, as a fraction of the cost; default: never")
     ] = None,
     confidence: Annotated[float, typer.Option(help="of the interval")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="of the random numbers")] = 0,
     threads: ThreadsOption = None,
-    out: Annotated[str | None, typer.Option(help="folder to save the run in")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="folder to save the run in; default: none")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     overloaded: OverloadedOption = False,
     mixing: Annotated[

@@ -36,11 +36,14 @@ def exact(
     settings: SetOption = None,
     criterion: CriterionOption = "average",
     gamma: GammaOption = None,
-    method: Annotated[str | None, typer.Option(help=", ".join(EXACT_METHODS))] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"{', '.join(EXACT_METHODS)}; default: by the model")
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="a side constraint on a measure (linear programs)", metavar="MEASURE<=NUMBER"
+            help="a side constraint on a measure (linear programs); default: none",
+            metavar="MEASURE<=NUMBER",
         ),
     ] = None,
     tol: Annotated[float, typer.Option(help="how close the bounds must come")] = 1e-4,
@@ -49,7 +52,7 @@ def exact(
     ] = DEFAULT_SWEEPS,
     threads: ThreadsOption = None,
     out: Annotated[
-        str | None, typer.Option(help="folder to save the result and the policy in")
+        str | None, typer.Option(help="folder to save the result and the policy in; default: none")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from dualplan.cli.inputs import load_model
 from dualplan.core.errors import InputError, RunError
-from dualplan.core.runs import SETTINGS_FILE, read_json
+from dualplan.core.runs import SETTINGS_FILE, read_json, read_result
 from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, make_criterion
@@ -17,8 +22,25 @@ from dualplan.models.instances import INSTANCES
 from dualplan.models.load import load, remake
 from dualplan.policies.contract import Policy
 from dualplan.policies.named import named_policy
-from dualplan.policies.saved import POLICY_FILE, load_policy
+from dualplan.policies.saved import POLICY_FILE, load_policy, origin_of
+from dualplan.report.repeat import typed_settings
 
+OwnModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="the model, where the folder does not hold it: FILE.py:OBJECT; default: the folder's",
+        metavar="MODEL",
+    ),
+]
+OwnPolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        help="FILE.py:FUNCTION, where the best policy was that one; default: the folder's",
+        metavar="POLICY",
+    ),
+]
 RUNS_VARIABLE = "DUALPLAN_RUNS"  # names the folder of runs that were given none
 DEFAULT_RUNS = "runs"
 MOST_RUNS_A_SECOND = 1_000
@@ -52,14 +74,17 @@ class Source:
     criterion: Criterion | None = None
 
 
-def sources_of(spec: str, model: Model | None = None) -> list[Source]:
+def sources_of(spec: str, model: Model | None = None, function: str | None = None) -> list[Source]:
     """The policies of a run's folder (two where two were compared) or of a file.
 
-    `model` where they bring none.
+    `model` where they bring none; then also a policy of it by name. `function` is the policy of a
+    run that did not save it, since it is a function of the user.
     """
     path = Path(spec)
     if spec.endswith(".npz"):
         return [Source(spec, _loaded(path, model))]
+    if model is not None and not path.is_dir():
+        return [Source(spec, named_policy(model, spec))]
     if not (path / SETTINGS_FILE).exists():
         raise RunError(
             f"{spec!r} is neither the folder of a run that was saved with --out nor a saved policy."
@@ -68,8 +93,14 @@ def sources_of(spec: str, model: Model | None = None) -> list[Source]:
     criterion = _criterion(settings)
     if (path / POLICY_FILE).exists():
         return [Source(spec, _loaded(path / POLICY_FILE, model), criterion)]
+    if function is not None:
+        own = own_function(spec, function, model)
+        return [Source(spec, own, criterion)]
     if settings.get("task") != "evaluate":
-        raise RunError(f"the run in {spec!r} has no policy yet; go on with it by --resume.")
+        raise RunError(
+            f"the run in {spec!r} has saved no policy: go on with it by --resume, or, if its "
+            "policy is a function of yours, name that by --policy FILE.py:FUNCTION."
+        )
     made = _model_of(spec, settings["model"], model)
     found = [_heuristic(spec, made, described) for described in settings["policies"]]
     if len(found) == 1:
@@ -98,7 +129,49 @@ def others_of(spec: str, first: Model) -> list[Source]:
 def _loaded(path: Path, model: Model | None) -> Policy:
     if not path.is_file():
         raise RunError(f"there is no file {str(path)!r}.")
+    if model is None:
+        require_own_model(path)
     return load_policy(path, model)
+
+
+def require_own_model(path: Path) -> None:
+    """Raise if the model of a saved policy is made by a file of Python, and say what to type.
+
+    What a saved run names is not run without the user's word.
+    """
+    origin = origin_of(path)
+    if origin is None:
+        return
+    words = [*sys.argv[1:], "--model", origin["model"]]
+    for setting in typed_settings(origin["parameters"]):
+        words += ["--set", setting]
+    raise InputError(
+        f"the model of {str(path)!r} is made by {origin['model']!r}, which is run only if you name "
+        f"it: {shlex.join(['dualplan', *words])}"
+    )
+
+
+def own_function(spec: str, function: str, model: Model | None) -> Policy:
+    """The function that a run began with and found nothing better than."""
+    settings = read_json(Path(spec) / SETTINGS_FILE)["settings"]
+    made = _model_of(spec, settings["model"], model)
+    policy = named_policy(made, function)
+    described = {given["digest"]: given["name"] for given in settings.get("policies", [])}
+    if described.get(policy.digest) != read_result(spec).get("policy"):
+        raise InputError(
+            f"{function!r} is not the policy of the run in {spec!r}, or has changed since; name "
+            f"the function {read_result(spec).get('policy')!r} as it was."
+        )
+    return policy
+
+
+def given_model(model: str | None, settings: list[str] | None) -> Model | None:
+    """The model that --model and --set name, if they do."""
+    if settings and model is None:
+        raise InputError("--set changes a parameter of --model; name the model as well.")
+    if model is None:
+        return None
+    return load_model(model, settings)
 
 
 def _criterion(settings: Json) -> Criterion:
@@ -122,6 +195,7 @@ def _model_of(spec: str, described: Json, given: Model | None) -> Model:
                 "network": {
                     "name": described["name"],
                     **described["options"],
+                    **_policies_in(described),
                     "class": described["classes"],
                 }
             }
@@ -134,6 +208,11 @@ def _model_of(spec: str, described: Json, given: Model | None) -> Model:
             "--model and --set."
         )
     return made
+
+
+def _policies_in(described: Json) -> Json:
+    """What was written down with a network."""
+    return {key: described[key] for key in ("policies",) if key in described}
 
 
 def _heuristic(spec: str, model: Model, described: Json) -> Policy:

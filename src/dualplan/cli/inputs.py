@@ -41,7 +41,10 @@ def parameters_from(settings: list[str] | None) -> dict[str, Any]:
         key, separator, value = setting.partition("=")
         if not separator or not key.strip():
             raise InputError(f"--set takes KEY=VALUE, got {setting!r}.")
-        parameters[key.strip().replace("-", "_")] = parse_value(value)
+        name = key.strip()
+        if "." not in name:  # which is CLASS.KEY, and classes are called what they are called
+            name = name.replace("-", "_")
+        parameters[name] = parse_value(value)
     return parameters
 
 

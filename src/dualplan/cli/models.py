@@ -10,31 +10,55 @@ from rich.table import Table
 
 from dualplan.cli.inputs import ModelArgument, load_model
 from dualplan.cli.options import JsonOption, SetOption
-from dualplan.cli.output import bar, out_console, print_json
+from dualplan.cli.output import bar, note, out_console, print_json
 from dualplan.cli.tables import print_report
-from dualplan.core.errors import InputError
+from dualplan.core.errors import InputError, unknown
 from dualplan.models.check import check_model
 from dualplan.models.instances import INSTANCES
-from dualplan.models.queueing import NETWORK_OPTIONS
+from dualplan.models.queueing import NETWORK_OPTIONS, QueueingNetwork
 
 
-def models(as_json: JsonOption = False) -> None:
-    """List the named instances and their parameters."""
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="an instance, for its parameters; default: all", metavar="[NAME]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the named instances, or the parameters of one."""
+    if name is not None and name not in INSTANCES:
+        raise unknown("instance", name, INSTANCES)
     rows: list[dict[str, Any]] = [
         {"name": n, "summary": _summary(make), "parameters": _parameters(make)}
         for n, make in INSTANCES.items()
+        if name in (None, n)
     ]
     if as_json:
         print_json({"models": rows})
-        return
-    table = Table(title="Named instances", show_lines=True)
-    for column in ("name", "what it is", "parameters and defaults (change with --set KEY=VALUE)"):
-        table.add_column(column)
+    elif name is None:
+        _print_instances(rows)
+    else:
+        _print_parameters(rows[0])
+
+
+def _print_instances(rows: list[dict[str, Any]]) -> None:
+    table = Table("name", "what it is")
+    table.columns[0].no_wrap = True
     for row in rows:
-        table.add_row(
-            row["name"], row["summary"], ", ".join(f"{k}={v}" for k, v in row["parameters"].items())
-        )
+        table.add_row(row["name"], row["summary"])
     out_console().print(table)
+    out_console().print("dualplan models NAME lists the parameters of one, and their defaults")
+
+
+def _print_parameters(row: dict[str, Any]) -> None:
+    out_console().print(f"{row['name']}: {row['summary']}")
+    table = Table("parameter", "default, or the choices")
+    table.columns[0].no_wrap = True
+    for key, value in row["parameters"].items():
+        table.add_row(key, value)
+    out_console().print(table)
+    example = next(iter(row["parameters"]), "KEY")
+    out_console().print(f"changed by --set KEY=VALUE, such as --set {example}=...")
 
 
 def check(
@@ -56,6 +80,9 @@ def check(
         print_json({**report.to_json(), "description": loaded.describe()})
     else:
         print_report(loaded, report)
+    if isinstance(loaded, QueueingNetwork):
+        for words in loaded.notes_on_loads:
+            note(words)
     if report.problem is not None:
         raise InputError(report.problem)
 

@@ -12,15 +12,21 @@ import typer
 from dualplan.core.errors import InputError
 from dualplan.search.plans import FORMER_PLAN_KEYS, PLAN_KEYS, Key, Part
 
+
+def _with_default(name: str) -> str:
+    """What a key of plans is for, and what holds without it."""
+    return f"{PLAN_KEYS[name].help}; default: {PLAN_KEYS[name].without}"
+
+
 ModelArgument = Annotated[
     str, typer.Argument(help="an instance name, FILE.toml, or FILE.py:OBJECT", metavar="MODEL")
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help=PLAN_KEYS["set"].help, metavar=PLAN_KEYS["set"].metavar),
+    typer.Option("--set", help=_with_default("set"), metavar=PLAN_KEYS["set"].metavar),
 ]
 CriterionOption = Annotated[str, typer.Option(help="average or discounted")]
-GammaOption = Annotated[float | None, typer.Option(help=PLAN_KEYS["gamma"].help)]
+GammaOption = Annotated[float | None, typer.Option(help=_with_default("gamma"))]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="default: all cores; results do not depend on it")
 ]

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dualplan.cli.folders import (
+    OwnModelOption,
+    OwnPolicyOption,
+    given_model,
+    own_function,
+    require_own_model,
+)
+from dualplan.cli.options import SetOption
 from dualplan.cli.output import bar, out_console
+from dualplan.policies.saved import POLICY_FILE
 from dualplan.report import write_report
 from dualplan.report.page import PAGE_SECONDS
 
@@ -16,22 +26,36 @@ def report(
         str, typer.Argument(help="of a run that `solve` saved with --out", metavar="DIR")
     ],
     out: Annotated[
-        str | None, typer.Option(help="file of the page; DIR/report.html unless told otherwise")
+        str | None, typer.Option(help="file of the page; default: DIR/report.html")
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help=f"for what is simulated and tabulated, such as 1m; {PAGE_SECONDS:g}s"),
+        typer.Option(
+            help=f"for what is simulated and tabulated, such as 1m; default: {PAGE_SECONDS:g}s"
+        ),
     ] = None,
+    model: OwnModelOption = None,
+    settings: SetOption = None,
+    policy: OwnPolicyOption = None,
 ) -> None:
     """Write a page about a saved run: what was found, how good it is, what the policy does.
 
     It opens anywhere.
     """
+    made = given_model(model, settings)
+    saved = Path(folder) / POLICY_FILE
+    if made is None and saved.is_file():
+        require_own_model(saved)
+    function = None
+    if policy is not None:
+        function = own_function(folder, policy, made)
     with bar("writing the report") as update:
         path = write_report(
             folder,
             out,
             time=PAGE_SECONDS if time is None else time,
             tell=lambda words: update(0, 1, words),
+            model=made,
+            policy=function,
         )
     out_console().print(f"written to {path}", soft_wrap=True)

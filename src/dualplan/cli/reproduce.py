@@ -20,29 +20,41 @@ from dualplan.cli.output import bar, print_json
 from dualplan.cli.tables import print_curves, print_outcome
 from dualplan.core.runs import read_json
 
+OWN_DEFAULT = "default: the experiment's own"
+
 
 def reproduce(
     name: Annotated[str, typer.Argument(help=", ".join(EXPERIMENTS), metavar="NAME")],
     time: Annotated[
-        str | None, typer.Option(help="how long each search may take, such as 30s")
+        str | None, typer.Option(help=f"how long each search may take, such as 30s; {OWN_DEFAULT}")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="of each simulation")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="of the random numbers")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help=f"of each simulation; {OWN_DEFAULT}")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="of the random numbers; default: 0")
+    ] = None,
     settings: SetOption = None,
     out: Annotated[
         str | None,
-        typer.Option(help=f"folder of the figure and the result; {EXPERIMENTS_FOLDER}/NAME"),
+        typer.Option(
+            help=f"folder of the figure and the result; default: {EXPERIMENTS_FOLDER}/NAME"
+        ),
     ] = None,
     as_json: JsonOption = False,
-    features: Annotated[int | None, typer.Option(help="366 or 372 (figure-3)")] = None,
+    features: Annotated[
+        int | None, typer.Option(help="366 or 372 (figure-3); default: 372")
+    ] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="of the subgradient method (figure-3)")
+        int | None, typer.Option(min=1, help=f"of the subgradient method (figure-3); {OWN_DEFAULT}")
     ] = None,
-    radius: Annotated[float | None, typer.Option(help="S (figure-3)")] = None,
+    radius: Annotated[float | None, typer.Option(help=f"S (figure-3); {OWN_DEFAULT}")] = None,
     criterion: Annotated[
-        str | None, typer.Option(help="average or discounted (four-queue)")
+        str | None, typer.Option(help="average or discounted (four-queue); default: average")
     ] = None,
-    gamma: Annotated[float | None, typer.Option(help="discount factor (four-queue)")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help=f"discount factor (four-queue); {OWN_DEFAULT}")
+    ] = None,
 ) -> None:
     """Run a published experiment again, and show our figures beside the published ones.
 

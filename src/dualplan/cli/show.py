@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dualplan.cli.folders import Source, sources_of
-from dualplan.cli.inputs import load_model
+from dualplan.cli.folders import OwnModelOption, OwnPolicyOption, Source, given_model, sources_of
 from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
@@ -33,24 +32,25 @@ def show(
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(help="what the policy does there, such as 3,0,1,2", metavar="NUMBERS"),
+        typer.Option(
+            help="what the policy does there, such as 3,0,1,2; default: no state", metavar="NUMBERS"
+        ),
     ] = None,
     leaves: Annotated[int, typer.Option(min=1, help="of each decision in a rule, at most")] = 8,
     tol: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[
-        str | None, typer.Option(help="file for the curve of costs and violations against H")
+        str | None,
+        typer.Option(help="file for the curve of costs and violations against H; default: none"),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="the model, where the folder does not hold it")
-    ] = None,
+    model: OwnModelOption = None,
     settings: SetOption = None,
+    policy: OwnPolicyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what came of a saved run, and what its policy does."""
     if figure is not None:
         require_drawable(figure)
-    if settings and model is None:
-        raise InputError("--set changes a parameter of --model; name the model as well.")
+    made = given_model(model, settings)
     result = read_result(folder)
     if figure is not None:
         if "tried" not in result:
@@ -60,27 +60,29 @@ def show(
         draw(result, figure)
     sources: list[Source] = []
     if rules or state is not None:
-        sources = sources_of(folder, None if model is None else load_model(model, settings))
+        sources = sources_of(folder, made, policy)
     if state is None:
         asked = []
     else:
         asked = [_in_state(s, _state(s.policy.model, state)) for s in sources]
     if rules:
-        made = [_rule(s, leaves, tol) for s in sources]
+        in_words = [_rule(s, leaves, tol) for s in sources]
     else:
-        made = []
+        in_words = []
     if as_json:
         if asked:
             more = {"in_state": asked}
         else:
             more = {}
-        print_json(result | more | ({"rules": [_as_json(rule) for rule in made]} if made else {}))
+        print_json(
+            result | more | ({"rules": [_as_json(rule) for rule in in_words]} if in_words else {})
+        )
         return
     if not asked:
         _print(result)
     for one in asked:
         print_action(one["policy"], one["state"], one["actions"])
-    for rule in made:
+    for rule in in_words:
         print_rule(rule)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from dualplan.cli.output import bar, out_console, print_json
 from dualplan.cli.tables import draw, print_planned, print_search
 from dualplan.core.errors import InputError
 from dualplan.core.types import Json
+from dualplan.policies.saved import POLICY_FILE
 from dualplan.report.figures import require_drawable
 from dualplan.search.plans import Plan, override, read_plan, run_plan, solve_by
 
@@ -38,10 +40,12 @@ def solve(
     ] = None,
     resume: Annotated[bool, _of_run("--resume", help="go on with the run in --out")] = False,
     workers: Annotated[
-        int | None, _of_run(help="processes that share the penalties; -1: one a core")
+        int | None,
+        _of_run(help="processes that share the penalties; -1: one a core; default: this one"),
     ] = None,
     figure: Annotated[
-        str | None, _of_run(help="file for the curve of costs and violations against H")
+        str | None,
+        _of_run(help="file for the curve of costs and violations against H; default: none"),
     ] = None,
     as_json: Annotated[
         bool, _of_run("--json", help="print one JSON object and nothing else")
@@ -97,8 +101,15 @@ def _print_solved(
     else:
         show(result)
         if out is not None:
-            out_console().print(
-                f"saved in {out}; dualplan report {out} writes it as a page, and -p {out} is its "
-                "policy"
-            )
+            out_console().print(_saved_words(out, result))
     stop_if_interrupted(result["status"], out)
+
+
+def _saved_words(out: str, result: Json) -> str:
+    """Where the run is, and how to use it."""
+    if "policy" in result and not (Path(out) / POLICY_FILE).is_file():
+        return (
+            f"saved in {out}, but for the policy: {result['policy']!r} is a function of yours; "
+            f"dualplan report {out} --policy FILE.py:{result['policy']} writes a page"
+        )
+    return f"saved in {out}; dualplan report {out} writes it as a page, and -p {out} is its policy"

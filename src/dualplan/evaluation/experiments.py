@@ -125,15 +125,15 @@ class LongRun:
         if self.rows[0].shape[1] % 2:
             rows = 1  # an even number of rows can be merged
         tasks = [
-            partial(e.advance, replica, rows, self.chunk * per_row)
+            partial(e.advance_all, group, rows, self.chunk * per_row)
             for e, replicas in zip(self.engines, self.replicas, strict=True)
-            for replica in replicas
+            for group in _groups(e, replicas)
         ]
         if all(e.fast for e in self.engines):
             threads = self.wanted.threads
         else:
             threads = 1
-        results: list[Chunks] = in_parallel(tasks, threads)
+        results: list[Chunks] = [one for group in in_parallel(tasks, threads) for one in group]
         mine = [results[i : i + REPLICAS] for i in range(0, len(results), REPLICAS)]
         longer = [
             np.concatenate([old, np.stack([r.rows for r in new])], axis=1)
@@ -346,6 +346,13 @@ class LongRun:
             ]
 
 
+def _groups(engine: Engine, replicas: list[Replica]) -> list[list[Replica]]:
+    """The replicas that one task advances: all, where the engine steps them together."""
+    if engine.together:
+        return [replicas]
+    return [[replica] for replica in replicas]
+
+
 class ManyRuns:
     """Independent runs of one or two policies under the discounted criterion."""
 
@@ -530,6 +537,7 @@ def notes_on(model: Model, measures: dict[str, Interval]) -> tuple[str, ...]:
             notes.append(
                 f"the load is 1 or more at {', '.join(heavy)}: no policy keeps the queues finite."
             )
+        notes += model.notes_on_loads
         lost = measures.get("lost fraction")
         if lost is not None and lost.value >= 0.001 and model.losses_unpunished:
             notes.append(

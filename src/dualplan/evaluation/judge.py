@@ -19,6 +19,7 @@ from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion
 from dualplan.policies.contract import Policy
+from dualplan.policies.tables import tabulated
 
 JUDGING_STEPS = 5_000_000
 
@@ -63,7 +64,7 @@ class Judge:
     def exactly(self, model: Model, policy: Policy) -> bool:
         """Whether the policy is evaluated over all states."""
         if self.method is None:
-            return few_states(model) and policy.code is not None
+            return few_states(model) and tabulated(policy).code is not None
         return self.method == EXACT_EVALUATION
 
     def __call__(

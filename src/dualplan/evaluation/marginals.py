@@ -39,6 +39,7 @@ from dualplan.evaluation.simulation import REPLICAS, Engine, Replica, engine
 from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, coordinate_of, few_states
 from dualplan.policies.contract import Policy, require_policies
+from dualplan.policies.tables import tabulated
 
 # of all replicas; slow are policies and simulators that are not compiled
 MARGINAL_STEPS = 4_000_000
@@ -125,7 +126,7 @@ def _computed(
 ) -> list[Marginal] | None:
     if method == SIMULATED_EVALUATION:
         return None
-    if method is None and not (few_states(model) and policy.code is not None):
+    if method is None and not (few_states(model) and tabulated(policy).code is not None):
         return None
     try:
         run = evaluate_exact(model, policy)

@@ -61,6 +61,10 @@ class KeptPolicy(Policy):
         """Those of the original."""
         return self.original.probabilities(x)
 
+    def rows(self, states: Ints) -> Floats:
+        """Those of the original."""
+        return self.original.rows(states)
+
     def _defining_parts(self) -> tuple[Any, ...]:
         return (self.original.digest, self.model.digest)
 

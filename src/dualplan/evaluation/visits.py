@@ -20,6 +20,7 @@ from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.tables import tabulated
 from dualplan.values.basis import Basis
 
 STEPS_BETWEEN_VISITS = 10  # steps between two visits
@@ -124,7 +125,7 @@ def occupancy(
     criterion = require_criterion(criterion)
     require_seed(seed)
     require_counts(samples=samples)
-    few = few_states(model) and policy.code is not None
+    few = few_states(model) and tabulated(policy).code is not None
     if method == EXACT_EVALUATION or (method is None and few):
         found = evaluate_exact(model, policy, criterion)
         return Weighted(

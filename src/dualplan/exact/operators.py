@@ -30,7 +30,7 @@ from dualplan.models.event import EventModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.transitions import tallies_of
 from dualplan.policies.contract import Policy, PolicyCode
-from dualplan.policies.tables import TablePolicy, random_policy
+from dualplan.policies.tables import TablePolicy, as_table, random_policy
 
 BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were measured
 GAUSS_SEIDEL_BLOCKS = 8
@@ -398,10 +398,9 @@ def _blame(model: Model, index: int, policy: Policy | None = None) -> NoReturn:
 
 
 def _compiled(policy: Policy) -> PolicyCode:
+    """The policy's code, or that of its table."""
     if policy.code is None:
-        raise MissingError(
-            f"policy {policy.name!r} cannot be compiled, and exact methods need it to be."
-        )
+        return _compiled(as_table(policy))
     return policy.code
 
 

@@ -29,7 +29,7 @@ MODEL_CHECK_SIGNIFICANCE = 1e-6
 PROBABILITY_TOLERANCE = 1e-9
 SIMULATED_NEXT_STATES = 400  # simulated next states of a pair
 SIMULATED_PAIRS = 200
-FAR_STATE_REACH = 1_000  # how far out random states go in unbounded coordinates
+NEIGHBOURS_A_PAIR = 8  # of long lists of next states or predecessors, where pairs are sampled
 
 Pair = tuple[Ints, int]
 
@@ -92,7 +92,7 @@ def check_model(
             _walk(model, pairs, seed)
             checked.append("simulator")
         else:
-            p_value = _check_all(model, chosen, seed, checked, skipped, progress)
+            p_value = _check_all(model, chosen, exhaustive, seed, checked, skipped, progress)
     except ModelError as error:
         problem = str(error)
     return CheckReport(
@@ -103,6 +103,7 @@ def check_model(
 def _check_all(
     model: Model,
     pairs: list[Pair],
+    exhaustive: bool,
     seed: int,
     checked: list[str],
     skipped: list[str],
@@ -117,8 +118,8 @@ def _check_all(
         skipped.append(f"forward law: {model.why_no_forward}")
         return None
     if model.has_predecessors:
-        for x, a in pairs:
-            _check_transpose(model, x, a)
+        for i, (x, a) in enumerate(pairs):
+            _check_transpose(model, x, a, None if exhaustive else i)
         sampled = getattr(model, "jumps_are_sampled", False)
         checked.append(
             "predecessors (from jumps met in a sample of states)" if sampled else "predecessors"
@@ -149,21 +150,33 @@ def _check_pair(model: Model, x: Ints, a: int) -> None:
         raise ModelError(f"{where}: the probabilities sum to {row.probabilities.sum():.9g}, not 1.")
 
 
-def _check_transpose(model: Model, x: Ints, a: int) -> None:
+def _check_transpose(model: Model, x: Ints, a: int, turn: int | None) -> None:
     """Forward of (x, a) must be found again in the predecessors, and the predecessors of x in
-    forward.
+    forward: all of them, or in this turn some of long lists.
     """
     row = model.forward(x, a)
-    for y, p in zip(row.states, row.probabilities, strict=True):
-        _same_probability(model, x, a, y, p, _backward(model, x, a, y))
+    for k in _in_turn(len(row.states), turn):
+        y = row.states[k]
+        _same_probability(model, x, a, y, row.probabilities[k], _backward(model, x, a, y))
     before = model.predecessors(x)
-    for z, b, p in zip(before.states, before.actions, before.probabilities, strict=True):
+    for k in _in_turn(len(before.states), turn):
+        z = before.states[k]
+        b = int(before.actions[k])
+        p = before.probabilities[k]
         if not model.box.contains(z) or not model.allowed(z)[b]:
             raise ModelError(
                 f"model {model.name!r}: predecessors of x'={vector(x)} name x={vector(z)}, a={b}, "
                 "which is no allowed pair."
             )
-        _same_probability(model, z, int(b), x, _forward(model, z, int(b), x), p)
+        _same_probability(model, z, b, x, _forward(model, z, b, x), p)
+
+
+def _in_turn(count: int, turn: int | None) -> range:
+    """Places in a list: all, or in each turn others, about `NEIGHBOURS_A_PAIR` of them."""
+    if turn is None:
+        return range(count)
+    every = max(1, count // NEIGHBOURS_A_PAIR)
+    return range(turn % every, count, every)
 
 
 def _same_probability(
@@ -177,15 +190,27 @@ def _same_probability(
 
 
 def _forward(model: Model, x: Ints, a: int, y: Ints) -> float:
-    row = model.forward(x, a)
-    return float(row.probabilities[(row.states == y).all(axis=1)].sum())
+    """The probability of y after (x, a), from the list as it comes, which need not be merged."""
+    code = model.code
+    assert code.forward is not None
+    states = np.empty((code.max_outcomes, x.size), np.int64)
+    chances = np.empty(code.max_outcomes)
+    count = code.forward(code.ints, code.floats, x, a, states, chances)
+    return float(chances[:count][(states[:count] == y).all(axis=1)].sum())
 
 
 def _backward(model: Model, x: Ints, a: int, y: Ints) -> float:
-    before = model.predecessors(y)
-    return float(
-        before.probabilities[(before.states == x).all(axis=1) & (before.actions == a)].sum()
-    )
+    """The same from the list of predecessors of y."""
+    code = model.code
+    assert code.predecessors is not None
+    states = np.empty((code.max_predecessors, x.size), np.int64)
+    actions = np.empty(code.max_predecessors, np.int64)
+    chances = np.empty(code.max_predecessors)
+    count = code.predecessors(code.ints, code.floats, y, states, actions, chances)
+    if count < 0:
+        model.predecessors(y)  # raises, and says why
+    same = (states[:count] == x).all(axis=1) & (actions[:count] == a)
+    return float(chances[:count][same].sum())
 
 
 def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:

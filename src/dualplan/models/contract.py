@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -197,6 +198,7 @@ class Model:
     actions: tuple[str, ...]
     start: Ints
     origin: Json | None = None  # what `load` was asked for
+    written: Mapping[str, str] = MappingProxyType({})  # policies written down with it, by name
 
     @property
     def code(self) -> Code:
@@ -380,8 +382,11 @@ class Model:
     @property
     def policies(self) -> Mapping[str, Callable[[], Policy]]:
         """The heuristics of this model: names and functions that make them."""
-        makers = next(_heuristics[kind] for kind in type(self).__mro__ if kind in _heuristics)
-        return {name: partial(make, self) for name, make in makers.items()}
+        makers = heuristics_of(type(self))
+        found = {name: partial(make, self) for name, make in makers.items()}
+        for name, text in self.written.items():
+            found[name] = partial(_writings[type(self)], self, text, name)
+        return found
 
     def describe(self) -> Json:
         """The model in words and numbers, for reports and saved runs."""
@@ -466,6 +471,7 @@ def vector(x: Ints) -> str:
 
 
 _heuristics: dict[type[Model], Mapping[str, Callable[[Any], Policy]]] = {}
+_writings: dict[type[Model], Callable[[Any, str, str], Policy]] = {}
 
 
 def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], Policy]]) -> None:
@@ -477,6 +483,16 @@ def register_heuristics(kind: type[Model], makers: Mapping[str, Callable[[Any], 
     from.
     """
     _heuristics[kind] = makers
+
+
+def heuristics_of(kind: type[Model]) -> Mapping[str, Callable[[Any], Policy]]:
+    """The heuristics that a kind of model has."""
+    return next(_heuristics[one] for one in kind.__mro__ if one in _heuristics)
+
+
+def register_writing(kind: type[Model], make: Callable[[Any, str, str], Policy]) -> None:
+    """Policies of this kind of model can be written down: `make(model, text, name)` reads one."""
+    _writings[kind] = make
 
 
 def few_states(model: Model, most: int | None = None) -> bool:

@@ -14,11 +14,22 @@ from types import ModuleType
 from typing import Any
 
 from dualplan.core.errors import DualplanError, InputError, ModelError, unknown
+from dualplan.core.runs import SETTINGS_FILE
 from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.instances import INSTANCES
 from dualplan.models.queueing import NETWORK_OPTIONS, QueueingNetwork
-from dualplan.models.toml import Document, network_from_data, read, read_network
+from dualplan.models.toml import (
+    Document,
+    changed_classes,
+    class_settings,
+    network_from_data,
+    read,
+    read_network,
+    split_settings,
+)
+
+MOST_FILES_NAMED = 3  # of a folder, in a message
 
 
 def load(spec: str, **parameters: Any) -> Model:
@@ -39,7 +50,9 @@ def require_stable(model: Model) -> None:
         document = read(Path(spec))
     else:
         document = Document.nowhere()
-    with document.explained():
+    parameters = (model.origin or {}).get("parameters", {})
+    changed = class_settings(document.data, split_settings(parameters)[1])
+    with document.explained(changed):
         model.require_stable()
 
 
@@ -62,9 +75,29 @@ def remake(recipe: Json) -> Model:
 
 
 def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
+    path, _, attribute = spec.partition(":")
+    if path.endswith(".toml"):
+        return read_network(read(Path(path)), parameters)
+    own, of_classes = split_settings(parameters)
+    model = _make(spec, path, attribute, own)
+    if not of_classes:
+        return model
+    if not isinstance(model, QueueingNetwork):
+        setting = next(iter(of_classes))
+        raise InputError(
+            f"{setting!r} is a key of a class, and {spec!r} is no queueing network; set a "
+            "parameter of its own.",
+            at=("set",),
+        )
+    data = model.recipe["network"]
+    changed = changed_classes(data, class_settings(data, of_classes))
+    return remake({"network": changed})
+
+
+def _make(spec: str, path: str, attribute: str, parameters: Mapping[str, Any]) -> Model:
+    """An instance, or an object in a file of Python."""
     if spec in INSTANCES:
         return build(spec, INSTANCES[spec], parameters)
-    path, _, attribute = spec.partition(":")
     if path.endswith(".py"):
         made = load_object(spec)
         if isinstance(made, Model):
@@ -74,17 +107,33 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
                 )
             return made
         return build(attribute, made, parameters)
-    if path.endswith(".toml"):
-        return read_network(read(Path(path)), parameters)
     if Path(f"{spec}.toml").is_file():
         raise InputError(
             f"there is no model {spec!r}; did you mean {spec + '.toml'!r}?", at=("model",)
         )
+    if Path(spec).is_dir():
+        raise InputError(_about_folder(spec), at=("model",))
     if Path(spec).is_file():
         raise InputError(
             f"{spec!r} is no model; the name of a network's file must end in .toml.", at=("model",)
         )
     raise unknown("model", spec, [*INSTANCES, "FILE.toml", "FILE.py:OBJECT"], at=("model",))
+
+
+def _about_folder(spec: str) -> str:
+    """What to name instead of a folder."""
+    folder = Path(spec)
+    if (folder / SETTINGS_FILE).is_file():
+        return (
+            f"{spec!r} is the folder of a run and no model; show it by 'dualplan show {spec}', or "
+            f"name its model and give its policy by -p {spec}."
+        )
+    networks = sorted(str(path) for path in folder.glob("*.toml"))
+    files = [f"{path}:OBJECT" for path in sorted(folder.glob("*.py"))]
+    shown = [*networks, *files][:MOST_FILES_NAMED]
+    if not shown:
+        return f"{spec!r} is a folder without models; name a FILE.toml or FILE.py:OBJECT."
+    return f"{spec!r} is a folder and no model; name a file in it, such as {', '.join(shown)}."
 
 
 def build(name: str, make: Any, parameters: Mapping[str, Any]) -> Model:

@@ -25,6 +25,7 @@ out. Options say what a step is:
               and only the server whose event it is chooses, so that the number of actions is that
               of one server's classes. With one event a step both describe the same process.
 `idling`      adds the choice to serve nobody
+`policies`    orders of priority by name, which are heuristics of this network (`priorities.py`)
 
 With `bernoulli` and `block`, completions count downstream first, then arrivals, so a departure
 makes room for an admission in the same step. With `lose`, all movements are added up and the sum is
@@ -44,9 +45,19 @@ import numpy as np
 
 from dualplan._kernels import network as kernels
 from dualplan._kernels import network_backward as backward
-from dualplan.core.errors import InputError, unknown
+from dualplan.core.checks import is_text
+from dualplan.core.errors import InputError, unknown, within
 from dualplan.core.types import Floats, Ints, Json
-from dualplan.models.contract import LARGEST_COORDINATE, UNBOUNDED, Box, Code, Measure, Model
+from dualplan.models.contract import (
+    LARGEST_COORDINATE,
+    UNBOUNDED,
+    Box,
+    Code,
+    Measure,
+    Model,
+    heuristics_of,
+)
+from dualplan.models.priorities import ranks
 
 MOST_NETWORK_ACTIONS = 2**16
 MOST_NETWORK_OUTCOMES = 2**20
@@ -64,6 +75,7 @@ NETWORK_OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+HARDLY_MEANT_LOAD = 10.0  # of a server, from which on units are doubted
 LARGEST_RATE_OR_COST = 1e15  # of a class, in its units
 
 
@@ -168,6 +180,7 @@ class QueueingNetwork(Model):
         discipline: str = "preemptive",
         decisions: str = "joint",
         idling: bool = False,
+        policies: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.classes = tuple(classes)
@@ -186,6 +199,7 @@ class QueueingNetwork(Model):
         _check_classes(self.classes, self.class_names)
         self.server_of = np.array([self.servers.index(c.server) for c in self.classes], np.int64)
         self.routes = _routes(self.classes, self.class_names)
+        self.written = _checked_policies(policies or {}, self.server_of_class)
         self.rate = self._uniformization_rate()
         self._set_actions()
         self._set_box()
@@ -199,6 +213,11 @@ class QueueingNetwork(Model):
                 )
 
     # -- shape -------------------------------------------------------------------------------------
+
+    @property
+    def server_of_class(self) -> dict[str, str]:
+        """The server of each class, by their names."""
+        return {c.name: c.server for c in self.classes}
 
     @property
     def nonpreemptive(self) -> bool:
@@ -556,6 +575,17 @@ class QueueingNetwork(Model):
         work = flow / [c.service for c in self.classes]
         return {name: float(work[self.server_of == s].sum()) for s, name in enumerate(self.servers)}
 
+    @property
+    def notes_on_loads(self) -> list[str]:
+        """A sentence on a load that is hardly meant, though bounded buffers make it possible."""
+        server, load = max(self.loads.items(), key=lambda item: item[1])
+        if load < HARDLY_MEANT_LOAD:
+            return []
+        return [
+            f"server {server!r} is offered {load:,.4g} times what it can serve, and nearly all of "
+            "it is turned away: look at the units of its arrival and service rates."
+        ]
+
     def require_stable(self) -> None:
         """Raise if no policy keeps the queues finite."""
         server, load = max(self.certain_loads.items(), key=lambda item: item[1])
@@ -581,18 +611,43 @@ class QueueingNetwork(Model):
             "network": {
                 "name": self.name,
                 **self.options,
+                **self._policies_data,
                 "class": [_as_data(c) for c in self.classes],
             }
         }
+
+    @property
+    def _policies_data(self) -> Json:
+        if self.written:
+            return {"policies": dict(self.written)}
+        return {}
 
     def describe(self) -> Json:
         """Everything that defines the network."""
         return {
             **super().describe(),
             "options": dict(self.options),
+            **self._policies_data,
             "classes": [_as_data(c) for c in self.classes],
             "loads": self.loads,
         }
+
+
+def _checked_policies(policies: Mapping[str, str], servers: Mapping[str, str]) -> dict[str, str]:
+    """Policies that are written down, each an order of priorities with a name of its own."""
+    for name, text in policies.items():
+        with within("policies", name):
+            if name in heuristics_of(QueueingNetwork):
+                raise InputError(
+                    f"policy {name!r}: networks have a heuristic of that name; choose another one."
+                )
+            if not is_text(text):
+                raise InputError(
+                    f"policy {name!r} must be an order of classes in quotes, such as "
+                    f"{' > '.join(list(servers)[:2])!r}, got {text!r}."
+                )
+            ranks(text, servers)  # raises, and says what is wrong
+    return dict(policies)
 
 
 def _as_data(c: QueueClass) -> Json:

@@ -22,8 +22,9 @@ class TabularModel(Model):
 
     `transitions` is one N x N matrix for each action (a list of sparse matrices, or an array of
     shape (A, N, N)), or one matrix with a row for each pair, row x·A + a. `loss` has shape (N, A),
-    or (N,) if it depends on the state alone. `allowed` (N, A) says which actions may be chosen; by
-    default those whose row is not empty.
+    or (N,) if it depends on the state alone; if it depends on the next state, it is laid out as one
+    matrix for each action, and its mean is taken over the next states. `allowed` (N, A) says which
+    actions may be chosen; by default those whose row is not empty and whose loss is not ∞.
     """
 
     def __init__(
@@ -38,13 +39,13 @@ class TabularModel(Model):
     ) -> None:
         self.name = name
         matrix, states, n_actions = _one_matrix(transitions)
-        self.losses = _losses(loss, states, n_actions)
+        self.losses = _losses(loss, matrix, states, n_actions)
         rows = np.diff(matrix.indptr) > 0
-        self.may: Bools = (
-            rows.reshape(states, n_actions)
-            if allowed is None
-            else np.array(allowed, bool).reshape(states, n_actions)
-        )
+        self.may: Bools
+        if allowed is None:
+            self.may = rows.reshape(states, n_actions) & (self.losses != np.inf)
+        else:
+            self.may = np.array(allowed, bool).reshape(states, n_actions)
         self.matrix = matrix
         self._check()
         if actions is not None:
@@ -60,9 +61,16 @@ class TabularModel(Model):
         self.start = self.state([start])
 
     @staticmethod
-    def from_rewards(transitions: Any, rewards: ArrayLike, **options: Any) -> TabularModel:
-        """The same from rewards to be maximised: losses are their negatives."""
-        return TabularModel(transitions, -np.asarray(rewards, np.float64), **options)
+    def from_rewards(transitions: Any, rewards: Any, **options: Any) -> TabularModel:
+        """The same from rewards to be maximised: losses are their negatives.
+
+        An action with a reward of −∞ is not allowed.
+        """
+        if _are_matrices(rewards):
+            losses: Any = [-sp.csr_array(matrix) for matrix in rewards]
+        else:
+            losses = -np.asarray(rewards, np.float64)
+        return TabularModel(transitions, losses, **options)
 
     def _check(self) -> None:
         n_actions = self.may.shape[1]
@@ -156,12 +164,33 @@ def _one_matrix(transitions: Any) -> tuple[Any, int, int]:
     return sp.csr_array(stacked[order]), states, n_actions
 
 
-def _losses(loss: ArrayLike, states: int, n_actions: int) -> Floats:
-    losses = np.array(loss, np.float64)
+def _are_matrices(given: Any) -> bool:
+    """Whether these are sparse matrices, one for each action, as some libraries have rewards."""
+    return isinstance(given, (list, tuple)) and len(given) > 0 and all(map(sp.issparse, given))
+
+
+def _losses(loss: Any, matrix: Any, states: int, n_actions: int) -> Floats:
+    if _are_matrices(loss):
+        losses = np.array([block.toarray() for block in loss], np.float64)
+    else:
+        losses = np.array(loss, np.float64)
     if losses.shape == (states,):
         losses = np.repeat(losses[:, None], n_actions, axis=1)
+    if losses.shape == (n_actions, states, states):
+        losses = _mean_losses(losses, matrix)
     if losses.shape != (states, n_actions):
         raise InputError(
-            f"the loss has shape {losses.shape}; expected ({states}, {n_actions}) or ({states},)."
+            f"the loss has shape {losses.shape}; expected ({states}, {n_actions}) or ({states},), "
+            f"or by action, state and next state ({n_actions}, {states}, {states})."
         )
     return losses
+
+
+def _mean_losses(losses: Floats, matrix: Any) -> Floats:
+    """Σ_y P(y|x,a) ℓ(a,x,y); what cannot happen does not count."""
+    actions = len(losses)
+    pairs = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    met = losses[pairs % actions, pairs // actions, matrix.indices]
+    happens = matrix.data > 0
+    sums = np.bincount(pairs[happens], (matrix.data * met)[happens], minlength=matrix.shape[0])
+    return np.asarray(sums.reshape(-1, actions))

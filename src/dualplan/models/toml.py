@@ -20,6 +20,9 @@ A network::
     service = 1.2
     buffer = 10                    # without it the queue is unbounded
 
+    [policies]                     # optional: heuristics of this network, by name
+    by-hand = "parts > paint"      # an order of classes, as in priorities.py
+
 Every mistake is one sentence that begins with FILE:LINE. Whoever finds a mistake says which key it
 is about (`at` of the error), and `Document.explained` looks the line up. A key that is missing has
 the line of the table that lacks it, and one that is missing at the top the first line.
@@ -27,6 +30,7 @@ the line of the table that lacks it, and one that is missing at the top the firs
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +45,7 @@ from dualplan.core.types import Json
 from dualplan.models import positions
 from dualplan.models.queueing import NETWORK_OPTIONS, QueueClass, QueueingNetwork
 
-KEYS_OF_NETWORK = ("name", "servers", "class", *NETWORK_OPTIONS)
+KEYS_OF_NETWORK = ("name", "servers", "class", "policies", *NETWORK_OPTIONS)
 KEYS_OF_CLASS = tuple(f.name for f in fields(QueueClass))
 KEYS_WITH_NAMES = ("name", "server")
 NEEDED_KEYS_OF_CLASS = ("name", "server", "service")
@@ -53,6 +57,7 @@ KEYS_OF_SEVERAL_SERVERS = (
     "machines",
 )  # what several servers of a queue would be called
 
+Place = positions.Path
 _plan_keys: set[str] = set()  # which plans register
 
 
@@ -85,19 +90,19 @@ class Document:
         return next((self.lines[at[:k]] for k in range(len(at), 0, -1) if at[:k] in self.lines), 1)
 
     @contextmanager
-    def explained(self, parameters: Collection[str] = ()) -> Iterator[None]:
+    def explained(self, changed: Collection[Place] = ()) -> Iterator[None]:
         """Errors raised inside begin with the file and the line.
 
-        An error that names no key is about the key that its words name first. One about a key that
-        `parameters` have replaced is about what was set, not about the file.
+        An error that names no key is about the key that its words name first. One about a place
+        that was `changed` is about what was set, not about the file.
         """
         try:
             yield
         except InputError as error:
-            if error.at[:1] in [(key,) for key in parameters]:
+            if any(place == error.at[: len(place)] for place in changed):
                 error.at = ("set", *error.at)
             at = error.at or self._named(str(error))
-            if self.file and not error.located and not (parameters and at[:1] == ("set",)):
+            if self.file and not error.located and not (changed and at[:1] == ("set",)):
                 error.locate(f"{self.file}:{self.line(at)}" if at else self.file)
             raise
 
@@ -202,15 +207,84 @@ REMEDIES_BY_TOML_ERROR = {
 def read_network(document: Document, parameters: Mapping[str, Any]) -> QueueingNetwork:
     """The network of a file, of which also what makes no sense is refused.
 
-    `parameters` replace its options.
+    `parameters` replace its options, and keys of its classes (`class_settings`).
     """
-    with document.explained(parameters):
+    options, settings = split_settings(parameters)
+    changed = [(key,) for key in options]
+    with document.explained(changed):
         _require_network(document)
-        network = network_from_data(document.data, parameters, Path(document.file).stem)
-        _check_names(document.data)
-        _check_effects(document.data["class"])
+    places = class_settings(document.data, settings)
+    data = changed_classes(document.data, places)
+    with document.explained([*changed, *places]):
+        network = network_from_data(data, options, Path(document.file).stem)
+        _check_names(data)
+        _check_effects(data["class"])
         _check_reached(network)
         return network
+
+
+# -- keys of classes that are set from outside, such as routine.arrival ----------------------------
+
+
+def split_settings(parameters: Mapping[str, Any]) -> tuple[Json, Json]:
+    """Parameters of the network, and those of its classes, which have a dot in them."""
+    options = {key: value for key, value in parameters.items() if "." not in key}
+    settings = {key: value for key, value in parameters.items() if "." in key}
+    return options, settings
+
+
+def class_settings(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[Place, Any]:
+    """Where in the data of a network CLASS.KEY stands, or CLASS.route.TARGET, with the values."""
+    entries = data.get("class", [])
+    if not settings or not isinstance(entries, list):
+        return {}
+    names = [str(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
+    return {_place_of(setting, names): value for setting, value in settings.items()}
+
+
+def _place_of(setting: str, names: Sequence[str]) -> Place:
+    found = [name for name in names if setting.startswith(f"{name}.")]
+    if not found:
+        raise unknown("class", setting.partition(".")[0], names, at=("set", setting))
+    name = max(found, key=len)
+    key, _, target = setting.removeprefix(f"{name}.").partition(".")
+    if key not in KEYS_OF_CLASS:
+        raise unknown(f"key of class {name!r}", key, KEYS_OF_CLASS, at=("set", setting))
+    if not target:
+        return ("class", names.index(name), key)
+    if key != "route":
+        raise InputError(f"{setting!r}: {key} has no parts; write {name}.{key}.", at=("set",))
+    return ("class", names.index(name), key, target)
+
+
+def changed_classes(data: Json, places: Mapping[Place, Any]) -> Json:
+    """The data of a network with other values at these places; None takes a key away."""
+    changed = copy.deepcopy(dict(data))
+    for (*way, key), value in places.items():
+        table: Any = changed
+        for step in way:
+            if step == "route" and not isinstance(table.get(step), Mapping):
+                table[step] = _as_table_of_routes(table.get(step))
+            table = table[step]
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+    return changed
+
+
+def _first_class(data: Mapping[str, Any]) -> str:
+    """The name of a class, for an example."""
+    entries = data.get("class")
+    if isinstance(entries, list) and entries and isinstance(entries[0], Mapping):
+        return str(entries[0].get("name", "CLASS"))
+    return "CLASS"
+
+
+def _as_table_of_routes(route: Any) -> dict[str, float]:
+    if route is None:
+        return {}
+    return {str(route): 1.0}
 
 
 def is_network(data: Json) -> bool:
@@ -255,6 +329,11 @@ def network_from_data(
         if key not in KEYS_OF_NETWORK:
             raise unknown(f"key of network {name!r}", key, KEYS_OF_NETWORK, at=(key,), near=0.7)
     for key in parameters:
+        if key in KEYS_OF_CLASS and key not in NETWORK_OPTIONS:
+            raise InputError(
+                f"{key!r} is a key of a class: say of which, such as {_first_class(data)}.{key}.",
+                at=("set", key),
+            )
         if key not in NETWORK_OPTIONS:
             raise unknown(f"parameter of network {name!r}", key, NETWORK_OPTIONS, at=("set", key))
     entries = data.get("class")
@@ -274,8 +353,22 @@ def network_from_data(
         _check_servers(data["servers"], classes)
     options = {key: _option(key, value) for key, value in data.items() if key in NETWORK_OPTIONS}
     return QueueingNetwork(
-        classes, name=_name("name", data.get("name", name)), **{**options, **parameters}
+        classes,
+        name=_name("name", data.get("name", name)),
+        policies=_policies(data.get("policies", {})),
+        **{**options, **parameters},
     )
+
+
+def _policies(table: Any) -> dict[str, str]:
+    """Policies that are written down, by name."""
+    if not isinstance(table, Mapping):
+        raise InputError(
+            "policies must be a table of names and orders of classes: write [policies] in a line "
+            "of its own, and NAME = 'CLASS > CLASS' below it.",
+            at=("policies",),
+        )
+    return dict(table)
 
 
 def _name(key: str, value: Any) -> str:

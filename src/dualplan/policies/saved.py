@@ -53,7 +53,7 @@ from dualplan.core.encoding import decoded, encoded
 from dualplan.core.errors import InputError, MissingError, RunError
 from dualplan.core.runs import write_bytes
 from dualplan.core.types import Floats, Ints, Json
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, heuristics_of
 from dualplan.models.load import remake
 from dualplan.policies.contract import Policy, PolicyCode, require_policy
 
@@ -146,8 +146,8 @@ def register_rule(rule: str, act: Kernel, read: RuleReader | None = None) -> Non
 
 
 def _heuristic(policy: Policy) -> Parts | None:
-    known = policy.model.policies
-    if policy.name in known and known[policy.name]().digest == policy.digest:
+    known = heuristics_of(type(policy.model))
+    if policy.name in known and known[policy.name](policy.model).digest == policy.digest:
         return Parts()
     return None
 
@@ -243,6 +243,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
         "model": model.name,
         "digest": model.digest,
         "recipe": encoded(model.recipe),
+        "origin": encoded(model.origin),
     }
     header = np.array(json.dumps({**parts.header, **made_for}))
     buffer = io.BytesIO()
@@ -258,31 +259,53 @@ def load_policy(path: str | Path, model: Model | None = None) -> Policy:
 
     Networks and named models need not be given.
     """
+    parts = _read_file(path)
+    header = parts.header
+    made_for = header["model"]
+    if model is None and header.get("recipe") is None:
+        raise InputError(
+            f"the model {made_for!r} of the policy in {str(path)!r} was made in Python; load it "
+            "and give it."
+        )
+    if model is None:
+        model = remake(header["recipe"])
+    if header["digest"] != model.digest:
+        if model.name == made_for:
+            other = "which has changed since; give it as it was, or solve it again"
+        else:
+            other = f"not {model.name!r}"
+        raise InputError(
+            f"the policy in {str(path)!r} was made for {made_for!r} as it was, {other}."
+        )
+    try:
+        return read(model, parts)
+    except READING_ERRORS as error:
+        raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+
+
+def origin_of(path: str | Path) -> Json | None:
+    """What `load` was asked for when the model of a saved policy was made by a file of Python.
+
+    Such a file is run only where the user names it. None for models that are made without.
+    """
+    header = _read_file(path).header
+    if header.get("recipe") is not None:
+        return None
+    return header.get("origin")
+
+
+def _read_file(path: str | Path) -> Parts:
+    """The header and the arrays in a file."""
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = decoded(json.loads(str(arrays["header"])))
         if header["format"] != POLICY_FILE_FORMAT:
             raise ValueError(f"the format is {header['format']!r}")
-        digest = header["digest"]
-        made_for = header["model"]
-        recipe = header.get("recipe")
+        for needed in ("digest", "model"):
+            header[needed]
     except FileNotFoundError as error:
         raise RunError(f"there is no file {str(path)!r}.") from error
     except READING_ERRORS as error:
         raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
-    if model is None and recipe is None:
-        raise InputError(
-            f"the model {made_for!r} of the policy in {str(path)!r} was made in Python; load it "
-            "and give it."
-        )
-    if model is None:
-        model = remake(recipe)
-    if digest != model.digest:
-        raise InputError(
-            f"the policy in {str(path)!r} was made for {made_for!r} as it was, not {model.name!r}."
-        )
-    try:
-        return read(model, Parts(header, arrays))
-    except READING_ERRORS as error:
-        raise RunError(f"{str(path)!r} holds no saved policy ({error}).") from error
+    return Parts(header, arrays)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numba
 import numpy as np
 
 from dualplan._kernels.compiler import (
     ACT_SIGNATURE,
-    COMPILATION_ERRORS,
     READ_ONLY_INTS,
     Kernel,
     made_once,
@@ -20,10 +21,21 @@ from dualplan._kernels.compiler import (
 from dualplan._kernels.policies import action_rule, table_rule
 from dualplan.core.errors import PolicyError
 from dualplan.core.types import ArrayLike, Floats, Ints
-from dualplan.models.contract import Model, read_only, register_heuristics, vector
+from dualplan.models.contract import Model, few_states, read_only, register_heuristics, vector
+from dualplan.models.sampled import sampled_states
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.saved import Parts, register_recognised, saved_as
+
+# states at which a function is tried out, how far its answers may differ by rounding, and the seed
+FEWEST_PROBES = 11
+PROBE_TOLERANCE = 1e-9
+PROBE_SEED = 0
+STATES_AT_ONCE = 65_536  # of a table, asked together
+
+# the tables of policies, which take long to make, and the policies that have none
+_tables: WeakKeyDictionary[Policy, TablePolicy] = WeakKeyDictionary()
+_without_tables: WeakSet[Policy] = WeakSet()
 
 
 @saved_as("table")
@@ -80,12 +92,20 @@ def _check_rows(model: Model, rows: Floats, name: str) -> None:
 class FunctionPolicy(Policy):
     """A plain function of the state: returns an action, or a probability for each action.
 
-    It is compiled if it can be; otherwise it is called in Python, state by state, which is slow but
-    works for anything that maps a state to probabilities.
+    It is compiled if it can be; otherwise it is called in Python, which is slow but works for
+    anything that maps a state to probabilities. A function that takes an array of states, one a
+    row, and returns as many actions or rows of probabilities, is asked for many states at once:
+    `batched` says whether it is one. By default that is found out: its answers for a few states
+    together must be those that it gives for each.
     """
 
     def __init__(
-        self, model: Model, function: Callable[[Ints], Any], *, name: str | None = None
+        self,
+        model: Model,
+        function: Callable[[Ints], Any],
+        *,
+        name: str | None = None,
+        batched: bool | None = None,
     ) -> None:
         self.function = function
         if name is not None:
@@ -93,52 +113,189 @@ class FunctionPolicy(Policy):
         else:
             label = str(getattr(function, "__name__", "function"))
         super().__init__(model, label, None)
-        self._row(model.start)
-        if not isinstance(model, SimulatorModel):
+        self._alone = batched is not True and self._answers_alone(batched)
+        kernel = None
+        if self._alone and not isinstance(model, SimulatorModel):
             kernel = _compile(function)
-            if kernel is None:
-                self.code = None
+        if kernel is not None:
+            self.code = PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
+        if batched is None and self._alone:
+            self.batched = kernel is None and self._answers_together()
+        else:
+            self.batched = not self._alone
+
+    def _answers_alone(self, batched: bool | None) -> bool:
+        """Whether the function takes one state; if it takes neither one nor an array of one, what
+        it says of one is raised.
+        """
+        try:
+            self._row(self.model.start)
+        except PolicyError:
+            if batched is False:
+                raise
+            try:
+                self._rows(self.model.start[None])
+            except PolicyError:
+                pass
             else:
-                self.code = PolicyCode(np.zeros(0, np.int64), np.zeros(0), kernel)
+                return False
+            raise
+        return True
+
+    def _answers_together(self) -> bool:
+        """Whether the function says the same of several states together as of each."""
+        states = self._tried
+        try:
+            alone = np.array([self._row(x) for x in states])
+            return bool(np.allclose(self._rows(states), alone, rtol=0, atol=PROBE_TOLERANCE))
+        except PolicyError:
+            return False
+
+    @cached_property
+    def _tried(self) -> Ints:
+        """States at which the function is tried out; as many as nothing else has of."""
+        count = FEWEST_PROBES
+        while count in (self.model.box.dim, len(self.model.actions)):
+            count += 1
+        if isinstance(self.model, SimulatorModel):
+            return _simulated_states(self.model, count)
+        return np.array(list(sampled_states(self.model, count, PROBE_SEED)))
 
     def _defining_parts(self) -> tuple[Any, ...]:
-        return (self.function,)
+        if self.code is not None:
+            return (self.function,)
+        # what it refers to may be objects of which nothing can be told but what they answer
+        return (self.function, self.rows(self._tried))
 
     def probabilities(self, x: Ints) -> Floats:
         """The function's answer as probabilities."""
-        if self.code is None:
+        if self.code is not None:
+            return super().probabilities(x)
+        if self._alone:
             return self._row(x)
-        return super().probabilities(x)
+        return np.asarray(self._rows(x[None])[0])
+
+    def rows(self, states: Ints) -> Floats:
+        """In one call, where the function takes an array of states."""
+        if self.code is not None or not self.batched:
+            return super().rows(states)
+        return self._rows(states)
 
     def _row(self, x: Ints) -> Floats:
         actions = len(self.model.actions)
-        try:
-            answer = np.asarray(self.function(read_only(x)))
-        except Exception as error:
-            # whatever the user's function does is reported in the user's terms
-            raise PolicyError(
-                f"policy {self.name!r} at state {vector(x)} raised {type(error).__name__}: {error}."
-            ) from error
+        answer = self._answer(x, x)
         if answer.ndim == 0:
             if answer.dtype.kind not in "iu" or not 0 <= answer < actions:
                 raise PolicyError(
                     f"policy {self.name!r} at state {vector(x)} gives {answer!r}; actions are "
                     f"numbered 0 to {actions - 1}."
                 )
-            return np.asarray(np.eye(actions)[int(answer)])
+            row = np.zeros(actions)
+            row[int(answer)] = 1.0
+            return row
         if answer.shape != (actions,):
             raise PolicyError(
                 f"policy {self.name!r} at state {vector(x)} gives {answer.size} numbers for "
                 f"{actions} actions."
             )
-        return answer.astype(np.float64)
+        return np.asarray(answer, np.float64)
+
+    def _rows(self, states: Ints) -> Floats:
+        count = len(states)
+        actions = len(self.model.actions)
+        answer = self._answer(states, states[0])
+        if answer.shape == (count, actions):
+            return np.asarray(answer, np.float64)
+        if answer.shape != (count,):
+            raise PolicyError(
+                f"policy {self.name!r} gives an array of shape {answer.shape} for {count} states; "
+                f"it must give {count} actions, or {count} rows of {actions} probabilities."
+            )
+        wrong = np.flatnonzero((answer < 0) | (answer >= actions))
+        if answer.dtype.kind not in "iu" or wrong.size:
+            k = int(wrong[0]) if wrong.size else 0
+            raise PolicyError(
+                f"policy {self.name!r} at state {vector(states[k])} gives {answer[k]!r}; actions "
+                f"are numbered 0 to {actions - 1}."
+            )
+        rows = np.zeros((count, actions))
+        rows[np.arange(count), answer] = 1.0
+        return rows
+
+    def _answer(self, given: Ints, x: Ints) -> Any:
+        """What the function returns, as an array; x is the state that mistakes are told at."""
+        try:
+            return np.asarray(self.function(read_only(given)))
+        except Exception as error:
+            # whatever the user's function does is reported in the user's terms
+            raise PolicyError(
+                f"policy {self.name!r} at state {vector(x)} raised {type(error).__name__}: {error}."
+            ) from error
+
+
+def _simulated_states(model: SimulatorModel, count: int) -> Ints:
+    """States that a simulator meets under random actions."""
+    rng = np.random.default_rng(PROBE_SEED)
+    session = model.session()
+    x = session.reset(rng)
+    met: list[Ints] = []
+    while len(met) < count:
+        met.append(x)
+        a = int(rng.choice(np.flatnonzero(model.allowed(x))))
+        x, _, ended = model.checked(session.step(x, a, rng), x, a)
+        if ended:
+            x = session.reset(rng)
+    return np.array(met)
+
+
+def tabulated(policy: Policy) -> Policy:
+    """A policy that is no compiled function as a table, where its states are few; else itself.
+
+    Methods that need compiled policies take it then, at their full speed, and it can be saved.
+    """
+    known = policy.code is not None or isinstance(policy.model, SimulatorModel)
+    if known or not few_states(policy.model):
+        return policy
+    if policy in _without_tables:
+        return policy
+    try:
+        return as_table(policy)
+    except PolicyError:  # in a state that may never be met
+        _without_tables.add(policy)
+        return policy
+
+
+def as_table(policy: Policy) -> TablePolicy:
+    """The policy's answers in all states, of which there must be an end."""
+    if policy in _tables:
+        return _tables[policy]
+    model = policy.model
+    strides = model.box.strides  # raises if the states cannot be numbered
+    count = int(strides[0] * (model.box.upper[0] - model.box.lower[0] + 1))
+    rows = [
+        policy.rows(model.box.states(np.arange(first, min(first + STATES_AT_ONCE, count))))
+        for first in range(0, count, STATES_AT_ONCE)
+    ]
+    _tables[policy] = TablePolicy(model, _as_actions(np.concatenate(rows)), name=policy.name)
+    return _tables[policy]
+
+
+def _as_actions(rows: Floats) -> Any:
+    """The numbers of the actions, where each state has one."""
+    best = rows.argmax(axis=1)
+    sure = (rows == 0) | (rows == 1)
+    if sure.all() and (rows.sum(axis=1) == 1).all():
+        return best
+    return rows
 
 
 def _compile(function: Callable[[Ints], Any]) -> Kernel | None:
     """The function as a kernel, or None where Numba cannot."""
     try:
         compiled = user_function(function, (READ_ONLY_INTS,))
-    except COMPILATION_ERRORS:
+    except Exception:
+        # Numba says in many ways that it does not know something, AttributeError among them; what
+        # is wrong in the function itself was met when it was called in Python
         return None
     result = next(iter(compiled.overloads.values())).signature.return_type
     if isinstance(result, numba.types.Integer):

@@ -64,8 +64,14 @@ class SavedRun:
         return replace(saved, notes=saved.notes or notes_on(self.model, saved.measures))
 
 
-def read_run(folder: str | Path) -> SavedRun:
-    """The run in a folder, or one sentence about what is missing."""
+def read_run(
+    folder: str | Path, model: Model | None = None, policy: Policy | None = None
+) -> SavedRun:
+    """The run in a folder, or one sentence about what is missing.
+
+    `model` is for runs whose model a file of Python makes, which is not run unasked, and `policy`
+    for those whose policy is a function of the user, which is not saved.
+    """
     result = read_result(folder)
     path = Path(folder)
     if result.get("task") != "solve" and "tried" not in result:
@@ -78,12 +84,13 @@ def read_run(folder: str | Path) -> SavedRun:
             f"the run in {str(folder)!r} was saved by an earlier version; solve again for a report."
         )
     saved = path / POLICY_FILE
-    if not saved.exists():
+    if saved.exists():
+        policy = load_policy(saved, model)
+    elif policy is None:
         raise InputError(
-            f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved), so "
-            "there is no policy to report on."
+            f"the run in {str(folder)!r} has no policy.npz (functions of yours are not saved); "
+            "name the function by --policy FILE.py:FUNCTION."
         )
-    policy = load_policy(saved)
     read = read_json(path / SETTINGS_FILE)
     criterion = make_criterion(result["criterion"], result.get("gamma"), _start(read))
     return SavedRun(path, read["settings"], read.get("versions", {}), result, policy, criterion)

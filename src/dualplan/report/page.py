@@ -19,7 +19,9 @@ from dualplan.core.types import Json
 from dualplan.core.words import between, more_than, number, plus_minus
 from dualplan.evaluation.results import Evaluation
 from dualplan.evaluation.visits import visited
+from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
+from dualplan.policies.contract import Policy
 from dualplan.report import words
 from dualplan.report.gather import (
     Beside,
@@ -50,14 +52,19 @@ def write_report(
     *,
     time: str | float = PAGE_SECONDS,
     tell: Tell = lambda _: None,
+    model: Model | None = None,
+    policy: Policy | None = None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
+
+    `model` is for runs whose model a file of Python makes, and `policy` for those that found
+    nothing better than a function of the user, which is not saved.
 
     `time` is for what is computed for the page alone: costs of heuristics where they are simulated,
     and maps.
     """
     allowed = seconds(time)
-    run = read_run(folder)
+    run = read_run(folder, model, policy)
     if out is None:
         target = Path(folder) / "report.html"
     else:

@@ -109,7 +109,7 @@ def _named(model: Model) -> tuple[str, Json, str]:
     first.
     """
     if not isinstance(model, QueueingNetwork):
-        recipe = model.recipe or {"model": model.name, "parameters": {}}
+        recipe = model.recipe or model.origin or {"model": model.name, "parameters": {}}
         return recipe["model"], recipe["parameters"], ""
     for parameters in _guesses(model) if model.name in INSTANCES else ():
         if load(model.name, **parameters).digest == model.digest:
@@ -136,9 +136,12 @@ def _guesses(model: QueueingNetwork) -> Iterable[Json]:
 
 
 def _set(parameters: Mapping[str, Any]) -> list[str]:
-    return [
-        word for key, value in parameters.items() for word in ("--set", f"{key}={_typed(value)}")
-    ]
+    return [word for setting in typed_settings(parameters) for word in ("--set", setting)]
+
+
+def typed_settings(parameters: Mapping[str, Any]) -> list[str]:
+    """Parameters as they are typed after --set."""
+    return [f"{key}={_typed(value)}" for key, value in parameters.items()]
 
 
 def _typed(value: Any) -> str:

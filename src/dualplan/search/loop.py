@@ -47,7 +47,7 @@ from dualplan.evaluation.results import Evaluation
 from dualplan.policies.contract import Policy
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.saved import POLICY_FILE, load_policy, save_policy
-from dualplan.policies.tables import random_policy
+from dualplan.policies.tables import random_policy, tabulated
 from dualplan.primal.best_bound import best_bound
 from dualplan.search.contract import (
     JUDGING_TIME_SHARE,
@@ -143,7 +143,7 @@ class Loop:
     def begin(self, policies: list[Policy]) -> None:
         """Screen what there is; the cheapest is the best policy so far."""
         search = self.search
-        given = [Candidate(policy, "given") for policy in policies]
+        given = [Candidate(tabulated(policy), "given") for policy in policies]
         given += [
             Candidate(search.model.policy(name), "heuristic")
             for name in ([] if given else search.model.policies)

@@ -28,6 +28,7 @@ from dualplan.evaluation.simulation.contract import (
     Restarts,
 )
 from dualplan.evaluation.simulation.python import PythonEngine
+from dualplan.evaluation.simulation.stepped import SteppedEngine
 from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy
@@ -43,6 +44,7 @@ __all__ = [
     "Recorded",
     "Replica",
     "Restarts",
+    "SteppedEngine",
     "engine",
 ]
 
@@ -55,12 +57,12 @@ def engine(
     regenerate: bool = False,
     control: Control | None = None,
 ) -> Engine:
-    """The loop for this model and policy: compiled where both are, and the control."""
+    """The loop for this model and policy: compiled where both are, and the control; step by step
+    where one of them is not, and all in Python where the model is a simulator.
+    """
     code = getattr(control, "code", None)
-    if (
-        isinstance(model, SimulatorModel)
-        or policy.code is None
-        or (control is not None and code is None)
-    ):
+    if isinstance(model, SimulatorModel):
         return PythonEngine(model, policy, seed, regenerate, control)
+    if policy.code is None or (control is not None and code is None):
+        return SteppedEngine(model, policy, seed, regenerate, control)
     return CompiledEngine(model, policy, seed, regenerate, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class CompiledEngine:
     """Runs compiled models under compiled policies."""
 
     fast = True
+    together = False
     resumable = True
 
     def __init__(
@@ -81,6 +83,10 @@ class CompiledEngine:
             self._run(kernels.simulate_shaped, trajectory, control, t, length, rows)
         after = Replica(replica.number, x, cycles.current, t + chunks * length)
         return Chunks(after, rows, cycles.sums)
+
+    def advance_all(self, replicas: Sequence[Replica], chunks: int, length: int) -> list[Chunks]:
+        """One compiled call for each."""
+        return [self.advance(replica, chunks, length) for replica in replicas]
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
         """In one compiled call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,12 +87,16 @@ class Engine(Protocol):
     columns: int
     resumable: bool
     fast: bool
+    together: bool  # whether several replicas take less time together than one after the other
 
     def first(self, number: int) -> Replica:
         """A replica before its first step."""
 
     def advance(self, replica: Replica, chunks: int, length: int) -> Chunks:
         """Simulate `chunks` chunks of `length` steps."""
+
+    def advance_all(self, replicas: Sequence[Replica], chunks: int, length: int) -> list[Chunks]:
+        """The same for each of several replicas."""
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
         """The states after `every`, 2·`every`, ... steps, one a row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +34,7 @@ class PythonEngine:
     """
 
     fast = False
+    together = False
 
     def __init__(
         self,
@@ -125,6 +127,10 @@ class PythonEngine:
                         cycle[:] = 0.0
         return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
 
+    def advance_all(self, replicas: Sequence[Replica], chunks: int, length: int) -> list[Chunks]:
+        """One after the other."""
+        return [self.advance(replica, chunks, length) for replica in replicas]
+
     def _shaping(self, x: Ints, a: int) -> float:
         """Σ_y P(y|x,a) h(y) − h(x)."""
         if self.control is None:
@@ -177,7 +183,7 @@ class PythonEngine:
                 if hidden:
                     x = session.reset(rng)
                 else:
-                    x = restarts.starts[_chosen(restarts.weights, chance.random())]
+                    x = restarts.starts[chosen_start(restarts.weights, chance.random())]
                 first.append(x)
             t += 1
         after = Replica(replica.number, x, replica.cycle, t)
@@ -194,7 +200,7 @@ class PythonEngine:
         for run in range(count):
             session = self._new_session()
             rng = self._generator(first + run, RESET_STEP)
-            x = starts[_chosen(weights, rng.random())]
+            x = starts[chosen_start(weights, rng.random())]
             steps = horizon or 1 + int(np.log1p(-rng.random()) / np.log(gamma))
             if hidden:
                 x = session.reset(rng)
@@ -329,7 +335,7 @@ class _CompiledSession:
         return out, loss, False
 
 
-def _chosen(weights: Floats, u: float) -> int:
+def chosen_start(weights: Floats, u: float) -> int:
     """The number of a start drawn by u."""
     return min(int(np.searchsorted(np.cumsum(weights), u, side="right")), weights.size - 1)
 

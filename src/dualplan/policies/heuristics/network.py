@@ -14,7 +14,8 @@ from dualplan._kernels.linear_index import linear_index_rule
 from dualplan._kernels.policies import network_rule
 from dualplan.core.errors import PolicyError, unknown
 from dualplan.core.types import ArrayLike, Floats, Ints, Json
-from dualplan.models.contract import Model, register_heuristics
+from dualplan.models.contract import Model, register_heuristics, register_writing
+from dualplan.models.priorities import ranks
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import OwnLoop, Policy, PolicyCode, require_policy
 from dualplan.policies.saved import register_rule
@@ -215,6 +216,13 @@ def priority(
     )
 
 
+def written_priority(network: QueueingNetwork, text: str, name: str | None = None) -> NetworkPolicy:
+    """Priorities that are written down, such as ``urgent > routine; lab > triage``."""
+    alpha = [0.0 - rank for rank in ranks(text, network.server_of_class)]
+    label = name or " ".join(text.split())
+    return NetworkPolicy(network, label, alpha=alpha, ties="first")
+
+
 def lbfs(network: QueueingNetwork) -> NetworkPolicy:
     """Last buffer first served: the class with the fewest stages still to go, ties to the class
     named first.
@@ -268,6 +276,7 @@ NETWORK_HEURISTICS: dict[str, Callable[[QueueingNetwork], Policy]] = {
     "random": random,
 }
 register_heuristics(QueueingNetwork, NETWORK_HEURISTICS)
+register_writing(QueueingNetwork, written_priority)
 
 
 def _stages_to_go(network: QueueingNetwork) -> Floats:

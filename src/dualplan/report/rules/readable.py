@@ -51,7 +51,9 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.among import GreedyAmong
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.policies.greedy import GreedyPolicy
+from dualplan.policies.rule_words import leaf_words
 from dualplan.policies.rules import Node, Rule, Simplification, Terms, Tree, trusted
+from dualplan.policies.tables import tabulated
 from dualplan.report.rules.decisions import Choices, Looks, choices_of, costs_of, orders_of
 from dualplan.report.rules.features import features_of, numbers_at
 from dualplan.report.rules.trees import GROWN_LEAVES_FACTOR, Branch, Sample, grow, prune
@@ -176,7 +178,7 @@ class _Judge:
 
         Or over those that it reaches.
         """
-        if not few_states(self.model) or self.policy.code is None:
+        if not few_states(self.model) or tabulated(self.policy).code is None:
             return None
         for everywhere in (True, False):
             try:
@@ -361,7 +363,10 @@ class _Data:
         for size in range(sum(root.leaves for root in roots), len(roots) - 1, -1):
             prune(roots, size)
             path[size] = [
-                [_frozen(root, self.features, own) for root, own in zip(roots, orders, strict=True)]
+                [
+                    _frozen(self.model, t, root, self.features, own)
+                    for t, (root, own) in enumerate(zip(roots, orders, strict=True))
+                ]
             ]
         path[len(roots)] += self._tables(orders)
         return path
@@ -416,11 +421,23 @@ class _Data:
         return 1.0
 
 
-def _frozen(root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int, ...]]) -> Tree:
-    """A fitted tree as the rule has it, parents before children."""
+def _frozen(
+    model: Model, t: int, root: Branch, features: Sequence[Terms], orders: Sequence[tuple[int, ...]]
+) -> Tree:
+    """A fitted tree, of decision t, as the rule has it, parents before children.
+
+    A test whose leaves all say the same is a leaf.
+    """
     nodes: list[Node] = []
 
+    def said(branch: Branch) -> set[str]:
+        if branch.yes is None or branch.no is None:
+            return {leaf_words(model, t, orders[branch.choice])}
+        return said(branch.yes) | said(branch.no)
+
     def add(branch: Branch) -> int:
+        while branch.yes is not None and len(said(branch)) == 1:
+            branch = branch.yes
         place = len(nodes)
         nodes.append(Node(order=orders[branch.choice]))
         if branch.split is not None and branch.yes is not None and branch.no is not None:

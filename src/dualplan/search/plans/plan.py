@@ -70,7 +70,8 @@ class Plan:
         dict[str, Any],
         Key(
             kinds.PARAMETERS,
-            "change a parameter of the model",
+            "change a parameter of the model, or CLASS.KEY of a network",
+            without="as the model has it",
             flags=("--set",),
             metavar="KEY=VALUE",
         ),
@@ -79,7 +80,8 @@ class Plan:
         "average"
     )
     gamma: Annotated[
-        float | None, Key(kinds.BELOW_ONE, "discount factor of the discounted criterion")
+        float | None,
+        Key(kinds.BELOW_ONE, "discount factor of the discounted criterion", without="none"),
     ] = None
     start: Annotated[
         Any, Key(kinds.START, "where discounted costs begin", without="the model's start")
@@ -88,7 +90,7 @@ class Plan:
         tuple[str, ...],
         _of_search(
             kinds.POLICIES,
-            "to begin with: a heuristic, or the folder or file of a saved policy",
+            "to begin with: a heuristic, priorities 'a > b', a saved policy, FILE.py:FUNCTION",
             metavar="POLICY",
             without="the model's heuristics",
             flags=("--policy", "-p"),
@@ -96,7 +98,13 @@ class Plan:
     ] = ()
     limits: Annotated[
         tuple[str, ...],
-        Key(kinds.LIMITS, "a side constraint", flags=("--limit",), metavar="MEASURE<=NUMBER"),
+        Key(
+            kinds.LIMITS,
+            "a side constraint",
+            without="none",
+            flags=("--limit",),
+            metavar="MEASURE<=NUMBER",
+        ),
     ] = ()
     time: Annotated[
         str | float | None,
@@ -104,7 +112,11 @@ class Plan:
     ] = None
     gap: Annotated[
         str | float | None,
-        _of_search(kinds.SHARE, "stop when the cost is proved to be this near, such as 2%"),
+        _of_search(
+            kinds.SHARE,
+            "stop when the cost is proved to be this near, such as 2%",
+            without="the accuracy of the arithmetic",
+        ),
     ] = None
     method: Annotated[
         tuple[str, ...],
@@ -135,7 +147,8 @@ class Plan:
         ),
     ] = None
     base: Annotated[
-        str | None, _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to")
+        str | None,
+        _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to", without="none"),
     ] = None
     potential: Annotated[
         str | None,
@@ -218,9 +231,14 @@ class Plan:
             kinds.FROM_0, "of value iteration, for the lower bound", without="as many as are quick"
         ),
     ] = None
-    grid: Annotated[str | None, _of_dual(kinds.one_of(PENALTY_GRIDS), "penalties by theory")] = None
+    grid: Annotated[
+        str | None, _of_dual(kinds.one_of(PENALTY_GRIDS), "penalties by theory", without="none")
+    ] = None
     epsilon: Annotated[
-        float | None, _of_dual(kinds.POSITIVE, "error that matters: prints the theorems as numbers")
+        float | None,
+        _of_dual(
+            kinds.POSITIVE, "error that matters: prints the theorems as numbers", without="none"
+        ),
     ] = None
     delta: Annotated[
         float, _of_dual(kinds.BETWEEN_0_AND_1, "probability that theory may fail with")
