@@ -1,12 +1,14 @@
 """Simulation experiments that grow until they are told to stop.
 
-`LongRun`: replicas of one or two policies under the average criterion, advanced chunk by chunk.
+`LongRun`: replicas of one or more policies under the average criterion, advanced chunk by chunk.
 `ManyRuns`: independent runs under the discounted criterion, either cut at a horizon N, with the
 remainder γ^N/(1−γ)·[ℓ_min, ℓ_max] added to the interval, or stopped at a geometric time, which
 needs no bound on the loss and has no remainder.
 
 Both keep all that they know in a few arrays, so that they can be saved and go on. With two policies
-the interval is that of the difference of their costs, on common random numbers.
+the interval is that of the difference of their costs, on common random numbers. With more, each is
+compared with the first, and the widest of these differences is the interval, unless `leading` says
+that the first one's cost is what is wanted; `go_on_alone` then leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ TRUNCATED_DISCOUNT = 1e-6  # γ^N at the horizon N
 
 
 class LongRun:
-    """Replicas of one or two policies under the average criterion, advanced together."""
+    """Replicas of one or more policies under the average criterion, advanced together."""
 
     def __init__(
         self,
@@ -65,8 +67,11 @@ class LongRun:
         policies: Sequence[Policy],
         wanted: Settings,
         controls: Sequence[Control] = (),
+        *,
+        leading: bool = False,
     ) -> None:
         self.model = model
+        self.leading = leading or len(policies) == 1
         self.policies = policies
         self.wanted = wanted
         regenerate = wanted.method == "regenerative"
@@ -152,15 +157,34 @@ class LongRun:
         return warm_up(rows[:, :, self.raw].mean(axis=0))
 
     def interval(self) -> Interval:
-        """The interval of the cost, or of the difference of two costs."""
-        level = self.wanted.confidence
-        if len(self.policies) == 1:
+        """The interval of the cost, or the widest of those of differences."""
+        if self.leading:
             if self.wanted.method == "regenerative":
-                return cycle_interval(self.cycles[0], level)
+                return cycle_interval(self.cycles[0], self.wanted.confidence)
             return self._batch_interval(self.rows[0])
-        rows = self.rows[0].copy()
-        rows[:, :, 1] -= self.rows[1][:, :, 1]
-        return self._batch_interval(rows, dropped=max(self._dropped(r) for r in self.rows))
+        if len(self.policies) == 2:
+            return self.difference(0, 1)
+        return max(self.differences(), key=lambda interval: interval.half_width)
+
+    def difference(self, i: int, j: int) -> Interval:
+        """The cost of policy i minus that of policy j."""
+        rows = self.rows[i].copy()
+        rows[:, :, 1] -= self.rows[j][:, :, 1]
+        dropped = max(self._dropped(self.rows[k]) for k in (i, j))
+        return self._batch_interval(rows, dropped=dropped)
+
+    def differences(self) -> list[Interval]:
+        """The cost of every other policy minus that of the first."""
+        return [self.difference(i, 0) for i in range(1, len(self.policies))]
+
+    def go_on_alone(self) -> None:
+        """Leave all policies but the first."""
+        self.limit *= len(self.policies)
+        self.policies = self.policies[:1]
+        self.engines = self.engines[:1]
+        self.replicas = self.replicas[:1]
+        self.rows = self.rows[:1]
+        self.cycles = self.cycles[:1]
 
     def _batch_interval(self, rows: Floats, dropped: int | None = None) -> Interval:
         batches = cut_into_batches(
@@ -180,7 +204,8 @@ class LongRun:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        return all(self._complaint(i) is None for i in range(len(self.policies)))
+        judged = 1 if self.leading else len(self.policies)
+        return all(self._complaint(i) is None for i in range(judged))
 
     def _complaint(self, i: int) -> Status | None:
         rows = self.rows[i]
@@ -310,14 +335,21 @@ class LongRun:
 
 
 class ManyRuns:
-    """Independent runs of one or two policies under the discounted criterion."""
+    """Independent runs of one or more policies under the discounted criterion."""
 
     resumable = True
 
     def __init__(
-        self, model: Model, policies: Sequence[Policy], criterion: Discounted, wanted: Settings
+        self,
+        model: Model,
+        policies: Sequence[Policy],
+        criterion: Discounted,
+        wanted: Settings,
+        *,
+        leading: bool = False,
     ) -> None:
         self.model = model
+        self.leading = leading or len(policies) == 1
         self.policies = policies
         self.wanted = wanted
         self.gamma = criterion.gamma
@@ -376,7 +408,8 @@ class ManyRuns:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        return all(self._complaint(totals) is None for totals in self.totals)
+        judged = self.totals[:1] if self.leading else self.totals
+        return all(self._complaint(totals) is None for totals in judged)
 
     def _complaint(self, totals: Floats) -> Status | None:
         """Runs that are all alike say nothing of what is rare, unless no loss differs from any
@@ -403,14 +436,33 @@ class ManyRuns:
         )
 
     def interval(self) -> Interval:
-        """The interval of the cost, or of the difference of two costs."""
+        """The interval of the cost, or the widest of those of differences."""
         low, high = self.model.loss_bounds or (0.0, 0.0)
-        if len(self.policies) == 1:
+        if self.leading:
             return self._shifted(
                 mean_interval(self.totals[0], self.wanted.confidence), *self._remainder(low, high)
             )
-        difference = mean_interval(self.totals[0] - self.totals[1], self.wanted.confidence)
-        return self._shifted(difference, *self._remainder(low - high, high - low))
+        if len(self.policies) == 2:
+            return self.difference(0, 1)
+        return max(self.differences(), key=lambda interval: interval.half_width)
+
+    def difference(self, i: int, j: int) -> Interval:
+        """The cost of policy i minus that of policy j."""
+        low, high = self.model.loss_bounds or (0.0, 0.0)
+        found = mean_interval(self.totals[i] - self.totals[j], self.wanted.confidence)
+        return self._shifted(found, *self._remainder(low - high, high - low))
+
+    def differences(self) -> list[Interval]:
+        """The cost of every other policy minus that of the first."""
+        return [self.difference(i, 0) for i in range(1, len(self.policies))]
+
+    def go_on_alone(self) -> None:
+        """Leave all policies but the first."""
+        self.limit *= len(self.policies)
+        self.policies = self.policies[:1]
+        self.engines = self.engines[:1]
+        self.totals = self.totals[:1]
+        self.lengths = self.lengths[:1]
 
     def evaluations(self, status: Status, seconds: float) -> list[Evaluation]:
         """What is known of each policy."""
