@@ -393,6 +393,29 @@ def test_on_a_phone(opened, run, width):
     assert box["x"] + box["width"] <= width
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_tables_fit(opened, run, width):
+    """No table scrolls sideways, with all of them open; on a phone each cell names its column."""
+    page = opened(run.folder, width=width)
+    page.evaluate("() => document.querySelectorAll('details').forEach((d) => { d.open = true })")
+    widths = page.evaluate(
+        "() => [...document.querySelectorAll('.scroll')].map((e) => [e.scrollWidth, e.clientWidth])"
+    )
+    assert len(widths) >= 4
+    assert all(needed <= shown for needed, shown in widths)
+    named = page.evaluate(
+        "() => getComputedStyle(document.querySelector('.scroll td'), '::before').content"
+    )
+    assert (named == '"cost: "') == (width == 390)
+
+
+def test_the_rule_in_words(page, run):
+    """It is on the page, with how often it agrees with the policy."""
+    words = page.text_content("#policy")
+    assert "of its decisions" in words
+    assert "serve" in page.text_content("pre.rule")
+
+
 def test_names_and_headings(page):
     """Every drawing has a name, every control a label, and headings come in order."""
     unnamed = page.evaluate(

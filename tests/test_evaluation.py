@@ -191,11 +191,103 @@ def test_measures_of_a_loss_queue():
         "utilisation S": 1 - law[0],
         "loss rate 1": 0.8 * law[-1],
         "lost fraction": law[-1],
+        # of those who come in, by Little's law; 1 is the mean service
+        "sojourn 1": law @ np.arange(6) / (1 - law[0]),
+        "waiting 1": law @ np.arange(6) / (1 - law[0]) - 1,
     }
     assert result.measures.keys() == expected.keys()
     for name, value in expected.items():
         assert result.measures[name].lower <= value <= result.measures[name].upper, name
         assert result.measures[name].half_width < 0.02 * max(1.0, value)
+
+
+def test_sojourns_of_queues_without_end():
+    """M/M/1 stays for 1/(μ − λ), in units of time or in steps; 99.9% intervals."""
+    for time, unit in (("continuous", 1.0), ("discrete", 4.0)):
+        queue = dp.QueueClass("a", "s", service=1.0 / unit, arrival=0.5 / unit)
+        net = dp.QueueingNetwork([queue], time=time)
+        result = dp.evaluate(net, net.policy("fbfs"), steps=1_000_000, confidence=0.999)
+        sojourn = result.measures["sojourn a"]
+        waiting = result.measures["waiting a"]
+        assert sojourn.lower <= 2.0 * unit <= sojourn.upper
+        assert waiting.lower <= 1.0 * unit <= waiting.upper
+        assert sojourn.half_width < 0.1 * unit
+
+
+def test_sojourns_of_a_tandem():
+    """Jackson's product form, with buffers so long that nobody is lost: each station is M/M/1."""
+    first = dp.QueueClass("a", "s", service=1.0, arrival=0.4, buffer=45, route={"b": 1.0})
+    second = dp.QueueClass("b", "t", service=2.0, buffer=25)
+    net = dp.QueueingNetwork([first, second], time="continuous")
+    measures = dp.evaluate_exact(net, net.policy("fbfs")).measures
+    assert measures["sojourn a"] == pytest.approx(1 / (1.0 - 0.4), rel=1e-9)
+    assert measures["sojourn b"] == pytest.approx(1 / (2.0 - 0.4), rel=1e-9)
+    assert measures["waiting a"] == pytest.approx(1 / (1.0 - 0.4) - 1, rel=1e-9)
+    assert measures["waiting b"] == pytest.approx(1 / (2.0 - 0.4) - 0.5, rel=1e-9)
+
+
+def test_sojourns_under_priorities():
+    """A preemptive priority queue in closed form (Cobham 1954): the first class sees no other."""
+    classes = [
+        dp.QueueClass("high", "s", service=1.0, arrival=0.2, buffer=30),
+        dp.QueueClass("low", "s", service=1.0, arrival=0.3, buffer=70),
+    ]
+    net = dp.QueueingNetwork(classes, time="continuous")
+    measures = dp.evaluate_exact(net, net.policy("fbfs")).measures
+    assert measures["sojourn high"] == pytest.approx(1 / (1 - 0.2), rel=1e-8)
+    assert measures["sojourn low"] == pytest.approx(1 / ((1 - 0.2) * (1 - 0.5)), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"time": "continuous", "full": "lose"},
+        {"discipline": "nonpreemptive"},
+        {"decisions": "per-server"},
+        {"decisions": "per-server", "discipline": "nonpreemptive"},
+        {"dynamics": "bernoulli"},
+        {"dynamics": "bernoulli", "full": "lose"},
+    ],
+)
+def test_who_is_not_waiting_is_served(options):
+    """Of each server: customers there, less those who wait, are those in service, which is its
+    utilisation; blocked services count as such.
+    """
+    classes = [
+        dp.QueueClass("a", "s", service=0.3, arrival=0.1, buffer=3, route={"b": 0.7}),
+        dp.QueueClass("b", "t", service=0.2, buffer=2, route={"c": 1.0}),
+        dp.QueueClass("c", "s", service=0.25, arrival=0.05, buffer=2),
+    ]
+    net = dp.QueueingNetwork(classes, **options)
+    m = dp.evaluate_exact(net, net.policy("lbfs")).measures
+    for server, names in (("s", "ac"), ("t", "b")):
+        served = sum((m[f"sojourn {c}"] - m[f"waiting {c}"]) * m[f"throughput {c}"] for c in names)
+        assert served == pytest.approx(m[f"utilisation {server}"], rel=1e-7)
+        for c in names:
+            stays = m[f"sojourn {c}"] * m[f"throughput {c}"]
+            assert stays == pytest.approx(m[f"length {c}"], rel=1e-9)
+
+
+def test_no_times_where_customers_come_out_of_nothing():
+    net = dp.QueueingNetwork([dp.QueueClass("a", "s", 0.4, 0.2, 3)], phantom=True)
+    assert not any(m.name.startswith(("sojourn", "waiting")) for m in net.measures)
+
+
+def test_a_limit_on_a_sojourn_time():
+    """The program with the limit keeps it, and costs what its policy costs."""
+    classes = [
+        dp.QueueClass("a", "s", service=0.4, arrival=0.15, buffer=6, holding=3.0),
+        dp.QueueClass("b", "s", service=0.4, arrival=0.15, buffer=6),
+    ]
+    net = dp.QueueingNetwork(classes)
+    free = dp.evaluate_exact(net, dp.solve_exact(net).policy)
+    most = 0.8 * free.measures["sojourn b"]
+    found = dp.solve_lp(net, limits=[f"sojourn b <= {most}"])
+    own = dp.evaluate_exact(net, found.policy)
+    assert own.measures["sojourn b"] <= most * (1 + 1e-6)
+    assert own.cost > free.cost
+    assert own.cost == pytest.approx(found.value, rel=1e-6)
 
 
 def test_utilisation_is_the_same_per_server_and_joint():

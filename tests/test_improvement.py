@@ -18,7 +18,7 @@ from dualplan.core.deadlines import until
 from dualplan.evaluation import judge
 from dualplan.models.limits import Limit
 from dualplan.primal.best_bound import best_bound
-from dualplan.search import duels, loop, steps
+from dualplan.search import duels, last_evaluation, loop, steps
 from dualplan.search.contract import Candidate, Search
 
 ENOUGH = "1h"  # so that a search ends by its work and never by the clock, however busy the machine
@@ -205,7 +205,7 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
     model = dp.load("four-queue", buffers=4)
     exact = dp.evaluate_exact(model, model.policy("c-mu")).measures["lost fraction"]
     monkeypatch.setattr(budgets, "MOST_EXACT_STATES", 0)
-    monkeypatch.setattr(loop, "FINAL_EVALUATION_STEPS", 10_000_000)
+    monkeypatch.setattr(last_evaluation, "FINAL_EVALUATION_STEPS", 10_000_000)
     monkeypatch.setattr(steps.OnLattice, "propose", lambda *_: [])
     limit = Limit("lost fraction", 1.02 * exact)
     found = dp.solve(
@@ -263,8 +263,8 @@ def _smaller():
         patch.setattr(duels, "LAST_LOOK_STEPS", 800_000)
         patch.setattr(duels, "CONTROL_VISITS", 5_000)
         patch.setattr(loop, "BEGINNING_STEPS", 100_000)
-        patch.setattr(loop, "FINAL_EVALUATION_STEPS", 2_000_000)
-        patch.setattr(loop, "LEAST_FINAL_STEPS", 50_000)
+        patch.setattr(last_evaluation, "FINAL_EVALUATION_STEPS", 2_000_000)
+        patch.setattr(last_evaluation, "LEAST_FINAL_STEPS", 50_000)
         patch.setattr(steps, "LATTICE_NODES_BY_SIZE", (100, 300, 1_000, 2_500))
         patch.setattr(steps, "SEEN_VISITS", 4_000)
         patch.setattr(steps, "SEARCH_STEPS_BY_SIZE", (500_000, 1_000_000, 2_000_000, 4_000_000))

@@ -22,6 +22,7 @@ from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run, read_json, write_json
 from dualplan.core.status import PROVED, Status
 from dualplan.core.words import at_most, percent
+from dualplan.evaluation.compared import unpaired
 from dualplan.evaluation.judge import exact_evaluation
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.visits import visited
@@ -32,7 +33,7 @@ from dualplan.policies.tables import TablePolicy, random_policy
 from dualplan.report import write_report
 from dualplan.report.figures.progress import cost_rows
 from dualplan.report.gather import judge_heuristics, read_run
-from dualplan.report.page import comparison, map_notes, render
+from dualplan.report.page import comparison, map_notes, measures, render
 from dualplan.report.pictures import with_heuristics
 from dualplan.report.repeat import NETWORK_FILE, PLAN_FILE, repeat
 from dualplan.report.slices import MOST_CELLS_OF_LAYERS, make_slices, packed, tabulate
@@ -64,15 +65,17 @@ def save_search(folder, model):
     """
     best = dp.solve_exact(model, tol=1e-6)
     exact = dp.evaluate_exact(model, best.policy)
-    start = dp.evaluate(model, model.policy("random"), steps=20_000)
+    known = replace(exact_evaluation(model, exact), notes=())
+    start = exact_evaluation(model, dp.evaluate_exact(model, model.policy("random")))
     found = SearchResult(
         model=model,
         criterion=Average(),
         policy=best.policy,
         source="the best",
-        evaluation=replace(exact_evaluation(model, exact), notes=()),
+        evaluation=known,
         limits=(),
         start=(Member(Candidate(model.policy("random"), "heuristic"), start, None),),
+        beside=(unpaired(start, known),),
         attempts=(
             Attempt(
                 "lattice", 0, 1, "the best", exact.cost, Interval(1.0, 0.9, 1.1, 0.95), True, 1.5
@@ -307,7 +310,7 @@ def test_against_the_best_heuristic(searched):
     assert f" less ({percent(share)}; exactly)" in heuristic_words(beside)
     rows = {row.name: row for row in comparison(run, beside).rows}
     assert float(rows[best].cells[0]) == pytest.approx(costs[best], rel=1e-4)
-    assert rows[best].cells[2] == f"{100 * (costs[best] / own - 1):+.1f}%"
+    assert rows[best].cells[1] == f"{100 * (costs[best] / own - 1):+.1f}%"
     assert rows["no policy costs less"].how.startswith("proved")
 
 
@@ -328,19 +331,20 @@ def test_simulated_against_exact(searched, monkeypatch):
     assert "paired" in heuristic_words(simulated)
 
 
-def test_a_comparison_that_was_too_short(searched, monkeypatch):
-    """Its numbers are shown with the doubt wherever they stand, and nothing is claimed by them."""
-    monkeypatch.setattr("dualplan.core.budgets.MOST_EXACT_STATES", 0)
-    monkeypatch.setattr("dualplan.report.gather.MOST_PAGE_STEPS", 100_000)
-    asked = []
+def with_first(beside, *, saved=None, **changes):
+    """Another difference of the best heuristic, or another evaluation."""
+    first = beside.rows[0]
+    if saved is not None:
+        first = replace(first, difference=saved, how="paired")
+    first = replace(first, evaluation=replace(first.evaluation, **changes))
+    return replace(beside, rows=(first, *beside.rows[1:]))
 
-    def short(*args, **kwargs):
-        asked.append(args[1].name)
-        return replace(dp.compare(*args, **kwargs), status=Status.TOO_SHORT)
 
-    monkeypatch.setattr("dualplan.report.gather.compare", short)
-    run, beside = judged(searched)
-    assert asked == [beside.best.policy]
+def test_a_policy_whose_run_was_too_short(altered):
+    """Differences from it are shown with the doubt wherever they stand, and nothing is claimed by
+    them.
+    """
+    run, beside = judged(altered(cost_status="too-short", evaluation="batch-means"))
     assert beside.status is Status.TOO_SHORT
     doubt = "not to be trusted: the run is too short"
     assert doubt in heuristic_words(beside)
@@ -348,7 +352,7 @@ def test_a_comparison_that_was_too_short(searched, monkeypatch):
     assert any(beside.best.policy in w and doubt in w for w in warnings(run, beside))
     entries = {entry.name: entry for _, _, group in certificate(run, beside) for entry in group}
     assert doubt in entries[f"saved against {beside.best.policy}"].note
-    worse = replace(beside, saved=Interval(-2.0, -3.0, -1.0, 0.95))
+    worse = with_first(beside, saved=Interval(-2.0, -3.0, -1.0, 0.95))
     assert "is better" not in heuristic_words(worse)
     assert not any("cheaper than the policy" in w for w in warnings(run, worse))
     trusted = replace(worse, status=Status.COMPLETED)
@@ -362,19 +366,18 @@ def test_ends_are_those_of_what_is_said(searched):
     Shares are of an estimate where the cost is one.
     """
     run, beside = judged(searched)
-    best = replace(beside.judged[0], cost=50.0, method="batch-means")
-    simulated = replace(beside, judged=(best, *beside.judged[1:]))
-    worse = replace(simulated, saved=Interval(-2.0, -3.0, -1.0, 0.95))
+    simulated = with_first(beside, cost=50.0, method="batch-means")
+    worse = with_first(simulated, saved=Interval(-2.0, -3.0, -1.0, 0.95))
     assert "costs 2 more (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(
         worse
     )
     assert facts(run, worse)[1].value == "4.00%"
     assert "paired interval 2.00% to 6.00% of the estimate" in facts(run, worse)[1].words
-    better = replace(simulated, saved=Interval(2.0, 1.0, 3.0, 0.95))
+    better = with_first(simulated, saved=Interval(2.0, 1.0, 3.0, 0.95))
     assert "costs 2 less (4.00% of the estimate; paired 95% interval 1 to 3)" in heuristic_words(
         better
     )
-    neither = replace(simulated, saved=Interval(0.5, -1.0, 2.0, 0.95))
+    neither = with_first(simulated, saved=Interval(0.5, -1.0, 2.0, 0.95))
     assert (
         "paired interval −4.00% to 2.00% of the estimate, which includes 0"
         in facts(run, neither)[1].words
@@ -387,20 +390,57 @@ def test_measures_in_the_table_have_their_widths(searched):
     computed.
     """
     run, beside = judged(searched)
-    exact = {row.name: row.cells[3:] for row in comparison(run, beside).rows}
+    exact = {row.name: row.cells for row in measures(run, beside).rows}
     assert not any("±" in cell for cells in exact.values() for cell in cells)
-    name = beside.best.policy
     first = beside.judged[0]
     wide = {
         m: Interval(i.value, i.value - 0.25, i.value + 0.25, 0.95)
         for m, i in first.measures.items()
     }
-    simulated = replace(
-        beside, judged=(replace(first, measures=wide, method="batch-means"), *beside.judged[1:])
-    )
-    cells = {row.name: row.cells[3:] for row in comparison(run, simulated).rows}[name]
-    assert cells
-    assert cells == tuple(f"{cell} ± 0.25" for cell in exact[name])
+    simulated = with_first(beside, measures=wide, method="batch-means")
+    for row in measures(run, simulated).rows:
+        assert row.cells[1] == f"{exact[row.name][1]} ± 0.25"
+    lost = {row.name: row.cells[2] for row in comparison(run, simulated).rows}
+    assert lost[first.policy].endswith(" ± 25.0%")
+
+
+def test_rows_that_a_search_has_compared_are_taken_from_it(altered, searched):
+    """Costs and differences of the page are those of the run, to the last digit; other heuristics
+    are evaluated for the page.
+    """
+    row = read_json(searched / "result.json")["start"][0]
+    row = {
+        **row,
+        "cost": 12.5,
+        "cost_lower": 12.4,
+        "cost_upper": 12.6,
+        "evaluation": "batch-means",
+        "difference": {
+            "value": 1.5,
+            "lower": 1.4,
+            "upper": 1.6,
+            "confidence": 0.95,
+            "how": "paired",
+        },
+    }
+    run, beside = judged(altered(start=[row]))
+    assert len(beside.rows) == len(run.model.policies)
+    own = next(r for r in beside.rows if r.evaluation.policy == "random")
+    assert (own.evaluation.cost, own.difference.value, own.how) == (12.5, 1.5, "paired")
+    cells = {r.name: r for r in comparison(run, beside).rows}["random"]
+    share = 100 / run.found.cost
+    assert cells.cells[:2] == ("12.5 ± 0.1", f"+{1.5 * share:.1f}% ± {0.1 * share:.1f}%")
+    assert "same random numbers" in cells.how
+
+
+def test_rows_of_an_earlier_version_are_evaluated_anew(altered, searched):
+    """They were simulated on other random numbers than the policy, and could contradict it."""
+    row = read_json(searched / "result.json")["start"][0]
+    del row["difference"]
+    run, beside = judged(altered(start=[{**row, "cost": 1.0}]))
+    own = next(r for r in beside.rows if r.evaluation.policy == "random")
+    exact = dp.evaluate_exact(run.model, run.model.policy("random")).cost
+    assert own.evaluation.cost == pytest.approx(exact)
 
 
 def test_a_heuristic_that_is_the_policy(altered, net):
@@ -415,7 +455,7 @@ def test_a_policy_that_is_worse(altered, net):
     worse = net.policy("longer")
     cost = dp.evaluate_exact(net, worse).cost
     run, beside = judged(altered(worse, cost=cost, cost_lower=cost, cost_upper=cost))
-    assert "the heuristic is better" in heuristic_words(beside)
+    assert f"{beside.best.policy} is better" in heuristic_words(beside)
     assert any("cheaper than the policy" in warning for warning in warnings(run, beside))
 
 
@@ -505,14 +545,15 @@ def test_a_bound_that_tells_nothing(altered):
 def test_an_unstable_heuristic_is_not_the_best(searched):
     """A cost that is not to be trusted does not make a heuristic the best, however small."""
     run, beside = judged(searched)
-    first = replace(beside.judged[0], status=Status.UNSTABLE)
-    assert replace(beside, judged=(first, *beside.judged[1:])).best is None
-    assert any("infinite" in w for w in warnings(run, replace(beside, judged=(first,))))
+    unstable = with_first(beside, status=Status.UNSTABLE)
+    assert unstable.best is None
+    assert any("infinite" in w for w in warnings(run, unstable))
 
 
 def test_no_difference(searched):
     _, beside = judged(searched)
-    assert "No difference" in heuristic_words(replace(beside, saved=Interval(0.1, -0.1, 0.3, 0.95)))
+    none = with_first(beside, saved=Interval(0.1, -0.1, 0.3, 0.95))
+    assert "No difference" in heuristic_words(none)
 
 
 def test_numbers_in_words():
@@ -724,12 +765,9 @@ def test_exact_heuristics_are_drawn_as_computed(searched):
     run, beside = judged(searched)
     known = {row.name: row.known for row in cost_rows(with_heuristics(run, beside))}
     assert known[beside.best.policy] == "computed"
-    first = replace(beside.judged[0], method="batch-means")
-    known = {
-        row.name: row.known
-        for row in cost_rows(with_heuristics(run, replace(beside, judged=(first,))))
-    }
-    assert known[first.policy] == "measured"
+    simulated = with_first(beside, method="batch-means")
+    known = {row.name: row.known for row in cost_rows(with_heuristics(run, simulated))}
+    assert known[beside.best.policy] == "measured"
 
 
 # -- the command line ------------------------------------------------------------------------------

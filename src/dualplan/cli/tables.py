@@ -15,6 +15,7 @@ from dualplan.core.status import PROVED, Status
 from dualplan.core.words import (
     at_most,
     ends,
+    more_by,
     more_than,
     number,
     percent,
@@ -22,7 +23,20 @@ from dualplan.core.words import (
     plus_minus,
     states_of,
 )
-from dualplan.evaluation.results import EXACT_EVALUATION, Comparison, Evaluation
+from dualplan.evaluation.compared import (
+    NO_DIFFERENCE,
+    PAIRED_DIFFERENCE,
+    UNPAIRED_DIFFERENCE,
+    Compared,
+    rows_of,
+)
+from dualplan.evaluation.results import (
+    EXACT_EVALUATION,
+    LOST_MEASURE,
+    Comparison,
+    Evaluation,
+    cost_from_json,
+)
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report import figures
@@ -93,6 +107,7 @@ def print_search(result: dict[str, Any]) -> None:
     if result["attempts"]:
         out.print(_steps(result["attempts"]))
     out.print(_costs(result))
+    _print_legend(result)
     out.print(f"best: {_found(result)}, {_cost_found(result)}")
     if not (status := Status(result["cost_status"])).good:
         out.print(_sentence(status))
@@ -156,45 +171,77 @@ def _costs(result: dict[str, Any]) -> Table:
     """The policies to begin with, what was found, and what no policy undercuts, the dearest
     first.
     """
-    best = result["cost"]
+    found = cost_from_json(result["policy"], result)
+    rows = sorted(rows_of(result), key=_dearest_first)
+    known = [found, *(row.evaluation for row in rows)]
+    losing = any(LOST_MEASURE in one.measures for one in known)
     table = Table(title=f"{result['model']}: what policies cost")
-    for name in ("policy", "cost", "interval", "more than found", "how it is known"):
-        table.add_column(
-            name, justify="right" if name in ("cost", "interval", "more than found") else "left"
-        )
+    table.add_column("policy")
+    for name in ("cost", "more than found"):
+        table.add_column(name, justify="right")
+    if losing:
+        table.add_column("lost", justify="right")
+    table.add_column("how")
 
-    def row(
-        name: str, cost: float | None, interval: str, how: str, style: str = "", more: str = ""
-    ) -> None:
-        if not more and cost is not None and is_known(cost) and best and not style:
-            more = more_than(cost, best)
-        table.add_row(name, number(cost), interval, more, how, style=style)
+    def add(name: str, one: Evaluation, more: str, how: str, style: str = "") -> None:
+        lost = [_lost(one)] if losing else []
+        cost = plus_minus(one.cost, 0.0 if one.exact else one.half_width)
+        table.add_row(name, cost, more, *lost, how, style=style)
 
-    start = sorted(result["start"], key=lambda m: -m["cost"] if is_known(m["cost"]) else -math.inf)
-    for m in start:
-        status = Status(m["status"])
-        if m["evaluation"] == EXACT_EVALUATION:
-            how = "over all states"
-            interval = "exact"
-        else:
-            how = "simulated" + ("" if status.good else f", {status}")
-            interval = ends(m["cost_lower"], m["cost_upper"])
-        row(m["policy"], m["cost"], interval, how, more=_apart(result, m))
-    exact = result["evaluation"] == EXACT_EVALUATION
-    if exact:
-        interval = "exact"
-    else:
-        interval = ends(result["cost_lower"], result["cost_upper"])
-    row(
-        f"found: {_found(result)}",
-        best,
-        interval,
-        "over all states" if exact else "simulated afresh",
-        "bold",
-    )
+    for row in rows:
+        one = row.evaluation
+        how = row.how if one.status.good else str(one.status)
+        add(one.policy, one, _more(row, found), how)
+    how = EXACT_EVALUATION if found.exact else "afresh"
+    add(f"found: {_found(result)}", found, "", how, "bold")
     if is_known(result["lower_bound"]):
-        row("no policy costs less than", result["lower_bound"], "", result["lower_bound_kind"])
+        bound = result["lower_bound"]
+        lost = [""] if losing else []
+        kind = result["lower_bound_kind"]
+        table.add_row(
+            "no policy costs less than", number(bound), more_than(bound, found.cost), *lost, kind
+        )
     return table
+
+
+def _dearest_first(row: Compared) -> float:
+    if is_known(row.evaluation.cost):
+        return -row.evaluation.cost
+    return -math.inf
+
+
+def _more(row: Compared, found: Evaluation) -> str:
+    """How much more than the policy that was found: nothing where that cannot be believed."""
+    if not row.evaluation.status.good:
+        return ""
+    return more_by(row.difference, found.cost)
+
+
+def _lost(one: Evaluation) -> str:
+    if LOST_MEASURE not in one.measures or not is_known(one.measures[LOST_MEASURE].value):
+        return ""
+    return percent(one.measures[LOST_MEASURE].value)
+
+
+DIFFERENCES_IN_WORDS = {
+    PAIRED_DIFFERENCE: (
+        "paired: simulated on the same random numbers as the policy that was found, and so is the "
+        "difference; ± is half of a 95% interval."
+    ),
+    UNPAIRED_DIFFERENCE: (
+        "unpaired: simulated at the start of the search; the difference reaches from end to end of "
+        "two intervals."
+    ),
+    NO_DIFFERENCE: "the same: it does what the policy that was found does, wherever they went.",
+}
+
+
+def _print_legend(result: dict[str, Any]) -> None:
+    """What the words of the last column mean."""
+    used = {row.how for row in rows_of(result) if row.evaluation.status.good}
+    for how, words in DIFFERENCES_IN_WORDS.items():
+        if how in used:
+            out_console().print(styled("dim", words))
 
 
 def _sentence(status: Status) -> str:
@@ -204,28 +251,6 @@ def _sentence(status: Status) -> str:
     else:
         words = f"{status}: {status.advice}"
     return f"{words}."
-
-
-def _apart(result: dict[str, Any], begun: dict[str, Any]) -> str:
-    """Words instead of a percentage: where a policy is the one that was found, or cannot be told
-    from it.
-    """
-    own = next((m for m in result["start"] if m["policy"] == result["policy"]), None)
-    numbers = ("cost", "cost_lower", "cost_upper")
-    if (
-        own is not None
-        and is_known(begun["cost"])
-        and all(begun[key] == own[key] for key in numbers)
-    ):
-        return "the same"  # to all digits on the same random numbers, whatever its name
-    if begun["evaluation"] == result["evaluation"] == EXACT_EVALUATION:
-        return ""
-    if not all(is_known(row[key]) for row in (begun, result) for key in numbers):
-        return ""
-    apart = begun["cost_lower"] > result["cost_upper"] or begun["cost_upper"] < result["cost_lower"]
-    if apart:
-        return ""
-    return "within error"
 
 
 def _cost_found(result: dict[str, Any]) -> str:

@@ -55,6 +55,26 @@ def more_than(value: float, other: float) -> str:
     return _with_minus(f"{100 * share:+.1f}%")
 
 
+def more_by(difference: Interval, other: float) -> str:
+    """A difference of two costs in percent of the other's size, with half the width of its
+    interval; words where the interval says no more.
+    """
+    if not math.isfinite(difference.value):
+        return ""
+    if difference.lower == difference.upper == 0:
+        return "the same"
+    if difference.confidence == 1 or not math.isfinite(difference.half_width):
+        return more_than(other + difference.value, other)
+    if difference.lower <= 0 <= difference.upper:
+        return "within error"
+    if other == 0:
+        return plus_minus(difference.value, difference.half_width, 3)
+    share = 100 * difference.value / abs(other)
+    half = 100 * difference.half_width / abs(other)
+    digits = min(3, max(1, math.ceil(-math.log10(half)))) if half > 0 else 1
+    return _with_minus(f"{share:+.{digits}f}% ± {half:.{digits}f}%")
+
+
 def between(lower: float, upper: float, digits: int = 5) -> str:
     """The ends of an interval in a sentence; nothing where they are the same to all digits that are
     shown.

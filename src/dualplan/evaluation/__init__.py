@@ -5,6 +5,7 @@ experiments     long runs, many runs, and when they are long enough
 evaluate        evaluate, compare
 judge           exactly where states are few, otherwise by simulation
 results         what comes of it
+compared        policies beside one, in rows that agree with each other
 lower_bounds    what any policy costs at least
 visits, lstd    where a policy goes, and what its states are worth
 marginals       stationary laws of coordinates

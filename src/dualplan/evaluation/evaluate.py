@@ -20,6 +20,7 @@ from dualplan.core.errors import InputError, OutOfTimeError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
+from dualplan.evaluation.compared import Compared, paired
 from dualplan.evaluation.experiments import LongRun, ManyRuns
 from dualplan.evaluation.results import Comparison, Evaluation, Settings, SettingsKeywords
 from dualplan.evaluation.simulation import Control
@@ -32,6 +33,9 @@ from dualplan.policies.contract import Policy, require_policy_of
 INTERVAL_METHODS = {Average: ("batch-means", "regenerative"), Discounted: ("truncated", "stopped")}
 LOOK_RATIO = 1.4
 CHECKPOINT_SECONDS = 5.0  # seconds between checkpoints
+# of the time of a policy beside others, for all of them together
+TOGETHER_TIME_SHARE = 0.5
+LEAST_SECONDS_ALONE = 1e-3
 
 Experiment = LongRun | ManyRuns
 Progress = Callable[[int, int, Interval | None], None]
@@ -107,6 +111,72 @@ def compare(
     if run is not None:
         run.save_result(result.to_json())
     return result
+
+
+def evaluate_beside(
+    model: Model,
+    first: Policy,
+    others: Sequence[Policy],
+    criterion: Criterion | None = None,
+    *,
+    controls: Sequence[Control] = (),
+    known: Evaluation | None = None,
+    **settings: Unpack[SettingsKeywords],
+) -> tuple[Evaluation, list[Compared]]:
+    """Evaluate a policy, and others beside it on the same random numbers.
+
+    A half-width asked for is that of the first one's cost. Half of the time at most goes into all
+    of them together; then the first goes on alone. If its cost is `known` exactly, the half-width
+    is that of the differences, and all of the time goes into these. Controls are one for each.
+    """
+    criterion = require_criterion(criterion)
+    wanted = _settings(model, criterion, settings)
+    _check_controls(model, criterion, wanted, controls, None)
+    policies = [first, *others]
+    for policy in policies:
+        require_policy_of(model, policy)
+    started = time.monotonic()
+    record = _record(model, policies, criterion, wanted, controls, leading=known is None)
+    status = _drive(record, _together(wanted, len(policies), known))
+    together = record.evaluations(_own_status(status, known), time.monotonic() - started)
+    apart = record.differences()
+    size = record.size
+    if known is not None:
+        found = known
+    elif others and status in (Status.TIME, Status.BUDGET, Status.COMPLETED):
+        record.go_on_alone()
+        found = _alone(record, wanted, started)
+    else:
+        found = together[0]
+    rows = [
+        paired(own, gap, found, together=known is None and record.size == size)
+        for own, gap in zip(together[1:], apart, strict=True)
+    ]
+    return found, rows
+
+
+def _together(wanted: Settings, count: int, known: Evaluation | None) -> Settings:
+    """What is asked of so many policies together; steps that are asked of each count for all."""
+    every = replace(wanted, least=count * wanted.least)
+    if known is not None or count == 1 or wanted.seconds is None:
+        return every
+    return replace(every, time=TOGETHER_TIME_SHARE * wanted.seconds)
+
+
+def _own_status(status: Status, known: Evaluation | None) -> Status:
+    """That of each policy: a half-width that was asked for may be that of differences."""
+    if known is None or status is Status.INTERRUPTED:
+        return status
+    return Status.COMPLETED
+
+
+def _alone(record: Experiment, wanted: Settings, started: float) -> Evaluation:
+    """The first policy in the time that is left."""
+    left = None
+    if wanted.seconds is not None:
+        left = max(wanted.seconds - (time.monotonic() - started), LEAST_SECONDS_ALONE)
+    status = _drive(record, replace(wanted, time=left))
+    return record.evaluations(status, time.monotonic() - started)[0]
 
 
 def _settings(model: Model, criterion: Criterion, given: SettingsKeywords) -> Settings:
@@ -200,11 +270,7 @@ def _evaluate(
     started = time.monotonic()
     for policy in policies:
         require_policy_of(model, policy)
-    record: Experiment
-    if isinstance(criterion, Discounted):
-        record = ManyRuns(model, policies, criterion, wanted)
-    else:
-        record = LongRun(model, policies, wanted, controls)
+    record = _record(model, policies, criterion, wanted, controls)
     _restore(record, run)
     status = _drive(record, wanted, run, progress)
     # of two policies, a half-width that was asked for is that of the difference
@@ -214,6 +280,20 @@ def _evaluate(
         own = Status.COMPLETED
         status = record.complaint_of_difference() or status
     return record.evaluations(own, time.monotonic() - started), record.interval(), status
+
+
+def _record(
+    model: Model,
+    policies: Sequence[Policy],
+    criterion: Criterion,
+    wanted: Settings,
+    controls: Sequence[Control],
+    *,
+    leading: bool = False,
+) -> Experiment:
+    if isinstance(criterion, Discounted):
+        return ManyRuns(model, policies, criterion, wanted, leading=leading)
+    return LongRun(model, policies, wanted, controls, leading=leading)
 
 
 def _restore(record: Experiment, run: Run | None) -> None:
@@ -226,7 +306,7 @@ def _restore(record: Experiment, run: Run | None) -> None:
 
 
 def _drive(
-    record: Experiment, wanted: Settings, run: Run | None, progress: Progress | None
+    record: Experiment, wanted: Settings, run: Run | None = None, progress: Progress | None = None
 ) -> Status:
     """Advance, look, and stop: the loop of every evaluation.
 

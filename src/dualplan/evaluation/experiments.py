@@ -1,12 +1,14 @@
 """Simulation experiments that grow until they are told to stop.
 
-`LongRun`: replicas of one or two policies under the average criterion, advanced chunk by chunk.
+`LongRun`: replicas of one or more policies under the average criterion, advanced chunk by chunk.
 `ManyRuns`: independent runs under the discounted criterion, either cut at a horizon N, with the
 remainder γ^N/(1−γ)·[ℓ_min, ℓ_max] added to the interval, or stopped at a geometric time, which
 needs no bound on the loss and has no remainder.
 
 Both keep all that they know in a few arrays, so that they can be saved and go on. With two policies
-the interval is that of the difference of their costs, on common random numbers.
+the interval is that of the difference of their costs, on common random numbers. With more, each is
+compared with the first, and the widest of these differences is the interval, unless `leading` says
+that the first one's cost is what is wanted; `go_on_alone` then leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ TRUNCATED_DISCOUNT = 1e-6  # γ^N at the horizon N
 
 
 class LongRun:
-    """Replicas of one or two policies under the average criterion, advanced together."""
+    """Replicas of one or more policies under the average criterion, advanced together."""
 
     def __init__(
         self,
@@ -70,8 +72,11 @@ class LongRun:
         policies: Sequence[Policy],
         wanted: Settings,
         controls: Sequence[Control] = (),
+        *,
+        leading: bool = False,
     ) -> None:
         self.model = model
+        self.leading = leading or len(policies) == 1
         self.policies = policies
         self.wanted = wanted
         regenerate = wanted.method == "regenerative"
@@ -158,18 +163,39 @@ class LongRun:
         return dropped_chunks(rows, column=self.raw)
 
     def interval(self) -> Interval:
-        """The interval of the cost, or of the difference of two costs."""
-        if len(self.policies) == 1:
+        """The interval of the cost, or the widest of those of differences."""
+        if self.leading:
             if self.wanted.method == "regenerative":
                 return self._cycle_interval(0)
             return self._batch_interval(self.rows[0], self._dropped(self.rows[0]))
-        return self._batch_interval(*self._difference())
+        if len(self.policies) == 2:
+            return self.difference(0, 1)
+        return max(self.differences(), key=lambda interval: interval.half_width)
 
-    def _difference(self) -> tuple[Floats, int]:
-        """The sums of the first policy with the differences of losses, and the chunks to drop."""
-        rows = self.rows[0].copy()
-        rows[:, :, 1] -= self.rows[1][:, :, 1]
-        return rows, max(self._dropped(r) for r in self.rows)
+    def difference(self, i: int, j: int) -> Interval:
+        """The cost of policy i minus that of policy j."""
+        return self._batch_interval(*self._paired(i, j))
+
+    def _paired(self, i: int, j: int) -> tuple[Floats, int]:
+        """The sums of policy i with the differences of losses from policy j, and the chunks to
+        drop.
+        """
+        rows = self.rows[i].copy()
+        rows[:, :, 1] -= self.rows[j][:, :, 1]
+        return rows, max(self._dropped(self.rows[k]) for k in (i, j))
+
+    def differences(self) -> list[Interval]:
+        """The cost of every other policy minus that of the first."""
+        return [self.difference(i, 0) for i in range(1, len(self.policies))]
+
+    def go_on_alone(self) -> None:
+        """Leave all policies but the first."""
+        self.limit *= len(self.policies)
+        self.policies = self.policies[:1]
+        self.engines = self.engines[:1]
+        self.replicas = self.replicas[:1]
+        self.rows = self.rows[:1]
+        self.cycles = self.cycles[:1]
 
     def _cycle_interval(self, i: int) -> Interval:
         worth = observations(self.rows[i], 0, column=1)
@@ -193,13 +219,14 @@ class LongRun:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        own = all(self._complaint(i) is None for i in range(len(self.policies)))
+        judged = 1 if self.leading else len(self.policies)
+        own = all(self._complaint(i) is None for i in range(judged))
         return own and self.complaint_of_difference() is None
 
     def complaint_of_difference(self) -> Status | None:
         """What speaks against the interval of the difference of two policies."""
-        if len(self.policies) == 2:
-            batches = cut_into_batches(*self._difference(), column=1)
+        if len(self.policies) == 2 and not self.leading:
+            batches = cut_into_batches(*self._paired(0, 1), column=1)
             if lopsided(batches[:, 1], batches[:, 0]):
                 return Status.TOO_SHORT
         return None
@@ -354,14 +381,21 @@ def _groups(engine: Engine, replicas: list[Replica]) -> list[list[Replica]]:
 
 
 class ManyRuns:
-    """Independent runs of one or two policies under the discounted criterion."""
+    """Independent runs of one or more policies under the discounted criterion."""
 
     resumable = True
 
     def __init__(
-        self, model: Model, policies: Sequence[Policy], criterion: Discounted, wanted: Settings
+        self,
+        model: Model,
+        policies: Sequence[Policy],
+        criterion: Discounted,
+        wanted: Settings,
+        *,
+        leading: bool = False,
     ) -> None:
         self.model = model
+        self.leading = leading or len(policies) == 1
         self.policies = policies
         self.wanted = wanted
         self.gamma = criterion.gamma
@@ -421,12 +455,14 @@ class ManyRuns:
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
-        own = all(self._complaint(i) is None for i in range(len(self.policies)))
+        judged = 1 if self.leading else len(self.policies)
+        own = all(self._complaint(i) is None for i in range(judged))
         return own and self.complaint_of_difference() is None
 
     def complaint_of_difference(self) -> Status | None:
         """What speaks against the interval of the difference of two policies."""
-        if len(self.policies) == 2 and _lopsided_mean(self.totals[0] - self.totals[1]):
+        two = len(self.policies) == 2 and not self.leading
+        if two and _lopsided_mean(self.totals[0] - self.totals[1]):
             return Status.TOO_SHORT
         return None
 
@@ -462,14 +498,33 @@ class ManyRuns:
         )
 
     def interval(self) -> Interval:
-        """The interval of the cost, or of the difference of two costs."""
+        """The interval of the cost, or the widest of those of differences."""
         low, high = self.model.loss_bounds or (0.0, 0.0)
-        if len(self.policies) == 1:
+        if self.leading:
             return self._shifted(
                 mean_interval(self.totals[0], self.wanted.confidence), *self._remainder(low, high)
             )
-        difference = mean_interval(self.totals[0] - self.totals[1], self.wanted.confidence)
-        return self._shifted(difference, *self._remainder(low - high, high - low))
+        if len(self.policies) == 2:
+            return self.difference(0, 1)
+        return max(self.differences(), key=lambda interval: interval.half_width)
+
+    def difference(self, i: int, j: int) -> Interval:
+        """The cost of policy i minus that of policy j."""
+        low, high = self.model.loss_bounds or (0.0, 0.0)
+        found = mean_interval(self.totals[i] - self.totals[j], self.wanted.confidence)
+        return self._shifted(found, *self._remainder(low - high, high - low))
+
+    def differences(self) -> list[Interval]:
+        """The cost of every other policy minus that of the first."""
+        return [self.difference(i, 0) for i in range(1, len(self.policies))]
+
+    def go_on_alone(self) -> None:
+        """Leave all policies but the first."""
+        self.limit *= len(self.policies)
+        self.policies = self.policies[:1]
+        self.engines = self.engines[:1]
+        self.totals = self.totals[:1]
+        self.lengths = self.lengths[:1]
 
     def evaluations(self, status: Status, seconds: float) -> list[Evaluation]:
         """What is known of each policy."""

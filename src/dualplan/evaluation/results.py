@@ -30,6 +30,7 @@ from dualplan.models.limits import Limit
 EXACT_EVALUATION = "exact"  # the method of what is computed over all states
 SIMULATED_EVALUATION = "simulation"
 SAVED_CONFIDENCE = 0.95  # of intervals in results of solvers
+LOST_MEASURE = "lost fraction"  # of networks with bounded buffers
 NEGLIGIBLE_EXCESS = 1e-9  # over a limit
 # of a measure under a policy that is unstable
 UNKNOWN_MEASURE = Interval(math.nan, -math.inf, math.inf, 1.0)

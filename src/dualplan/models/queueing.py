@@ -439,8 +439,14 @@ class QueueingNetwork(Model):
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Mean length and throughput of each class, use of each server, and where buffers are
-        bounded losses.
+        """Mean length and throughput of each class, use of each server, where buffers are bounded
+        losses, and times of customers.
+
+        By Little's law a customer of class i stays for L_i/X_i on average, with L_i the mean number
+        of them and X_i how many leave the class per unit of time (steps, in discrete time). Of that
+        he is served for (X_i + B_i)/(μ_i X_i), with B_i the rate of services that are repeated
+        since the way is blocked; the rest is waiting. Nothing is said of the times where empty
+        queues are served (`phantom`), since customers then come out of nothing.
         """
         n = len(self.classes)
         servers = len(self.servers)
@@ -481,7 +487,28 @@ class QueueingNetwork(Model):
                     for i, c in enumerate(self.class_names)
                     if any(d >= 0 and self.classes[d].buffer is not None for d, _ in self.routes[i])
                 ]
+        if not self.options["phantom"]:
+            left = [columns(counts + 2 * n + i, weight=self.rate) for i in range(n)]
+            result += [
+                Measure(f"sojourn {c}", columns(2 + i), left[i])
+                for i, c in enumerate(self.class_names)
+            ]
+            result += [
+                Measure(f"waiting {c}", columns(2 + i) - self._in_service(i, columns), left[i])
+                for i, c in enumerate(self.class_names)
+            ]
         return tuple(result)
+
+    def _in_service(self, i: int, columns: Callable[..., Floats]) -> Floats:
+        """The columns whose mean is the probability that a customer of class i is being served:
+        services that end, blocked ones too, over the probability that one ends in a step.
+        """
+        n = len(self.classes)
+        completed = 2 + self.box.dim + 2 * n + i
+        per_step = self.classes[i].service
+        if self.options["time"] == "continuous":
+            per_step /= self.rate
+        return columns(completed, completed + n, weight=1 / per_step)
 
     @property
     def event_law(self) -> Floats:

@@ -1,26 +1,26 @@
 """What a report is about: a saved run, its model and policy, and the model's heuristics beside it.
 
-The cost of the policy is the one that the run saved. Heuristics are evaluated afresh: over all
-states where these are few, otherwise by simulation in the time that the report may take. The policy
-is compared with the best of them exactly, or in pairs on random numbers that nothing was chosen by.
+The cost of the policy is the one that the run saved, and so are those of the policies that a search
+began with, which it has compared with its own. The model's other heuristics are evaluated for the
+page: over all states where these are few, otherwise by simulation beside the policy, on random
+numbers that nothing was chosen by, in the time that the report may take.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from dualplan.core.errors import InputError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import SETTINGS_FILE, read_json, read_result
 from dualplan.core.status import Status
-from dualplan.core.streams import PAGE_COMPARISON_SEED, PAGE_SIMULATION_SEED
+from dualplan.core.streams import PAGE_COMPARISON_SEED
 from dualplan.core.types import Json
-from dualplan.evaluation.evaluate import compare
+from dualplan.evaluation.compared import Compared, alike, rows_of, same_policy, unpaired
+from dualplan.evaluation.evaluate import evaluate_beside
 from dualplan.evaluation.experiments import notes_on
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.results import Evaluation, cost_from_json
@@ -30,8 +30,6 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.saved import POLICY_FILE, load_policy
 
 MOST_PAGE_STEPS = 2_000_000  # of each simulation at most
-SMALLEST_SHOWN_MEASURE = 0.01  # measures below it for most policies are not in the table
-# an interval holds whether the run ended by its width, its steps or its time
 
 Tell = Callable[[str], None]
 
@@ -111,25 +109,50 @@ def _start(read: Json) -> object:
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Heuristics, the cheapest first and those that cannot be trusted last, and the policy against
-    the best of them.
+    """Policies beside the one that was found, the cheapest first and those that cannot be trusted
+    last.
 
-    `saved` is the cost of the best one minus that of the policy, and `status` how their comparison
-    ended.
+    `policies` are the model's heuristics among them, None for others, of which only the row is
+    known; `status` is that of the policy itself, against which all of them are.
     """
 
-    policies: tuple[Policy, ...]
-    judged: tuple[Evaluation, ...]
-    saved: Interval | None
-    same: bool  # whether the policy is that heuristic, or did the same in all of their comparison
+    rows: tuple[Compared, ...]
+    policies: tuple[Policy | None, ...]
     status: Status = Status.SOLVED
 
     @property
+    def judged(self) -> tuple[Evaluation, ...]:
+        """What each of them costs."""
+        return tuple(row.evaluation for row in self.rows)
+
+    @property
+    def heuristics(self) -> list[Policy]:
+        """Those that are heuristics of the model."""
+        return [policy for policy in self.policies if policy is not None]
+
+    @property
     def best(self) -> Evaluation | None:
-        """The best heuristic whose cost can be trusted."""
-        if self.judged and self.judged[0].trusted:
-            return self.judged[0]
+        """The best of them whose cost can be trusted."""
+        if self.rows and self.rows[0].evaluation.trusted:
+            return self.rows[0].evaluation
         return None
+
+    @property
+    def saved(self) -> Interval | None:
+        """The cost of the best one minus that of the policy."""
+        if self.best is None:
+            return None
+        return self.rows[0].difference
+
+    @property
+    def how(self) -> str:
+        """How the saving is known."""
+        return self.rows[0].how
+
+    @property
+    def same(self) -> bool:
+        """Whether the policy is the best one, or did the same wherever they went."""
+        return self.best is not None and self.rows[0].same
 
     @property
     def doubt(self) -> str:
@@ -140,81 +163,67 @@ class Beside:
 
 
 def judge_heuristics(run: SavedRun, seconds: float, tell: Tell) -> Beside:
-    """Evaluate the model's heuristics and compare the policy with the best."""
-    policies = [run.model.policy(name) for name in run.model.policies]
-    share = seconds / (len(policies) + 3)  # the comparison takes as long as three
-    found = []
-    for k, policy in enumerate(policies):
-        tell(f"heuristic {policy.name}")
-        found.append((_judge(run, policy, share, PAGE_SIMULATION_SEED + k), policy))
-    found.sort(
-        key=lambda pair: (
-            not pair[0].trusted,
-            pair[0].cost if math.isfinite(pair[0].cost) else math.inf,
-        )
-    )
-    judged = tuple(j for j, _ in found)
-    ordered = tuple(p for _, p in found)
-    if not judged or not judged[0].trusted:
-        return Beside(ordered, judged, None, False)
-    tell("comparing with the best heuristic")
-    if ordered[0].digest == run.policy.digest:
-        return Beside(ordered, judged, Interval(0.0, 0.0, 0.0, 1.0), True)
-    saved, status = _saving(run, judged[0], ordered[0], 3 * share)
-    # wherever the two went, they did the same
-    same = saved.confidence < 1 and saved.lower == saved.upper == 0
-    return Beside(ordered, judged, saved, same, status)
+    """The policies that the run has compared with its own, and the model's other heuristics, which
+    are evaluated now.
+    """
+    rows = _saved_rows(run)
+    names = {row.evaluation.policy for row in rows}
+    left = [run.model.policy(name) for name in run.model.policies if name not in names]
+    if left:
+        tell("heuristics beside it")
+        rows += _evaluated(run, left, seconds)
+    rows.sort(key=_rank)
+    policies = tuple(_heuristic(run.model, row.evaluation.policy) for row in rows)
+    return Beside(tuple(rows), policies, run.found.status)
 
 
-def _judge(run: SavedRun, policy: Policy, seconds: float, seed: int) -> Evaluation:
-    judge = Judge(steps=MOST_PAGE_STEPS, seed=seed, time=seconds)
-    return judge(run.model, policy, run.criterion)
+def _saved_rows(run: SavedRun) -> list[Compared]:
+    """What a search has compared; an earlier version compared nothing, and its rows are of other
+    random numbers than the policy's cost, so the model's heuristics are evaluated anew.
+    """
+    if not run.searched:
+        return []
+    rows = zip(run.result["start"], rows_of(run.result), strict=True)
+    return [
+        row
+        for saved, row in rows
+        if "difference" in saved or row.evaluation.policy not in run.model.policies
+    ]
 
 
-def _saving(
-    run: SavedRun, best: Evaluation, heuristic: Policy, seconds: float
-) -> tuple[Interval, Status]:
-    """The cost of the best heuristic minus that of the policy, and how the comparison ended."""
+def _heuristic(model: Model, name: str) -> Policy | None:
+    if name in model.policies:
+        return model.policy(name)
+    return None
+
+
+def _rank(row: Compared) -> tuple[bool, float]:
+    cost = row.evaluation.cost
+    return not row.evaluation.trusted, cost if math.isfinite(cost) else math.inf
+
+
+def _evaluated(run: SavedRun, heuristics: Sequence[Policy], seconds: float) -> list[Compared]:
+    """Heuristics against the policy: exactly where both can be, otherwise in pairs."""
     found = run.found
-    if best.exact and found.exact:
-        ends = best.lower - found.upper, best.upper - found.lower
-        return Interval(best.cost - found.cost, *ends, 1.0), found.status
-    pair = compare(
+    rows = [
+        alike(policy.name, found)
+        for policy in heuristics
+        if same_policy(run.model, policy, run.policy)
+    ]
+    known = {row.evaluation.policy for row in rows}
+    others = [policy for policy in heuristics if policy.name not in known]
+    judge = Judge()
+    if found.exact and all(judge.exactly(run.model, policy) for policy in others):
+        judged = [judge(run.model, policy, run.criterion) for policy in others]
+        return rows + [unpaired(own, found) for own in judged]
+    _, simulated = evaluate_beside(
         run.model,
-        heuristic,
         run.policy,
+        others,
         run.criterion,
-        steps=2 * MOST_PAGE_STEPS,
+        known=found,
+        steps=MOST_PAGE_STEPS * (1 + len(others)),
         seed=PAGE_COMPARISON_SEED,
         time=seconds,
     )
-    return pair.difference, pair.status
-
-
-def shown_measures(judged: Sequence[Evaluation], most: int = 3) -> list[str]:
-    """The measures for a table: what is lost first, then those in which the policies differ most,
-    but for tiny ones.
-    """
-    common = [n for n in judged[0].measures if all(n in j.measures for j in judged)]
-    names = [
-        n
-        for n in common
-        if np.median([abs(j.measures[n].value) for j in judged]) >= SMALLEST_SHOWN_MEASURE
-    ]
-    lost = [n for n in names if n.startswith("lost")]
-    others = sorted(
-        (n for n in names if not n.startswith("lost")), key=lambda n: -_spread(judged, n)
-    )
-    return [*lost, *others][:most]
-
-
-def _spread(judged: Sequence[Evaluation], name: str) -> float:
-    """By how much policies differ in a measure, as a share of its mean."""
-    values = np.array(list(_finite(j.measures[name].value for j in judged if j.trusted)))
-    if values.size and np.abs(values).mean() >= SMALLEST_SHOWN_MEASURE:
-        return float(np.ptp(values) / np.abs(values).mean())
-    return 0.0
-
-
-def _finite(values: Iterator[float]) -> Iterator[float]:
-    return (v for v in values if math.isfinite(v))
+    return rows + simulated

@@ -6,31 +6,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dualplan.core.budgets import seconds
+from dualplan.core.budgets import Clock, seconds
 from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
 from dualplan.core.runs import versions, write_bytes
-from dualplan.core.types import Json
-from dualplan.core.words import between, more_than, number, plus_minus
-from dualplan.evaluation.results import Evaluation
+from dualplan.core.words import more_by, more_than, number, percent, plus_minus
+from dualplan.evaluation.compared import (
+    EXACT_DIFFERENCE,
+    NO_DIFFERENCE,
+    PAIRED_DIFFERENCE,
+    UNPAIRED_DIFFERENCE,
+    Compared,
+)
+from dualplan.evaluation.results import LOST_MEASURE, Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.report import words
-from dualplan.report.gather import (
-    Beside,
-    SavedRun,
-    Tell,
-    judge_heuristics,
-    read_run,
-    shown_measures,
-)
+from dualplan.report.gather import Beside, SavedRun, Tell, judge_heuristics, read_run
+from dualplan.report.page_rule import rule_in_words
 from dualplan.report.pictures import DARK_PAGE_THEME, LIGHT_PAGE_THEME, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
@@ -39,7 +38,10 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAGE_SECONDS = 10.0  # for what is simulated and tabulated
-MAPS_TIME_SHARE = 0.4  # share of the time
+# shares of the time: for maps, and for heuristics that the run has not compared; the rest is for
+# the rule in words
+MAPS_TIME_SHARE = 0.3
+HEURISTICS_TIME_SHARE = 0.35
 # states by which ranges and levels of maps are chosen, and the steps between them
 MAP_VISITS = 4_000
 STEPS_BETWEEN_MAP_VISITS = 20
@@ -79,9 +81,12 @@ def write_report(
 
 def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: None) -> str:
     """The page as text, made in so many seconds."""
-    beside = judge_heuristics(run, (1 - MAPS_TIME_SHARE) * allowed, tell)
+    clock = Clock((1 - MAPS_TIME_SHARE) * allowed)
+    beside = judge_heuristics(run, HEURISTICS_TIME_SHARE * allowed, tell)
+    tell("the policy as a rule")
+    rule = rule_in_words(run, clock.left)
     tell("what the policies do")
-    others = [policy for policy in beside.policies if policy.digest != run.policy.digest]
+    others = [policy for policy in beside.heuristics if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS_ON_THE_MAP]]
     visits = visited(
         run.model,
@@ -105,6 +110,7 @@ def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: 
         warnings=words.warnings(run, beside),
         comparison=comparison(run, beside),
         measures=measures(run, beside),
+        rule=rule,
         map_words=map_words(tabulated),
         map_notes=map_notes(tabulated),
         map_data={**tabulated.to_json(), "palette": len(LIGHT_PAGE_THEME.palette)},
@@ -170,86 +176,71 @@ class Table:
 def comparison(run: SavedRun, beside: Beside) -> Table:
     """The policy, heuristics, policies of the user's own, and the bound."""
     found = run.found
-    shown = shown_measures([run.found, *beside.judged])
-    rows = [_cost_row(f"found: {found.policy}", found, found, shown, "found")]
-    rows += [
-        _cost_row(judged.policy, judged, found, shown, same=policy.digest == run.policy.digest)
-        for policy, judged in zip(beside.policies, beside.judged, strict=True)
-    ]
-    rows += [_given_row(row, len(shown)) for row in _given(run, beside)]
+    losing = any(LOST_MEASURE in one.measures for one in (found, *beside.judged))
+    columns = ("cost", "more than found", *(["lost"] if losing else []))
+    rows = [_found_row(found, losing)]
+    rows += [_compared_row(row, found, losing) for row in beside.rows]
     bound = run.result["lower_bound"]
     if is_known(bound):
-        cells = (number(bound), "", more_than(bound, found.cost), *("" for _ in shown))
+        cells = (number(bound), more_than(bound, found.cost), *([""] if losing else []))
         by = run.result.get("lower_bound_functions") or ""
         kind = run.result["lower_bound_kind"]
         rows.append(
             Row("no policy costs less", cells, f"{kind}{f', by {by}' if by else ''}", "bound")
         )
     caption = (
-        f"Costs are {words.unit(run)}, less is better; intervals of what was simulated have a "
-        "confidence of 95%, and ± is half their width."
+        f"Costs are {words.unit(run)}, less is better; ± is half the width of a 95% interval. "
+        "Differences are percentages of the cost of the policy that was found."
     )
-    return Table(caption, ("cost", "interval", "against found", *shown), tuple(rows))
+    return Table(caption, columns, tuple(rows))
 
 
-def _cost_row(
-    name: str,
-    judged: Evaluation,
-    found: Evaluation,
-    shown: Sequence[str],
-    kind: str = "",
-    *,
-    same: bool = False,
-) -> Row:
+def _found_row(found: Evaluation, losing: bool) -> Row:
+    lost = [_lost(found)] if losing else []
+    return Row(f"found: {found.policy}", (_cost(found), "", *lost), _known(found), "found")
+
+
+def _compared_row(row: Compared, found: Evaluation, losing: bool) -> Row:
+    judged = row.evaluation
+    lost = [_lost(judged)] if losing else []
+    more = more_by(row.difference, found.cost) if judged.trusted else ""
+    how = _known(judged)
+    if judged.trusted and not judged.exact:
+        how = f"{how}, {ROWS_IN_WORDS[row.how]}"
+    return Row(judged.policy, (_cost(judged), more, *lost), how)
+
+
+ROWS_IN_WORDS = {
+    EXACT_DIFFERENCE: "over all states",
+    PAIRED_DIFFERENCE: "on the same random numbers as the policy found",
+    UNPAIRED_DIFFERENCE: "in a run of its own",
+    NO_DIFFERENCE: "does the same as the policy found",
+}
+
+
+def _cost(judged: Evaluation) -> str:
+    if judged.exact or not math.isfinite(judged.cost):
+        return number(judged.cost)
+    return plus_minus(judged.cost, judged.half_width)
+
+
+def _lost(judged: Evaluation) -> str:
+    """The share of customers who are lost."""
+    lost = judged.measures.get(LOST_MEASURE)
+    if lost is None or not math.isfinite(lost.value):
+        return ""
+    if lost.half_width == 0 or not math.isfinite(lost.half_width):
+        return percent(lost.value)
+    return f"{percent(lost.value)} ± {percent(lost.half_width)}"
+
+
+def _known(judged: Evaluation) -> str:
+    """How a cost is known."""
     if judged.exact:
-        interval = "exact"
-    else:
-        interval = between(judged.lower, judged.upper)
-    if kind == "found":
-        against = ""
-    elif same:
-        against = "the same"
-    else:
-        against = _against(judged, found)
-    measured = (_measure(judged, m, 4) for m in shown)
-    if judged.exact:
-        how = "over all states"
-    else:
-        how = f"simulated ({judged.method})"
+        return "over all states"
     if judged.trusted:
-        doubt = ""
-    else:
-        doubt = f"; not to be trusted: {judged.status.advice}"
-    return Row(name, (number(judged.cost), interval, against, *measured), how + doubt, kind)
-
-
-def _against(judged: Evaluation, found: Evaluation) -> str:
-    """A percentage where the intervals tell two costs apart."""
-    told = (
-        judged.lower > found.upper or judged.upper < found.lower or not math.isfinite(judged.cost)
-    )
-    if told or (judged.exact and found.exact):
-        return more_than(judged.cost, found.cost)
-    return "within error"
-
-
-def _given(run: SavedRun, beside: Beside) -> list[Json]:
-    """Policies that a search began with and that are none of the model's heuristics."""
-    names = {judged.policy for judged in beside.judged}
-    if run.searched:
-        return [row for row in run.result["start"] if row["policy"] not in names]
-    return []
-
-
-def _given_row(row: Json, blanks: int) -> Row:
-    ends = ""
-    if is_known(row["cost_lower"]) and is_known(row["cost_upper"]):
-        ends = between(row["cost_lower"], row["cost_upper"])
-    return Row(
-        row["policy"],
-        (number(row["cost"]), ends, "", *[""] * blanks),
-        f"simulated by the search, {row['status']}",
-    )
+        return "simulated"
+    return f"simulated; not to be trusted: {judged.status.advice}"
 
 
 def measures(run: SavedRun, beside: Beside) -> Table:

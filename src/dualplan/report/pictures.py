@@ -184,7 +184,7 @@ def _drawings(
 
 def compared(run: SavedRun, beside: Beside) -> tuple[list[Policy], str]:
     """The policy and the best heuristic, and the words for both."""
-    if beside.same or beside.best is None:
+    if beside.same or beside.best is None or beside.policies[0] is None:
         return [run.policy], "the policy"
     return [run.policy, beside.policies[0]], f"the policy and {beside.best.policy}"
 

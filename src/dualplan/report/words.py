@@ -26,15 +26,25 @@ from dualplan.core.status import (
 )
 from dualplan.core.types import Json
 from dualplan.core.words import at_most, between, number, percent, plural, states_of
-from dualplan.evaluation.results import Evaluation
+from dualplan.evaluation.compared import (
+    EXACT_DIFFERENCE,
+    NO_DIFFERENCE,
+    PAIRED_DIFFERENCE,
+    UNPAIRED_DIFFERENCE,
+)
+from dualplan.evaluation.results import LOST_MEASURE, Evaluation
 from dualplan.models.criteria import Discounted
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.report.gather import Beside, SavedRun
 
 SMALL_GAP_SHARE = 0.001  # below which a longer search is not worth its time
-# the measure, and by how much two policies differ in it to be worth a word
-LOST_MEASURE = "lost fraction"
-LOST_DIFFERENCE = 0.001
+DIFFERENCES_IN_WORDS = {
+    EXACT_DIFFERENCE: "both over all states",
+    PAIRED_DIFFERENCE: "in pairs, on the same random numbers",
+    UNPAIRED_DIFFERENCE: "from end to end of the intervals of two separate runs",
+    NO_DIFFERENCE: "the two did the same wherever they went",
+}
+LOST_DIFFERENCE = 0.001  # by which two policies differ in what they lose to be worth a word
 
 
 @dataclass(frozen=True)
@@ -151,14 +161,18 @@ def heuristic_words(beside: Beside) -> str:
     saved = beside.saved
     if best is None or saved is None:
         return (
-            "None of the model's heuristics has a cost that can be trusted, so there is nothing to "
+            "There is no other policy with a cost that can be trusted, so there is nothing to "
             "compare with."
         )
     count = len(beside.judged)
     cost = f"{number(best.cost)} ({how_known(best)})"
-    intro = f"The best of the model's {plural(count, 'heuristic')} is {best.policy} at {cost}."
+    if len(beside.heuristics) == count:
+        others = f"the model's {plural(count, 'heuristic')}"
+    else:
+        others = plural(count, "other policy")
+    intro = f"The best of {others} is {best.policy} at {cost}."
     if count == 1:
-        intro = f"The model has one heuristic, {best.policy}, which costs {cost}."
+        intro = f"Beside it stands {best.policy}, which costs {cost}."
     if beside.same:
         if saved.confidence == 1:
             alike = "is the policy"
@@ -179,27 +193,26 @@ def heuristic_words(beside: Beside) -> str:
     else:
         part = f"{percent(abs(share.value))}{_estimated(best)}; "
     if saved.lower > 0:
-        return (
-            f"{intro} The policy costs {number(saved.value, 4)} less ({part}{_how(saved)}).{doubt}"
-        )
+        reason = f"{part}{_how(beside, saved)}"
+        return f"{intro} The policy costs {number(saved.value, 4)} less ({reason}).{doubt}"
     if saved.upper < 0:
         if doubt:
             better = ""
         else:
-            better = ": the heuristic is better"
+            better = f": {best.policy} is better"
         return (
             f"{intro} The policy costs {number(-saved.value, 4)} more "
-            f"({part}{_how(_negated(saved))}){better}.{doubt}"
+            f"({part}{_how(beside, _negated(saved))}){better}.{doubt}"
         )
-    return f"{intro} No difference between the two can be told ({_how(saved)}).{doubt}"
+    return f"{intro} No difference between the two can be told ({_how(beside, saved)}).{doubt}"
 
 
-def _how(difference: Interval) -> str:
+def _how(beside: Beside, difference: Interval) -> str:
     """How a difference of two costs is known."""
     if difference.confidence == 1:
         return "exactly"
     reach = between(difference.lower, difference.upper, 3) or f"±{number(difference.half_width, 2)}"
-    return f"paired 95% interval {reach}"
+    return f"{beside.how} 95% interval {reach}"
 
 
 def _negated(interval: Interval) -> Interval:
@@ -297,7 +310,7 @@ def _against(
         reach = f"{percent(-share.upper)} to {percent(-share.lower)}{_estimated(best)}"
     return (
         value,
-        f"{costs}; paired interval {reach}{', which includes 0' if includes else ''}{doubt}",
+        f"{costs}; {beside.how} interval {reach}{', which includes 0' if includes else ''}{doubt}",
     )
 
 
@@ -344,17 +357,14 @@ def _warnings(run: SavedRun, beside: Beside) -> Iterator[str]:
         )
     best = beside.best
     if best is not None and beside.doubt:
-        yield f"The comparison with the heuristic {best.policy} is {beside.doubt}."
+        yield f"The comparison with {best.policy} is {beside.doubt}."
     elif (
         best is not None and not beside.same and beside.saved is not None and beside.saved.upper < 0
     ):
-        yield f"The heuristic {best.policy} is cheaper than the policy that was found."
+        yield f"{best.policy} is cheaper than the policy that was found."
     for judged in beside.judged:
         if not judged.trusted:
-            yield (
-                f"The heuristic {judged.policy} has no cost that can be trusted: "
-                f"{judged.status.advice}."
-            )
+            yield (f"The cost of {judged.policy} is not to be trusted: {judged.status.advice}.")
 
 
 def _lost_by_both(found: Evaluation, beside: Beside) -> Iterator[str]:
@@ -367,7 +377,7 @@ def _lost_by_both(found: Evaluation, beside: Beside) -> Iterator[str]:
     own, other = (judged.measures.get(LOST_MEASURE) for judged in (found, best))
     if own is not None and other is not None and own.value > other.value + LOST_DIFFERENCE:
         yield (
-            f"The heuristic {best.policy} loses only {percent(other.value)} of them: not all of "
+            f"{best.policy} loses only {percent(other.value)} of them: not all of "
             "the saving is gain."
         )
 
@@ -429,7 +439,7 @@ def _entries(run: SavedRun, beside: Beside) -> Iterator[Known]:
         label, note = (
             (COMPUTED, "both over all states")
             if gain.confidence == 1
-            else (MEASURED, "in pairs, on the same random numbers")
+            else (MEASURED, DIFFERENCES_IN_WORDS[beside.how])
         )
         note += f"; {beside.doubt}" if beside.doubt else ""
         yield Known(

@@ -4,6 +4,7 @@ loop            the search: what is better takes the place of the best
 contract        what it passes around
 steps           ways to propose policies
 duels           how proposals are judged
+last_evaluation what was found, and the policies to begin with beside it
 lattice, policy_search, rollouts    where proposals come from
 plans           what a TOML file may ask for
 """

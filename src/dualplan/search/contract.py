@@ -15,6 +15,7 @@ from dualplan.core.shown import Shown
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import own_seed
 from dualplan.core.types import Json
+from dualplan.evaluation.compared import Compared
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
 from dualplan.models.contract import Model
@@ -182,6 +183,9 @@ class Step(Protocol):
 class SearchResult(Shown):
     """The best policy that was found, what it costs, what any policy costs at least, and how it
     came about.
+
+    `start` are the policies to begin with as they were screened, `beside` the same against the one
+    that was found, in the same order.
     """
 
     model: Model
@@ -191,6 +195,7 @@ class SearchResult(Shown):
     evaluation: Evaluation
     limits: tuple[Limit, ...]
     start: tuple[Member, ...]
+    beside: tuple[Compared, ...]
     attempts: tuple[Attempt, ...]
     bound: LowerBound
     wanted_gap: float | None
@@ -241,7 +246,7 @@ class SearchResult(Shown):
             "advice": self.status.advice,
             "limits": self.evaluation.limits_to_json(self.limits),
             "notes": list(self.evaluation.notes),
-            "start": [{"policy": m.policy.name, **_brief(m.run)} for m in self.start],
+            "start": [row.to_json() for row in self.beside],
             "attempts": [attempt.to_json() for attempt in self.attempts],
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
@@ -257,13 +262,3 @@ class SearchResult(Shown):
             f"{self.status}: {self.status.advice}",
         ]
         return "\n".join(lines)
-
-
-def _brief(run: Evaluation) -> Json:
-    return {
-        "cost": run.cost,
-        "cost_lower": run.lower,
-        "cost_upper": run.upper,
-        "evaluation": run.method,
-        "status": str(run.status),
-    }

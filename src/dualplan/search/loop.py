@@ -31,16 +31,16 @@ from __future__ import annotations
 import math
 import time as timer
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.deadlines import until
-from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError
+from dualplan.core.errors import DualplanError, InputError, MissingError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, UNKNOWN, Status
 from dualplan.core.streams import Place
+from dualplan.evaluation.compared import Compared
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.lower_bounds import LowerBound, largest_gap
 from dualplan.evaluation.results import Evaluation
@@ -58,14 +58,8 @@ from dualplan.search.contract import (
     SearchResult,
     Step,
 )
-from dualplan.search.duels import (
-    BEGINNING_RELATIVE_WIDTH,
-    BEGINNING_STEPS,
-    controlled,
-    duel,
-    pace,
-    screen,
-)
+from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, duel, screen
+from dualplan.search.last_evaluation import FINAL_EVALUATION_STEPS, beside_exact, last_evaluation
 from dualplan.search.listed import EXACT, OPTIMAL_GAP, solve_listed
 from dualplan.search.steps import swiftest_first
 from dualplan.values.functions import StateFunction
@@ -73,14 +67,8 @@ from dualplan.values.functions import StateFunction
 SAVED_SOURCE = "saved"  # the source of the best policy of a run that goes on
 PORTFOLIO_SIZE = 8  # policies that are kept
 PORTFOLIO_COST_SHARE = 0.3  # of the best cost: candidates that are not this near are not kept
-# steps of the last evaluation, and the half-width at which it stops
-FINAL_EVALUATION_STEPS = 1_000_000_000
-FINAL_RELATIVE_WIDTH = 0.003
-# but not before: of other measures, which have no control, less is known by then
-LEAST_FINAL_STEPS = 5_000_000
 BEGINNING_TIME_SHARE = 0.25  # of the time, that the policies to begin with take at most
 PROPOSING_TIME_SHARE = 0.6  # of what is left, that a step may propose for; the rest is to judge it
-FITTING_TIME_SHARE = 0.2  # of the last evaluation's, for fitting a control
 LEAST_BOUND_SECONDS = 0.5
 # up to which steps begin with their smallest size, those that are swift before the others
 SHORT_TIME_SECONDS = 30.0
@@ -134,6 +122,7 @@ class Loop:
         self.run = run
         self.progress = progress
         self.start: tuple[Member, ...] = ()
+        self.beside: tuple[Compared, ...] = ()  # the same, against the best policy in the end
         self.bound: LowerBound | None = None
         self.potential: StateFunction | None = None  # of sweeps over all states that were not done
         self.expected: dict[str, float] = {}  # seconds that the next attempt of a step may take
@@ -252,7 +241,10 @@ class Loop:
     def end_exact(self) -> SearchResult:
         """What is known over all states needs no further evaluation, and no other bound."""
         status = Status.OPTIMAL if self.gap is None else Status.GAP
-        return self._ended(status, self.search.incumbent.run, NO_BOUND)
+        found = self.search.incumbent.run
+        self.tell("simulating the policies to begin with beside it")
+        self.beside = beside_exact(self.search, self.start, found)
+        return self._ended(status, found, NO_BOUND)
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -465,25 +457,14 @@ class Loop:
         return self._ended(Status.INTERRUPTED, evaluation, NO_BOUND)
 
     def final_evaluation(self, seconds: float, fit: bool = True) -> Evaluation:
-        """What the best policy costs, by random numbers that nothing was chosen by.
+        """What the best policy costs, and those to begin with beside it, by random numbers that
+        nothing was chosen by.
 
-        `seconds` are for a simulation. Without `fit` no control is fitted to the policy.
+        `seconds` are for a simulation. Without `fit` it is the best policy alone.
         """
-        search = self.search
-        best = search.incumbent
-        judge = Judge(
-            steps=FINAL_EVALUATION_STEPS,
-            # measures that are limited have no control: they are known well long after the cost is
-            relative_tol=None if search.wanted_limits else FINAL_RELATIVE_WIDTH,
-            seed=search.fresh(Place.LAST_EVALUATION),
-            time=seconds,
-        )
-        if fit and not judge.exactly(search.model, best.policy):
-            with suppress(OutOfTimeError), until(self.clock.part(FITTING_TIME_SHARE * seconds)):
-                best = controlled(search, best)
-        least = int(LEAST_FINAL_STEPS * pace(search, best.candidate, best.control))
-        judge = replace(judge, least=least)
-        return judge(search.model, best.policy, search.criterion, control=best.control)
+        known = last_evaluation(self.search, self.start, seconds, fit)
+        self.beside = known.beside
+        return known.found
 
     def _ended(self, status: Status, evaluation: Evaluation, bound: LowerBound) -> SearchResult:
         search = self.search
@@ -498,6 +479,7 @@ class Loop:
             evaluation=evaluation,
             limits=search.wanted_limits,
             start=self.start,
+            beside=self.beside,
             attempts=tuple(search.attempts),
             bound=bound,
             wanted_gap=self.gap,
