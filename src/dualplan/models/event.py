@@ -46,7 +46,9 @@ from dualplan._kernels.compiler import (
     READ_ONLY_INTS,
     STEP_SIGNATURE,
     Kernel,
+    copy,
     made_once,
+    same,
     user_kernel,
 )
 from dualplan._kernels.philox import uniform
@@ -304,6 +306,12 @@ def _always(x: Ints, a: int) -> bool:
     return True
 
 
+@numba.njit(nogil=True)
+def _nothing(x, a, counts):  # type: ignore[no-untyped-def]
+    """Where a model has no counters; one for all models, and so compiled once."""
+    return
+
+
 def _is_number(value: Any) -> bool:
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iufb"
 
@@ -318,6 +326,8 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     types: list[Any] = [READ_ONLY_INTS, *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
         types = [READ_ONLY_INTS]
+    if function is _always:
+        return _COMPILED_ALWAYS
     compiled = numba.njit(nogil=True, boundscheck=True)(function)
     try:
         compiled.compile(tuple(types))
@@ -334,6 +344,9 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     if key == "move":
         return _as_vector(model, compiled)
     return compiled
+
+
+_COMPILED_ALWAYS = numba.njit(nogil=True)(_always)  # one for all models, and so compiled once
 
 
 def _as_vector(model: EventModel, move: Any) -> Any:
@@ -436,12 +449,7 @@ def _count(functions: list[Any], place: int = 0) -> Any:
     differ.
     """
     if not functions:
-
-        @numba.njit(nogil=True)
-        def nothing(x, a, counts):  # type: ignore[no-untyped-def]
-            return
-
-        return nothing
+        return _nothing
     first = functions[0]
     others = _count(functions[1:], place + 1)
 
@@ -541,7 +549,7 @@ def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
                     continue
                 p = confirm(x, a, y)
                 if p > 0.0:
-                    states[count] = x
+                    copy(states[count], x)
                     actions[count] = a
                     probabilities[count] = p
                     count += 1
@@ -574,7 +582,7 @@ def _confirmed_candidates(
                 continue
             seen = False
             for k in range(count):
-                if actions[k] == a and np.array_equal(states[k], x):
+                if actions[k] == a and same(states[k], x):
                     seen = True
             if seen:
                 continue
@@ -582,7 +590,7 @@ def _confirmed_candidates(
             if p > 0.0:
                 if count == actions.size:
                     return -1
-                states[count] = x
+                copy(states[count], x)
                 actions[count] = a
                 probabilities[count] = p
                 count += 1

@@ -178,7 +178,7 @@ def _chosen_draw(functions: Sequence[Any], place: int = 0) -> Any:
 def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
     if not functions:
         return _last_act
-    first = getattr(functions[0], "compiled", functions[0])
+    first = getattr(functions[0], "address", functions[0])
     others = _chosen_act(functions[1:], place + 1)
 
     @_inner
