@@ -66,14 +66,17 @@ from dualplan._kernels.choices import (
     draw_choice,
     write_chances,
     write_choice,
+    write_rule,
 )
 from dualplan._kernels.compiler import (
     ANCHOR_SIGNATURE,
     DRAW_SIGNATURE,
+    FLOAT,
     FLOATS,
     INT,
     INTS,
     NEAR_SIGNATURE,
+    RNG_WORDS,
     Kernel,
     function_type,
     group,
@@ -151,6 +154,10 @@ FEATURE_SET = group(
     FLOATS,
 )
 ROW = group(Row, INTS, FLOATS)
+# of groups that are made by kernels, and never handed over by Python
+BLOCK_TYPE = types.NamedTuple([INTS, FLOATS, INT, INT, INT, INT, INT], Block)
+SPOT_TYPE = types.NamedTuple([INTS, INTS, INTS, INT, FLOAT, INT], Spot)
+ROW_TYPE = types.NamedTuple([INTS, FLOATS], Row)
 
 
 @helper
@@ -822,3 +829,21 @@ def positive_part(anchor, near, ints, floats, theta, x, out):
     for a in range(out.size):
         out[a] /= total
     return True
+
+
+# What the functions of the user are put in between (dual/features/compiled.py), by address.
+
+
+@kernel(INT(BLOCK_TYPE, SPOT_TYPE, ROW_TYPE, INT, FLOATS))
+def near_in_block(block, spot, row, count, work):
+    return block_near(block, spot, row, count, work)
+
+
+@kernel(INT(BLOCK_TYPE, INT, RNG_WORDS, INTS))
+def state_in_block(block, j, rng, x):
+    return block_state(block, j, rng, x)
+
+
+@kernel(types.void(INT, INTS, FLOATS, INTS, FLOATS))
+def rule_of_choice(kind, ints, floats, x, out):
+    write_rule(kind, ints, floats, x, out)
