@@ -10,7 +10,6 @@ is made and compiled once in each process, however many tasks bring it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,9 +19,13 @@ from typing import Any, ParamSpec
 import numba
 import numpy as np
 from numba import types
-from numba.core import event
+from numba.core import cgutils, event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.core.imputils import lower_cast, lower_constant
+from numba.core.typeconv.castgraph import Conversion
+from numba.experimental.function_type import FunctionModel
 from numba.extending import models, register_model, typeof_impl
 from numba.np.numpy_support import as_dtype
 
@@ -70,7 +73,6 @@ COMPILATION_ERRORS = (NumbaError, TypeError, ValueError, NotImplementedError)
 
 
 P = ParamSpec("P")
-_ONE_AT_A_TIME = threading.RLock()
 
 
 class Kernel:
@@ -93,8 +95,8 @@ class Kernel:
     @property
     def compiled(self) -> Any:
         if self._compiled is None:
-            with _ONE_AT_A_TIME:
-                if self._compiled is None:  # no other thread has done it meanwhile
+            with global_compiler_lock:  # or each thread of a simulation would compile its own
+                if self._compiled is None:
                     self._compiled = self._compile()
         return self._compiled
 
@@ -105,6 +107,11 @@ class Kernel:
         compiled.compile(self.signature)
         compiled.disable_compile()
         return compiled
+
+    @property
+    def address(self) -> Any:
+        """The compiled function, for kernels that are made around it."""
+        return Address(self.compiled)
 
     def __call__(self, *args: Any) -> Any:
         """Call the compiled function; kernels among the arguments, or in groups among these, are
@@ -128,6 +135,53 @@ def _with_function_values(argument: Any) -> Any:
     if isinstance(argument, tuple):  # a group
         return type(argument)(*map(_with_function_values, argument))
     return argument
+
+
+class Address:
+    """A compiled function that another one, which closes over it, calls by its address.
+
+    A closure over the compiled function itself would take its machine code in and optimise it once
+    more, which for the functions of a feature set takes three seconds.
+    """
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled  # alive as long as its address is in use
+        self.signature = compiled.nopython_signatures[0]
+
+    def number(self) -> int:
+        """Where its machine code begins."""
+        result = self.compiled.get_compile_result(self.signature)
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+class AddressType(types.FunctionType):
+    """The type of an address: that of a function value, which is known when it is compiled."""
+
+    def can_convert_to(self, _: Any, other: Any) -> Any:
+        """To an argument that is a function of this signature."""
+        if isinstance(other, types.FunctionType) and other.signature == self.signature:
+            return Conversion.safe
+        return None
+
+
+register_model(AddressType)(FunctionModel)
+
+
+@typeof_impl.register(Address)
+def _type_of_address(value: Any, _: Any) -> Any:
+    return AddressType(value.signature)
+
+
+@lower_constant(AddressType)
+def _constant_address(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    function = cgutils.create_struct_proxy(kind)(context, builder)
+    function.jit_addr = context.add_dynamic_addr(builder, value.number(), info=str(kind))
+    return function._getvalue()
+
+
+@lower_cast(AddressType, types.FunctionType)
+def _address_as_argument(context: Any, builder: Any, own: Any, wanted: Any, value: Any) -> Any:
+    return value
 
 
 def made_once(make: Callable[P, Kernel]) -> Callable[P, Kernel]:
@@ -299,6 +353,17 @@ def compiling(tell: Callable[[], None] = lambda: None) -> Iterator[Callable[[], 
 
 @helper
 def copy(target, source):
-    """target[:] = source, for arrays known not to overlap (Numba's own assignment may allocate)."""
+    """target[:] = source, for arrays known not to overlap (Numba's own assignment may allocate, and
+    takes two seconds to compile where kernels are not cached).
+    """
     for i in range(source.size):
         target[i] = source[i]
+
+
+@helper
+def same(first, second):
+    """Whether arrays of one length are equal (np.array_equal takes half a second to compile)."""
+    differing = 0
+    for i in range(first.size):
+        differing += first[i] != second[i]
+    return differing == 0

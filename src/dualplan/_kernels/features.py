@@ -66,14 +66,17 @@ from dualplan._kernels.choices import (
     draw_choice,
     write_chances,
     write_choice,
+    write_rule,
 )
 from dualplan._kernels.compiler import (
     ANCHOR_SIGNATURE,
     DRAW_SIGNATURE,
+    FLOAT,
     FLOATS,
     INT,
     INTS,
     NEAR_SIGNATURE,
+    RNG_WORDS,
     Kernel,
     function_type,
     group,
@@ -92,6 +95,8 @@ TABLE, BOXES, BANDS, TREES, MIXTURES, USER = range(6)
 KIND, FIRST, INTS_AT, FLOATS_AT, SLOT, ROOM_AT, BLOCK_RECORD_SIZE = range(7)
 # logarithm of the largest density at a state from which on values are plain
 PLAIN_LOG_DENSITY = -300.0
+# of the sum of absolute terms: what rounding leaves where terms cancel is no decision
+ROUNDING_SHARE = 1e-12
 
 
 class FeatureSet(NamedTuple):
@@ -149,6 +154,10 @@ FEATURE_SET = group(
     FLOATS,
 )
 ROW = group(Row, INTS, FLOATS)
+# of groups that are made by kernels, and never handed over by Python
+BLOCK_TYPE = types.NamedTuple([INTS, FLOATS, INT, INT, INT, INT, INT], Block)
+SPOT_TYPE = types.NamedTuple([INTS, INTS, INTS, INT, FLOAT, INT], Spot)
+ROW_TYPE = types.NamedTuple([INTS, FLOATS], Row)
 
 
 @helper
@@ -775,3 +784,66 @@ def row_of(features, x, a, row, work, count):
     count[0] = features.near(ints, floats, x, x, count, 0, m, a, row.indices, row.values, work)
     if m != 0.0:
         rescale(row.values, 0, count[0], m)
+
+
+@kernel(
+    types.boolean(
+        function_type(ANCHOR_SIGNATURE),
+        function_type(NEAR_SIGNATURE),
+        INTS,
+        FLOATS,
+        FLOATS,
+        INTS,
+        FLOATS,
+    ),
+    allocates=True,
+)
+def positive_part(anchor, near, ints, floats, theta, x, out):
+    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any.
+
+    Densities of any size: only ratios count.
+    """
+    places = row_places(ints)
+    indices = np.empty(places, np.int64)
+    values = np.empty(places, np.float64)
+    work = np.empty(work_places(ints), np.float64)
+    unit = anchor(ints, floats, x, work)
+    total = 0.0
+    for a in range(out.size):
+        changed = -1
+        if a == 0:
+            changed = 0
+        u = 0.0
+        size = 0.0
+        for k in range(near(ints, floats, x, x, indices, changed, unit, a, indices, values, work)):
+            term = values[k] * theta[indices[k]]
+            u += term
+            size += abs(term)
+        if u > ROUNDING_SHARE * size:
+            out[a] = u
+        else:
+            out[a] = 0.0
+        total += out[a]
+    if not total > 0.0:
+        return False
+    for a in range(out.size):
+        out[a] /= total
+    return True
+
+
+# What the functions of the user are put in between (dual/features/compiled.py), by address.
+
+
+@kernel(INT(BLOCK_TYPE, SPOT_TYPE, ROW_TYPE, INT, FLOATS))
+def near_in_block(block, spot, row, count, work):
+    return block_near(block, spot, row, count, work)
+
+
+@kernel(INT(BLOCK_TYPE, INT, RNG_WORDS, INTS))
+def state_in_block(block, j, rng, x):
+    return block_state(block, j, rng, x)
+
+
+@kernel(types.void(INT, INTS, FLOATS, INTS, FLOATS))
+def rule_of_choice(kind, ints, floats, x, out):
+    write_rule(kind, ints, floats, x, out)

@@ -17,15 +17,29 @@ cannot tell apart are looked up by a key of the coordinates that it sees.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
-from numba import njit
+from numba import types
 
-from dualplan._kernels.compiler import ACT_SIGNATURE, Kernel, copy, helper, made_once, user_kernel
+from dualplan._kernels.compiler import (
+    ACT_SIGNATURE,
+    COUNTS_SIGNATURE,
+    FLOAT_ROWS,
+    FLOATS,
+    FORWARD_SIGNATURE,
+    INTS,
+    LOSS_SIGNATURE,
+    VALUE_SIGNATURE,
+    Kernel,
+    copy,
+    function_type,
+    helper,
+    kernel,
+    made_once,
+    user_kernel,
+)
 
 LOOK_AHEAD_HEADER_SIZE = 5
+LOOK_AHEAD_ROWS = 3  # for each action: whether it is looked at, its q, the size of its terms
 REMEMBERED_OUTCOMES = 64  # outcomes that a look-ahead remembers
 # of the sum of absolute terms: actions that differ by no more than rounding are ties
 ROUNDING_SHARE = 1e-12
@@ -51,82 +65,88 @@ def _remembered(seen, x, known, keys, count):
     return -1, key
 
 
-@lru_cache(maxsize=256)
-def _look_ahead(loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel) -> Any:
-    """Writes q(x,a) and the size of its terms for the actions with wanted[a] > 0, infinity for the
-    others.
+@kernel(
+    types.void(
+        function_type(LOSS_SIGNATURE),
+        function_type(FORWARD_SIGNATURE),
+        function_type(COUNTS_SIGNATURE),
+        function_type(VALUE_SIGNATURE),
+        INTS,
+        FLOATS,
+        INTS,
+        FLOAT_ROWS,
+    ),
+    allocates=True,
+)
+def _look_ahead(cost, law, count_of, valued, ints, floats, x, rows):
+    """Writes q(x,a) into the second row and the size of its terms into the third, for the actions
+    whose number in the first row is above 0; infinity for the others.
     """
-    cost = loss.compiled
-    law = forward.compiled
-    count_of = counts.compiled
-    valued = value.compiled
-
-    @njit(nogil=True, error_model="numpy")
-    def looked(ints, floats, x, wanted, costs, sizes):
-        outcomes = ints[0]
-        dim = x.size
-        actions = wanted.size
-        first = LOOK_AHEAD_HEADER_SIZE + 2 * dim
-        seen = ints[LOOK_AHEAD_HEADER_SIZE : LOOK_AHEAD_HEADER_SIZE + dim]
-        last = first + ints[1]
-        f = 1 + ints[3]
-        mi = ints[first:last]
-        vi = ints[last:]
-        gamma = floats[0]
-        prices = floats[1:f]
-        mf = floats[f : f + ints[2]]
-        vf = floats[f + ints[2] :]
-        memory = min(REMEMBERED_OUTCOMES, outcomes * actions)
-        table = np.empty((1 + outcomes + memory, dim), np.int64)
-        states = table[1 : 1 + outcomes]
-        known = table[1 + outcomes :]
-        keys = np.empty(memory, np.int64)
-        here = table[0]
-        for i in range(dim):
-            here[i] = min(x[i], ints[LOOK_AHEAD_HEADER_SIZE + dim + i])
-        work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
-        chances = work[:outcomes]
-        values = work[outcomes:]
-        terms = work[outcomes + memory :]
-        sums = work[outcomes + 2 * memory :][: prices.size]
-        room = work[outcomes + 2 * memory + prices.size :]
-        held = 0
-        for a in range(actions):
-            costs[a] = np.inf
-            sizes[a] = 0.0
-            if wanted[a] > 0.0:
-                count = law(mi, mf, here, a, states, chances)
-                total = 0.0
-                size = 0.0
-                mass = 0.0
-                for n in range(count):
-                    k, key = _remembered(seen, states[n], known, keys, held)
-                    if k < 0:
-                        k = min(
-                            held, memory - 1
-                        )  # beyond what is remembered the last place is used again
-                        values[k] = valued(vi, vf, states[n], room)
-                        terms[k] = room[0]
-                        keys[k] = key
-                        copy(known[k], states[n])
-                        held = min(held + 1, memory)
-                    total += chances[n] * values[k]
-                    size += chances[n] * terms[k]
-                    mass += chances[n]
-                if abs(mass - 1.0) <= 1e-9:
-                    q = cost(mi, mf, here, a) + gamma * total / mass
-                    if prices.size > 0:  # here and not in a helper: what counts may allocate
-                        sums[0] = 1.0
-                        sums[1] = cost(mi, mf, here, a)
-                        for i in range(dim):
-                            sums[2 + i] = here[i]
-                        count_of(mi, mf, here, a, sums[2 + dim :])
-                        for j in range(prices.size):
-                            q += prices[j] * sums[j]
-                    costs[a] = q
-                    sizes[a] = abs(q) + size
-
-    return looked
+    wanted = rows[0]
+    costs = rows[1]
+    sizes = rows[2]
+    outcomes = ints[0]
+    dim = x.size
+    actions = wanted.size
+    first = LOOK_AHEAD_HEADER_SIZE + 2 * dim
+    seen = ints[LOOK_AHEAD_HEADER_SIZE : LOOK_AHEAD_HEADER_SIZE + dim]
+    last = first + ints[1]
+    f = 1 + ints[3]
+    mi = ints[first:last]
+    vi = ints[last:]
+    gamma = floats[0]
+    prices = floats[1:f]
+    mf = floats[f : f + ints[2]]
+    vf = floats[f + ints[2] :]
+    memory = min(REMEMBERED_OUTCOMES, outcomes * actions)
+    table = np.empty((1 + outcomes + memory, dim), np.int64)
+    states = table[1 : 1 + outcomes]
+    known = table[1 + outcomes :]
+    keys = np.empty(memory, np.int64)
+    here = table[0]
+    for i in range(dim):
+        here[i] = min(x[i], ints[LOOK_AHEAD_HEADER_SIZE + dim + i])
+    work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
+    chances = work[:outcomes]
+    values = work[outcomes:]
+    terms = work[outcomes + memory :]
+    sums = work[outcomes + 2 * memory :][: prices.size]
+    room = work[outcomes + 2 * memory + prices.size :]
+    held = 0
+    for a in range(actions):
+        costs[a] = np.inf
+        sizes[a] = 0.0
+        if wanted[a] > 0.0:
+            count = law(mi, mf, here, a, states, chances)
+            total = 0.0
+            size = 0.0
+            mass = 0.0
+            for n in range(count):
+                k, key = _remembered(seen, states[n], known, keys, held)
+                if k < 0:
+                    k = min(
+                        held, memory - 1
+                    )  # beyond what is remembered the last place is used again
+                    values[k] = valued(vi, vf, states[n], room)
+                    terms[k] = room[0]
+                    keys[k] = key
+                    copy(known[k], states[n])
+                    held = min(held + 1, memory)
+                total += chances[n] * values[k]
+                size += chances[n] * terms[k]
+                mass += chances[n]
+            if abs(mass - 1.0) <= 1e-9:
+                q = cost(mi, mf, here, a) + gamma * total / mass
+                if prices.size > 0:  # here and not in a helper: what counts may allocate
+                    sums[0] = 1.0
+                    sums[1] = cost(mi, mf, here, a)
+                    for i in range(dim):
+                        sums[2 + i] = here[i]
+                    count_of(mi, mf, here, a, sums[2 + dim :])
+                    for j in range(prices.size):
+                        q += prices[j] * sums[j]
+                costs[a] = q
+                sizes[a] = abs(q) + size
 
 
 @made_once
@@ -134,8 +154,12 @@ def greedy_rule(
     allowed: Kernel, loss: Kernel, forward: Kernel, counts: Kernel, value: Kernel
 ) -> Kernel:
     """The allowed action of least q, ties to the lowest; data as above."""
-    may = allowed.compiled
-    looked = _look_ahead(loss, forward, counts, value)
+    may = allowed.address
+    cost = loss.address
+    law = forward.address
+    count_of = counts.address
+    valued = value.address
+    look_ahead = _look_ahead.address
 
     @user_kernel(ACT_SIGNATURE)
     def greedy(ints, floats, x, out):
@@ -143,15 +167,11 @@ def greedy_rule(
         f = 1 + ints[3]
         mi = ints[first : first + ints[1]]
         mf = floats[f : f + ints[2]]
+        rows = np.empty((LOOK_AHEAD_ROWS, out.size), np.float64)
         for a in range(out.size):
-            if may(mi, mf, x, a):
-                out[a] = 1.0
-            else:
-                out[a] = 0.0
-        costs = np.empty(out.size, np.float64)
-        sizes = np.empty(out.size, np.float64)
-        looked(ints, floats, x, out, costs, sizes)
-        choose_least(costs, sizes, out)
+            rows[0, a] = may(mi, mf, x, a)
+        look_ahead(cost, law, count_of, valued, ints, floats, x, rows)
+        choose_least(rows[1], rows[2], out)
 
     return greedy
 
@@ -165,18 +185,22 @@ def within_rule(
     ints: the sizes of the policy's two arrays, the policy's ints, those of the look-ahead; floats:
     the policy's, its.
     """
-    rule = act.compiled
-    looked = _look_ahead(loss, forward, counts, value)
+    rule = act.address
+    cost = loss.address
+    law = forward.address
+    count_of = counts.address
+    valued = value.address
+    look_ahead = _look_ahead.address
 
     @user_kernel(ACT_SIGNATURE)
     def within(ints, floats, x, out):
         i = 2 + ints[0]
         f = ints[1]
         rule(ints[2:i], floats[:f], x, out)
-        costs = np.empty(out.size, np.float64)
-        sizes = np.empty(out.size, np.float64)
-        looked(ints[i:], floats[f:], x, out, costs, sizes)
-        choose_least(costs, sizes, out)
+        rows = np.empty((LOOK_AHEAD_ROWS, out.size), np.float64)
+        copy(rows[0], out)
+        look_ahead(cost, law, count_of, valued, ints[i:], floats[f:], x, rows)
+        choose_least(rows[1], rows[2], out)
 
     return within
 
@@ -190,9 +214,13 @@ def among_rule(
     ints: sizes of the look-ahead's two arrays, its ints, the policies'; floats: its floats, the
     policies'.
     """
-    may = allowed.compiled
-    looked = _look_ahead(loss, forward, counts, value)
-    table_of = fill.compiled
+    may = allowed.address
+    cost = loss.address
+    law = forward.address
+    count_of = counts.address
+    valued = value.address
+    look_ahead = _look_ahead.address
+    table_of = fill.address
 
     @user_kernel(ACT_SIGNATURE)
     def among(ints, floats, x, out):
@@ -203,14 +231,10 @@ def among_rule(
         f = 1 + own[3]
         mi = own[first : first + own[1]]
         mf = numbers[f : f + own[2]]
+        rows = np.empty((LOOK_AHEAD_ROWS, out.size), np.float64)
         for a in range(out.size):
-            if may(mi, mf, x, a):
-                out[a] = 1.0
-            else:
-                out[a] = 0.0
-        costs = np.empty(out.size, np.float64)
-        sizes = np.empty(out.size, np.float64)
-        looked(own, numbers, x, out, costs, sizes)
+            rows[0, a] = may(mi, mf, x, a)
+        look_ahead(cost, law, count_of, valued, own, numbers, x, rows)
         table = np.empty((bank[0], out.size), np.float64)
         table_of(bank, floats[ints[1] :], x, table)
         least = np.inf
@@ -220,12 +244,12 @@ def among_rule(
             size = 0.0
             for a in range(out.size):
                 if table[k, a] > 0.0:
-                    total += table[k, a] * costs[a]
-                    size += table[k, a] * sizes[a]
+                    total += table[k, a] * rows[1, a]
+                    size += table[k, a] * rows[2, a]
             if total < least - (ROUNDING_SHARE * size if k > 0 else 0.0):
                 least = total
                 chosen = k
-        out[:] = table[chosen]
+        copy(out, table[chosen])
 
     return among
 

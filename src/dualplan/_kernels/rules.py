@@ -92,7 +92,7 @@ def network_tree_rule(ints, floats, x, out):
 @made_once
 def tree_rule(allowed: Kernel) -> Kernel:
     """The rule for models whose function `allowed` this is."""
-    may = allowed.compiled
+    may = allowed.address
 
     @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):

@@ -30,12 +30,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualplan._kernels.features import ROUNDING_SHARE
 from dualplan.core.checks import require_nonnegative
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.status import ASSUMED, MEASURED, PROVED, UNKNOWN
 from dualplan.core.types import Floats, Json
 from dualplan.dual import theorems
-from dualplan.dual.policy import ROUNDING_SHARE
 from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers.contract import Solution
 from dualplan.dual.violations import Violations, measure_violations

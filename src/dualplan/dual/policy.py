@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from dualplan._kernels.compiler import ACT_SIGNATURE, Kernel, made_once, user_kernel
-from dualplan._kernels.features import feature_count, row_places, work_places
+from dualplan._kernels.features import feature_count, positive_part
 from dualplan.core.errors import InputError, MissingError, PolicyError
 from dualplan.core.types import ArrayLike
 from dualplan.dual.features.contract import Block, Features
@@ -24,8 +23,6 @@ from dualplan.policies.tables import random_policy
 
 UNIFORM_FALLBACK = "uniform"  # in files: the fallback where none was named
 SAVED_BLOCK_FIELDS = ("ints", "floats", "losses", "errors")  # of a block of features, in files
-# of the sum of absolute terms: what rounding leaves where terms cancel is no decision
-ROUNDING_SHARE = 1e-12
 
 
 @saved_as("mixture")
@@ -132,8 +129,10 @@ def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
     """The compiled rule around the functions of a feature set and a fallback, whatever the
     weights.
     """
-    positive = _positive_part(anchor.compiled, near.compiled)
-    other = fallback.compiled
+    anchored = anchor.address
+    looked_up = near.address
+    positive = positive_part.address
+    other = fallback.address
 
     @user_kernel(ACT_SIGNATURE)
     def rule(ints, floats, x, out):  # type: ignore[no-untyped-def]
@@ -141,46 +140,8 @@ def _rule(anchor: Kernel, near: Kernel, fallback: Kernel) -> Kernel:
         # the fallback's
         first = 2 + ints[0]
         d = feature_count(ints[2:first])
-        if not positive(ints[2:first], floats[d : d + ints[1]], floats[:d], x, out):
+        own = floats[d : d + ints[1]]
+        if not positive(anchored, looked_up, ints[2:first], own, floats[:d], x, out):
             other(ints[first:], floats[d + ints[1] :], x, out)
 
     return rule
-
-
-def _positive_part(anchor: Any, near: Any) -> Any:
-    """Writes [u(x,·)]₊ with u = Φθ, normalised; whether there is any.
-
-    Densities of any size: only ratios count.
-    """
-
-    @numba.njit(nogil=True, error_model="numpy")
-    def positive(ints, floats, theta, x, out):  # type: ignore[no-untyped-def]
-        places = row_places(ints)
-        indices = np.empty(places, np.int64)
-        values = np.empty(places, np.float64)
-        work = np.empty(work_places(ints), np.float64)
-        unit = anchor(ints, floats, x, work)
-        total = 0.0
-        for a in range(out.size):
-            u = 0.0
-            size = 0.0
-            for k in range(
-                near(
-                    ints, floats, x, x, indices, 0 if a == 0 else -1, unit, a, indices, values, work
-                )
-            ):
-                term = values[k] * theta[indices[k]]
-                u += term
-                size += abs(term)
-            if u > ROUNDING_SHARE * size:
-                out[a] = u
-            else:
-                out[a] = 0.0
-            total += out[a]
-        if not total > 0.0:
-            return False
-        for a in range(out.size):
-            out[a] /= total
-        return True
-
-    return positive

@@ -46,7 +46,9 @@ from dualplan._kernels.compiler import (
     READ_ONLY_INTS,
     STEP_SIGNATURE,
     Kernel,
+    copy,
     made_once,
+    same,
     user_function,
     user_kernel,
 )
@@ -305,6 +307,12 @@ def _always(x: Ints, a: int) -> bool:
     return True
 
 
+@numba.njit(nogil=True)
+def _nothing(x, a, counts):  # type: ignore[no-untyped-def]
+    """Where a model has no counters; one for all models, and so compiled once."""
+    return
+
+
 def _is_number(value: Any) -> bool:
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iufb"
 
@@ -319,6 +327,8 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     types: list[Any] = [READ_ONLY_INTS, *[numba.int64] * (len(names) - 1)]
     if key == "predecessors":
         types = [READ_ONLY_INTS]
+    if function is _always:
+        return _COMPILED_ALWAYS
     try:
         compiled = user_function(function, tuple(types))  # states are passed as read-only, always
     except NumbaError as error:
@@ -333,6 +343,9 @@ def _compile(model: EventModel, key: str, function: Callable[..., Any]) -> Any:
     if key == "move":
         return _as_vector(model, compiled)
     return compiled
+
+
+_COMPILED_ALWAYS = numba.njit(nogil=True)(_always)  # one for all models, and so compiled once
 
 
 def _as_vector(model: EventModel, move: Any) -> Any:
@@ -435,12 +448,7 @@ def _count(functions: list[Any], place: int = 0) -> Any:
     differ.
     """
     if not functions:
-
-        @numba.njit(nogil=True)
-        def nothing(x, a, counts):  # type: ignore[no-untyped-def]
-            return
-
-        return nothing
+        return _nothing
     first = functions[0]
     others = _count(functions[1:], place + 1)
 
@@ -540,7 +548,7 @@ def _local_jumps(probability: Any, move: Any, events: int, may: Any) -> Kernel:
                     continue
                 p = confirm(x, a, y)
                 if p > 0.0:
-                    states[count] = x
+                    copy(states[count], x)
                     actions[count] = a
                     probabilities[count] = p
                     count += 1
@@ -573,7 +581,7 @@ def _confirmed_candidates(
                 continue
             seen = False
             for k in range(count):
-                if actions[k] == a and np.array_equal(states[k], x):
+                if actions[k] == a and same(states[k], x):
                     seen = True
             if seen:
                 continue
@@ -581,7 +589,7 @@ def _confirmed_candidates(
             if p > 0.0:
                 if count == actions.size:
                     return -1
-                states[count] = x
+                copy(states[count], x)
                 actions[count] = a
                 probabilities[count] = p
                 count += 1

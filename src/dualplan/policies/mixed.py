@@ -75,7 +75,7 @@ def bank(policies: Sequence[Policy]) -> Bank | None:
 
 @made_once
 def _fill(*rules: Kernel) -> Kernel:
-    chosen = _chosen([rule.compiled for rule in rules])
+    chosen = _chosen([rule.address for rule in rules])
 
     @user_kernel(TABLE_SIGNATURE)
     def fill(ints, floats, x, table):  # type: ignore[no-untyped-def]
@@ -171,7 +171,7 @@ class Mixed(Policy):
 
 @made_once
 def _mixture(fill: Kernel) -> Kernel:
-    table_of = fill.compiled
+    table_of = fill.address
 
     @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]

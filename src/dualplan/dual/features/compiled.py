@@ -23,7 +23,6 @@ from dualplan._kernels.choices import (
     choice_places,
     choice_value,
     draw_choice,
-    write_rule,
 )
 from dualplan._kernels.compiler import (
     DRAW_SIGNATURE,
@@ -39,9 +38,7 @@ from dualplan._kernels.features import (
     Spot,
     anchor_of,
     block_at,
-    block_near,
     block_of,
-    block_state,
     chances_of,
     choice_of_feature,
     choices_at,
@@ -50,9 +47,12 @@ from dualplan._kernels.features import (
     mixed_set,
     mixtures_part,
     mixtures_row,
+    near_in_block,
     near_of,
     rescale,
+    rule_of_choice,
     spare_row,
+    state_in_block,
     user_slot,
 )
 from dualplan._kernels.layouts import Arrays
@@ -178,7 +178,7 @@ def _chosen_draw(functions: Sequence[Any], place: int = 0) -> Any:
 def _chosen_act(functions: Sequence[Any], place: int = 0) -> Any:
     if not functions:
         return _last_act
-    first = getattr(functions[0], "compiled", functions[0])
+    first = getattr(functions[0], "address", functions[0])
     others = _chosen_act(functions[1:], place + 1)
 
     @_inner
@@ -236,6 +236,7 @@ def _check_pair(ints, o, x, a):  # type: ignore[no-untyped-def]
 def _any_choice(acts: Sequence[Any]) -> Any:
     """The probabilities of all actions under choice k, whatever its kind."""
     chosen = _chosen_act(acts)
+    write_rule = rule_of_choice.address
 
     @_inner
     def any_choice(slot, block, k, x, out):  # type: ignore[no-untyped-def]
@@ -280,6 +281,7 @@ def _any_near(rows: Sequence[Any], acts: Sequence[Any]) -> Any:
     """`choose_and_near` for every kind but mixtures."""
     user_near = _user_near(rows)
     choice = _any_choice(acts)
+    block_near = near_in_block.address
 
     @_inner
     def any_near(slot, block, spot, row, count, work):  # type: ignore[no-untyped-def]
@@ -316,6 +318,7 @@ def _any_draw(draws: Sequence[Any], acts: Sequence[Any]) -> Any:
     """`block_draw` for every kind but mixtures."""
     user_draw = _user_draw(draws)
     choice = _any_choice(acts)
+    block_state = state_in_block.address
 
     @_inner
     def any_draw(slot, block, j, rng, x, work):  # type: ignore[no-untyped-def]

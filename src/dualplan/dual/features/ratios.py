@@ -615,7 +615,7 @@ def _entries(cutting: int, functions: Sequence[Any]) -> Any:
 
 @made_once
 def _row(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
-    table_of = fill.compiled
+    table_of = fill.address
     entries = _entries(cutting, functions)
 
     @user_kernel(ROW_SIGNATURE)
@@ -630,7 +630,7 @@ def _row(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
 
 @made_once
 def _act(fill: Kernel, cutting: int, *functions: Any) -> Kernel:
-    table_of = fill.compiled
+    table_of = fill.address
     entries = _entries(cutting, functions)
 
     @user_kernel(ACT_SIGNATURE)

@@ -95,7 +95,8 @@ class LostSales(EventModel):
         def move(x, a, e):  # type: ignore[no-untyped-def]
             y = np.empty_like(x)
             y[0] = min(max(x[0] - e, 0) + x[1], limit)
-            y[1:last] = x[2:]
+            for i in range(1, last):  # Numba takes two seconds to compile an assignment of slices
+                y[i] = x[i + 1]
             y[last] = a
             return y
 
@@ -112,8 +113,8 @@ class LostSales(EventModel):
                     pair = np.empty(y.size + 1, np.int64)
                     pair[0] = on_hand
                     pair[1] = arriving
-                    pair[2 : last + 1] = y[1:last]
-                    pair[last + 1] = y[last]
+                    for i in range(1, last + 1):
+                        pair[i + 1] = y[i]
                     yield pair
 
         super().__init__(

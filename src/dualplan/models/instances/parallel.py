@@ -145,7 +145,8 @@ class ParallelServers(EventModel):
                 for k in range(classes):
                     for change in range(2):
                         pair = np.empty(y.size + 1, np.int64)
-                        pair[: y.size] = y
+                        for i in range(y.size):
+                            pair[i] = y[i]
                         pair[classes] = event
                         pair[k] += change * (1 if event > 0 else -1)
                         if event > 0:
