@@ -1,6 +1,6 @@
 """How often 95% intervals cover, on models whose cost is known, split by the status of the run.
 
-    python benchmarks/interval_coverage.py               all models, 300 seeds: a few minutes
+    python benchmarks/interval_coverage.py               all models, 300 seeds: some ten minutes
     python benchmarks/interval_coverage.py rare queue    only these
     python benchmarks/interval_coverage.py --seeds 100 --method regenerative
     python benchmarks/interval_coverage.py --tol 0.1           stop at a relative half-width
