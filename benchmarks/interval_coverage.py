@@ -1,6 +1,6 @@
 """How often 95% intervals cover, on models whose cost is known, split by the status of the run.
 
-    python benchmarks/interval_coverage.py               all models, 300 seeds: a few minutes
+    python benchmarks/interval_coverage.py               all models, 300 seeds: some ten minutes
     python benchmarks/interval_coverage.py rare queue    only these
     python benchmarks/interval_coverage.py --seeds 100 --method regenerative
     python benchmarks/interval_coverage.py --tol 0.1           stop at a relative half-width
@@ -9,7 +9,7 @@ A line for each model, method and number of steps: how many runs ended with a go
 of these intervals cover, the same for runs with a complaint (`too-short`, `few-cycles`), the share
 of all seeds that are good and miss, which is what a user suffers, and the mean half-width of good
 runs relative to the cost. The promise: of the runs with a good status at least 93% cover; where
-hardly any run gets one (fewer than a tenth), good ones that miss are at most 2% of all.
+hardly any run gets one (fewer than a tenth), good ones that miss are at most 1% of all.
 """
 
 import argparse
