@@ -223,8 +223,9 @@ def test_limits_are_judged_by_runs_that_do_not_stop_where_the_cost_is_known(monk
 def test_a_limit_that_does_not_bind_changes_nothing(monkeypatch, few):
     """Not even the random numbers: the same attempts, with the same gains, and the same policy."""
     monkeypatch.setattr(budgets, "MOST_EXACT_STATES", few)
-    model = dp.load("four-queue", buffers=3)
-    wanted = {"time": ENOUGH, "method": ["lattice"], "gap": "20%"}
+    model = dp.load("four-queue", buffers=5)
+    begin = [model.policy("fbfs")]
+    wanted = {"policies": begin, "time": ENOUGH, "method": ["lattice"], "gap": "20%"}
     free = dp.solve(model, **wanted)
     lost = free.evaluation.measures["lost fraction"].upper
     limited = dp.solve(model, limits=[Limit("lost fraction", 1.5 * lost)], **wanted)

@@ -226,5 +226,5 @@ def test_numbers_stay_as_they_are():
         "FLOW_CONSTRAINTS": 22,
     }
     assert [int(word) for word in Word] == [9001, 9002, 9003]
-    assert [int(place) for place in Place] == [0, 1, 6, 8, 9, 10, 13, 14, 16, 20]
+    assert [int(place) for place in Place] == [0, 1, 6, 8, 9, 10, 11, 13, 14, 16, 20]
     assert int(CheckStream.MODEL_STEPS) == 2

@@ -1,9 +1,9 @@
 """The loop: propose, judge, keep what is better; at any time there is a best policy, and it never
 gets worse.
 
-With limits the search goes on without them as long as its best policy keeps them, so that a limit
-that does not bind changes nothing. Once the best policy may exceed one, they count: the best of the
-portfolio that keeps them takes its place, and all steps are taken again.
+With limits the search begins without them, so that a limit that does not bind changes nothing. They
+count once a step has gained, or a quarter of the time has passed, and the best policy may exceed
+one: the best of the portfolio that keeps them takes its place, and all steps are taken again.
 
 Begin with a portfolio: the policies given, or the model's heuristics. Where the states can be
 listed in the time, the exact answer comes next (`listed.py`); if it is optimal, that is all. Then
@@ -76,6 +76,8 @@ UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was n
 ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is short
 # seconds of the last evaluation of a search that was interrupted
 INTERRUPTED_EVALUATION_SECONDS = 2.0
+# of the time, after which limits count even if no step has gained
+FREE_TIME_SHARE = 0.25
 # of the time, for a run that tells whether a policy keeps a limit, where a duel did not
 LIMITS_TIME_SHARE = 0.03
 LEAST_LIMITS_SECONDS = 0.2
@@ -252,7 +254,6 @@ class Loop:
         """Steps in turn, each as long as it gains and can grow, until none is worth another
         attempt; all of them again, under the limits, once these bind.
         """
-        self.mind_limits()
         usable = [step for step in steps if step.applies(self.search)]
         short = self.clock.allowed <= SHORT_TIME_SECONDS
         smallest = 0 if short else 1
@@ -269,7 +270,7 @@ class Loop:
         while any(map(worth, usable)):
             ready = [step for step in usable if worth(step) and self.affordable(step)]
             if not ready:
-                return Status.TIME
+                break
             # what pays most often comes first, in all its sizes; the others once that is done
             first = [step for step in ready if step.first] or ready
             for step in first:
@@ -279,9 +280,14 @@ class Loop:
                         return Status.GAP
                     tried[step.name] = (size[step.name], self.gains)
                     gained = self.attempt(step, size[step.name])
-                    if gained and self.mind_limits():
+                    late = self.clock.spent > FREE_TIME_SHARE * self.clock.allowed
+                    if (gained or late) and self.mind_limits():
                         return self.rounds(steps)
                     size[step.name] = min(size[step.name] + 1, step.sizes - 1)
+        if self.mind_limits():
+            return self.rounds(steps)
+        if any(map(worth, usable)):
+            return Status.TIME
         if self.potential is not None:  # sweeps that the clock stopped would go on in more time
             return Status.TIME
         return Status.SETTLED
