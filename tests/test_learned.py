@@ -29,9 +29,9 @@ def simulator_of(table, **options):
 
 @pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.9)], ids=str)
 def test_what_is_learned_is_near_the_optimum(monkeypatch, criterion):
-    """Of ten states and three actions, after some 2,000 tries of each pair."""
+    """Of ten states and three actions, after some 700 tries of each pair."""
     table = dp.load("garnet", states=10, actions=3, branching=3, seed=4)
-    monkeypatch.setattr("dualplan.search.learned.TRIED_STEPS_BY_SIZE", (60_000,))
+    monkeypatch.setattr("dualplan.search.learned.TRIED_STEPS_BY_SIZE", (20_000,))
     model = simulator_of(table)
     (found,) = Learned().propose(Search(model, criterion, (), 0), 0)
     cost = dp.evaluate_exact(table, TablePolicy(table, found.policy.table), criterion).cost

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import dualplan as dp
 from bank import average_cost, load, mm1k
 from dualplan import policies
+from dualplan.models.instances.parallel import ParallelServers
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=4, max_size=4)
 
@@ -223,3 +224,21 @@ def test_a_policy_that_chooses_what_is_not_allowed():
         dp.evaluate(
             gate, policies.FunctionPolicy(gate, lambda x: np.array([1.0, 0.5])), steps=10_000
         )
+
+
+def test_rules_of_parallel_servers_by_hand():
+    """At its event a server takes, of the classes that it serves and that wait, the longest, the
+    one of largest cost times rate, or the one of largest cost times rate times length.
+    """
+    model = ParallelServers(
+        arrivals=[0.5, 0.5], services=[[1.0, 0.6], [0.0, 1.0]], holding=[1.0, 2.0], buffers=9
+    )
+    chosen = {
+        (5, 4, 1): {"longest": 0, "c-mu": 1, "max-weight": 0},
+        (3, 4, 1): {"longest": 1, "c-mu": 1, "max-weight": 1},
+        (5, 0, 1): {"longest": 0, "c-mu": 0, "max-weight": 0},
+        (5, 1, 2): {"longest": 1, "c-mu": 1, "max-weight": 1},
+    }
+    for x, actions in chosen.items():
+        for name, a in actions.items():
+            assert model.policy(name).probabilities(np.array(x))[a] == 1.0

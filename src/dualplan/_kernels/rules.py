@@ -92,7 +92,7 @@ def network_tree_rule(ints, floats, x, out):
 @made_once
 def tree_rule(allowed: Kernel) -> Kernel:
     """The rule for models whose function `allowed` this is."""
-    may = allowed.address
+    may = allowed.compiled  # the fingerprint of the policy names its kind
 
     @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):

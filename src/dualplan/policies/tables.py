@@ -346,7 +346,7 @@ def _uniform(allowed: Kernel) -> Kernel:
     """One rule for each function that says what is allowed, so that what closes over it is compiled
     once.
     """
-    may = allowed.address
+    may = allowed.compiled  # the fingerprint of the policy names its kind
 
     @user_kernel(ACT_SIGNATURE)
     def act(ints, floats, x, out):  # type: ignore[no-untyped-def]
