@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.deadlines import until
-from dualplan.core.errors import DualplanError, InputError, MissingError
+from dualplan.core.errors import DualplanError, InputError, MissingError, OutOfTimeError
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import PROVED, UNKNOWN, Status
@@ -127,6 +127,7 @@ class Loop:
         self.beside: tuple[Compared, ...] = ()  # the same, against the best policy in the end
         self.bound: LowerBound | None = None
         self.potential: StateFunction | None = None  # of sweeps over all states that were not done
+        self.cut_off = False  # whether a step had too little time
         self.expected: dict[str, float] = {}  # seconds that the next attempt of a step may take
 
     # -- the portfolio -----------------------------------------------------------------------------
@@ -288,7 +289,8 @@ class Loop:
             return self.rounds(steps)
         if any(map(worth, usable)):
             return Status.TIME
-        if self.potential is not None:  # sweeps that the clock stopped would go on in more time
+        # sweeps or steps that the clock stopped would go on in more time
+        if self.potential is not None or self.cut_off:
             return Status.TIME
         return Status.SETTLED
 
@@ -375,8 +377,9 @@ class Loop:
                         found = self._judge(members[0], found)
                         self._remember(members)
             except DualplanError as error:
-                # it is not for this model after all, and the others go on
+                # it is not for this model after all, or had too little time, and the others go on
                 found = replace(found, note=str(error))
+                self.cut_off = self.cut_off or isinstance(error, OutOfTimeError)
             judged = timer.monotonic() - compiled()
         found = replace(found, seconds=timer.monotonic() - started)
         if size + 1 < step.sizes:

@@ -16,7 +16,8 @@ factored-alp    greedy for values of indicators of one or two variables of a fac
 learned     optimal for the model that was seen: for simulators alone (`learned.py`)
 
 By name only: `alp`, `smoothed-alp`, `relaxed-alp`, `expanded-alp`, `average-alp`, `perturbed-alp`,
-each of the primal programs for itself.
+each of the primal programs for itself; `forward`, the forward-only dual program for itself, from
+simulated transitions alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dualplan import primal
 from dualplan.core.deadlines import deadline
 from dualplan.core.errors import InputError, OutOfTimeError
 from dualplan.core.streams import Place
-from dualplan.dual.combine import combine
+from dualplan.dual.combine import DUAL_CANDIDATE, GREEDY_CANDIDATE, HARD_CHOICE_CANDIDATE, combine
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average, Discounted
@@ -548,9 +549,15 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Combines:
-    """The portfolio combined cell by cell by the dual program, for several H."""
+    """The portfolio combined cell by cell by the dual program, for several H.
+
+    `kinds` are the candidates of `combine` that are judged. With `given_values` those of the best
+    policy are the potential; without, one is fitted to its transitions.
+    """
 
     name: str = "dual"
+    kinds: tuple[str, ...] = (DUAL_CANDIDATE, HARD_CHOICE_CANDIDATE, GREEDY_CANDIDATE)
+    given_values: bool = True
     first: bool = False
     elastic: bool = False
     sizes: int = 1
@@ -569,18 +576,23 @@ class Combines:
         ]
         if not others:
             return []
+        if self.given_values:
+            potential = best.candidate.values
+        else:
+            potential = None
         found = combine(
             search.model,
             others,
             best.policy,
             search.criterion,
-            potential=best.candidate.values,
+            potential=potential,
             penalties=[factor * abs(best.run.cost) for factor in COMBINATION_PENALTIES],
             seed=search.fresh(Place.PROPOSAL),
         )
         return [
             Candidate(c.policy, f"{self.name}, {c.policy.name}", best.candidate.values)
             for c in found.candidates
+            if c.kind in self.kinds
         ]
 
 
@@ -592,6 +604,7 @@ STEPS_BY_NAME: dict[str, Step] = {
 NAMED_STEPS: dict[str, Step] = {
     **{name: Values(name, (name,)) for name in DISCOUNTED_PROGRAMS},
     **{name: AverageProgram(name, (name,)) for name in AVERAGE_PROGRAMS},
+    "forward": Combines("forward", kinds=(DUAL_CANDIDATE,), given_values=False),
 }
 
 
