@@ -96,8 +96,10 @@ def _row(said: Key) -> str:
     option = ", ".join(f"`{flag}`" for flag in said.flags)
     if said.kind.names:
         value = ", ".join(f"`{name}`" for name in said.kind.names)
-        if said.kind.words != NAME.words:
+        if said.kind.words.startswith(f"{NAME.words},"):
             value += said.kind.words.removeprefix(NAME.words)
+        elif said.kind.words != NAME.words:
+            value += f": {said.kind.words}"
     else:
         value = said.kind.words
     cells = [f"`{said.name}`", option, value, said.without, said.help]
