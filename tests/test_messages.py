@@ -9,6 +9,7 @@ import typer
 
 import dualplan as dp
 from dualplan.cli.app import app
+from dualplan.models.contract import _distinct
 from dualplan.policies.rules import Node
 from dualplan.report.rules.readable import _frozen
 from dualplan.report.rules.trees import Branch, Split
@@ -156,6 +157,18 @@ def test_a_wrong_neighbour_is_met_in_some_turn():
         assert set(seen) == set(range(count))
         assert len(_in_turn(count, 3)) <= 2 * NEIGHBOURS_A_PAIR
         assert list(_in_turn(count, None)) == list(range(count))
+
+
+def test_rows_are_told_apart_by_their_bytes():
+    """As NumPy does, negative and very large numbers included."""
+    rng = np.random.default_rng(5)
+    for low, high, shape in ((-2, 3, (60, 3)), (0, 2, (40, 20)), (-(2**62), 2**62, (8, 2))):
+        rows = rng.integers(low, high, shape, endpoint=True)
+        rows[::2] = rows[1::2]
+        expected, places = np.unique(rows, axis=0, return_inverse=True)
+        found, where = _distinct(rows)
+        assert np.array_equal(found, expected)
+        assert np.array_equal(where.ravel(), places.ravel())
 
 
 def test_leaves_that_say_the_same_are_one():

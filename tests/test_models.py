@@ -56,7 +56,7 @@ def test_garnet_and_forest_are_tables_of_known_value():
     [
         ([np.array([[0.5, 0.4], [0, 1]])], [0, 0], r"x=0, a=0 sums to 0.9, not 1"),
         ([np.array([[-0.1, 1.1], [0, 1]])], [0, 0], r"x=0, a=0, x'=0 the probability -0.1"),
-        ([np.eye(2)], [0, np.inf], r"loss at x=1, a=0 is not finite"),
+        ([np.eye(2)], [0, -np.inf], r"loss at x=1, a=0 is not finite"),
         ([np.eye(2)], [0, 0, 0], r"shape \(3,\); expected \(2, 1\)"),
         ([np.eye(2), np.eye(3)], [0, 0], "square matrices of one size"),
         ([np.array([[0.0, 0.0], [0, 1]])], [0, 0], "at least one allowed action"),

@@ -56,6 +56,6 @@ def report(
             time=PAGE_SECONDS if time is None else time,
             tell=lambda words: update(0, 1, words),
             model=made,
-            policy=function,
+            function=function,
         )
     out_console().print(f"written to {path}", soft_wrap=True)

@@ -190,27 +190,15 @@ def _same_probability(
 
 
 def _forward(model: Model, x: Ints, a: int, y: Ints) -> float:
-    """The probability of y after (x, a), from the list as it comes, which need not be merged."""
-    code = model.code
-    assert code.forward is not None
-    states = np.empty((code.max_outcomes, x.size), np.int64)
-    chances = np.empty(code.max_outcomes)
-    count = code.forward(code.ints, code.floats, x, a, states, chances)
-    return float(chances[:count][(states[:count] == y).all(axis=1)].sum())
+    row = model.forward(x, a)
+    return float(row.probabilities[(row.states == y).all(axis=1)].sum())
 
 
 def _backward(model: Model, x: Ints, a: int, y: Ints) -> float:
-    """The same from the list of predecessors of y."""
-    code = model.code
-    assert code.predecessors is not None
-    states = np.empty((code.max_predecessors, x.size), np.int64)
-    actions = np.empty(code.max_predecessors, np.int64)
-    chances = np.empty(code.max_predecessors)
-    count = code.predecessors(code.ints, code.floats, y, states, actions, chances)
-    if count < 0:
-        model.predecessors(y)  # raises, and says why
-    same = (states[:count] == x).all(axis=1) & (actions[:count] == a)
-    return float(chances[:count][same].sum())
+    before = model.predecessors(y)
+    return float(
+        before.probabilities[(before.states == x).all(axis=1) & (before.actions == a)].sum()
+    )
 
 
 def _check_simulator(model: Model, pairs: list[Pair], seed: int) -> float:

@@ -282,7 +282,7 @@ class Model:
         states = np.empty((code.max_outcomes, self.box.dim), np.int64)
         probabilities = np.empty(code.max_outcomes)
         count = code.forward(code.ints, code.floats, *self.pair(x, a), states, probabilities)
-        merged, where = np.unique(states[:count], axis=0, return_inverse=True)
+        merged, where = _distinct(states[:count])
         return Transitions(merged, _sums(where, probabilities[:count], len(merged)))
 
     def _no_forward(self) -> MissingError:
@@ -307,9 +307,7 @@ class Model:
         )
         if count < 0:
             raise MissingError(f"state {vector(np.asarray(y))} has more than {size} predecessors.")
-        pairs, where = np.unique(
-            np.column_stack([states[:count], actions[:count]]), axis=0, return_inverse=True
-        )
+        pairs, where = _distinct(np.column_stack([states[:count], actions[:count]]))
         return Predecessors(
             pairs[:, :-1], pairs[:, -1], _sums(where, probabilities[:count], len(pairs))
         )
@@ -417,6 +415,22 @@ class Model:
 
     def _defining_parts(self) -> tuple[Any, ...]:
         return (self.code.step.__name__, self.code.ints, self.code.floats)
+
+
+def _distinct(rows: Ints) -> tuple[Ints, Ints]:
+    """Each row once, in the order of its numbers, and where each row went.
+
+    As `np.unique` along an axis, which is slow for long rows: rows from 0 on, the largest byte
+    first, have the order of their bytes.
+    """
+    if len(rows) == 0:
+        return rows, np.zeros(0, np.int64)
+    least = rows.min(axis=0)
+    above = np.ascontiguousarray(rows - least).view(np.uint64)  # modulo 2**64, so never too large
+    ordered = above.astype(">u8")
+    keys = ordered.view(np.dtype((np.void, ordered.dtype.itemsize * rows.shape[1]))).ravel()
+    _, first, where = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[first], where
 
 
 def _whole(value: float) -> int:

@@ -243,8 +243,9 @@ def save_policy(policy: Policy, path: str | Path) -> None:
         "model": model.name,
         "digest": model.digest,
         "recipe": encoded(model.recipe),
-        "origin": encoded(model.origin),
     }
+    if model.recipe is None:
+        made_for["origin"] = encoded(model.origin)
     header = np.array(json.dumps({**parts.header, **made_for}))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=header, **parts.arrays)

@@ -55,18 +55,18 @@ def write_report(
     time: str | float = PAGE_SECONDS,
     tell: Tell = lambda _: None,
     model: Model | None = None,
-    policy: Policy | None = None,
+    function: Policy | None = None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
 
-    `model` is for runs whose model a file of Python makes, and `policy` for those that found
-    nothing better than a function of the user, which is not saved.
+    `model` is for runs whose model a file of Python makes, and `function` for those that
+    found nothing better than a function of the user, which is not saved.
 
     `time` is for what is computed for the page alone: costs of heuristics where they are simulated,
     and maps.
     """
     allowed = seconds(time)
-    run = read_run(folder, model, policy)
+    run = read_run(folder, model, function)
     if out is None:
         target = Path(folder) / "report.html"
     else:
