@@ -11,9 +11,9 @@ steps in turn
 (`steps.py`). Each proposes candidates; they are screened, and the best of them meets the best
 policy so far in a duel (`duels.py`). It takes its place only if the paired interval of the
 difference says so. Candidates that did not win stay in the portfolio if they come near, since other
-steps combine its policies. A step that gains is taken again at once, in its next size, and all are
-taken again, in theirs, once the best policy is another one. Steps that pay most often are taken in
-all their sizes before the others.
+steps combine its policies. Steps take turns, swift ones before slow ones, each in its next size
+when its turn comes again, and all are worth another turn once the best policy is another one. Those
+that pay most often are taken in all their sizes before the others.
 
 It ends when the gap that was asked for is proved, when no step in its largest size gains, or when
 the time is spent. Time decides only which steps are still taken: each of them does the same work
@@ -69,8 +69,9 @@ PORTFOLIO_SIZE = 8  # policies that are kept
 PORTFOLIO_COST_SHARE = 0.3  # of the best cost: candidates that are not this near are not kept
 BEGINNING_TIME_SHARE = 0.25  # of the time, that the policies to begin with take at most
 PROPOSING_TIME_SHARE = 0.6  # of what is left, that a step may propose for; the rest is to judge it
+SHARED_PROPOSING_TIME_SHARE = 0.35  # the same, where other steps are waiting for their turn
 LEAST_BOUND_SECONDS = 0.5
-# up to which steps begin with their smallest size, those that are swift before the others
+# up to which steps begin with their smallest size
 SHORT_TIME_SECONDS = 30.0
 UNTRIED_STEP_TIME_SHARE = 0.05  # of the time must be left for a step that was not tried yet
 ELASTIC_TIME_FACTOR = 2.0  # times that, for a step that does less where time is short
@@ -252,15 +253,13 @@ class Loop:
     # -- rounds ------------------------------------------------------------------------------------
 
     def rounds(self, steps: list[Step]) -> Status:
-        """Steps in turn, each as long as it gains and can grow, until none is worth another
-        attempt; all of them again, under the limits, once these bind.
+        """Steps in turn, each in its next size, until none is worth another attempt; all of them
+        again, under the limits, once these bind.
         """
-        usable = [step for step in steps if step.applies(self.search)]
-        short = self.clock.allowed <= SHORT_TIME_SECONDS
-        smallest = 0 if short else 1
+        applicable = [step for step in steps if step.applies(self.search)]
+        usable = swiftest_first(applicable, self.search)
+        smallest = 0 if self.clock.allowed <= SHORT_TIME_SECONDS else 1
         size = {step.name: min(smallest, step.sizes - 1) for step in usable}
-        if short:
-            usable = swiftest_first(usable, self.search)
         tried: dict[
             str, tuple[int, int]
         ] = {}  # the last size, and how many gains there had been before
@@ -274,17 +273,17 @@ class Loop:
                 break
             # what pays most often comes first, in all its sizes; the others once that is done
             first = [step for step in ready if step.first] or ready
-            for step in first:
-                gained = True
-                while gained and worth(step) and self.affordable(step):
-                    if self.reached():
-                        return Status.GAP
-                    tried[step.name] = (size[step.name], self.gains)
-                    gained = self.attempt(step, size[step.name])
-                    late = self.clock.spent > FREE_TIME_SHARE * self.clock.allowed
-                    if (gained or late) and self.mind_limits():
-                        return self.rounds(steps)
-                    size[step.name] = min(size[step.name] + 1, step.sizes - 1)
+            for k, step in enumerate(first):
+                if not self.affordable(step):
+                    continue
+                if self.reached():
+                    return Status.GAP
+                tried[step.name] = (size[step.name], self.gains)
+                gained = self.attempt(step, size[step.name], waiting=len(first) - k - 1)
+                late = self.clock.spent > FREE_TIME_SHARE * self.clock.allowed
+                if (gained or late) and self.mind_limits():
+                    return self.rounds(steps)
+                size[step.name] = min(size[step.name] + 1, step.sizes - 1)
         if self.mind_limits():
             return self.rounds(steps)
         if any(map(worth, usable)):
@@ -357,8 +356,11 @@ class Loop:
         small = largest_gap(run.lower, run.upper, self.bound.value) <= wanted
         return small and proved and run.excess(self.search.wanted_limits) == 0
 
-    def attempt(self, step: Step, size: int) -> bool:
-        """Let a step propose, and judge what it does; whether there is a new best policy."""
+    def attempt(self, step: Step, size: int, waiting: int = 0) -> bool:
+        """Let a step propose, and judge what it does; whether there is a new best policy.
+
+        Where others are waiting for their turn, it has less of the time that is left.
+        """
         search = self.search
         started = timer.monotonic()
         self.tell(step.name)
@@ -366,7 +368,8 @@ class Loop:
             found = Attempt(step.name, size, 0)
             proposed = started
             try:
-                with until(self.clock.part(PROPOSING_TIME_SHARE * search.left)):
+                most = PROPOSING_TIME_SHARE if waiting == 0 else SHARED_PROPOSING_TIME_SHARE
+                with until(self.clock.part(most * search.left)):
                     candidates = step.propose(search, size)
                 proposed = timer.monotonic() - compiled()
                 self.tell(f"{step.name}: judging {len(candidates)} policies")

@@ -609,7 +609,7 @@ NAMED_STEPS: dict[str, Step] = {
 
 
 def swiftest_first(steps: Sequence[Step], search: Search) -> list[Step]:
-    """The order where time is short: a search over indices that walk takes a second."""
+    """The order of turns: a search over indices that walk finds something in seconds."""
     return sorted(steps, key=lambda step: not (step.name == Searches.name and _walks(search)))
 
 
