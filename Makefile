@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # one that is small enough for the exact answer
 demo: $(VENV)/ready
 	@rm -rf runs/demo runs/demo-small
-	$(BIN)/dualplan solve examples/six_class.toml --method search --time 60s --out runs/demo
+	$(BIN)/dualplan solve examples/six_class.toml --time 60s --out runs/demo
 	@echo "Published for this network: 14.130 ± 0.208, by a neural network that was trained for it (PPO, Dai & Gluzman 2022)."
 	$(BIN)/dualplan report runs/demo
 	@echo "A small network, where the answer is exact:"
