@@ -133,7 +133,7 @@ def exact_parts(model, ratios, theta, criterion, families):
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 def test_means_over_transitions_are_those_of_the_exact_occupancy(net, ratios, families, criterion):
-    problem = SimulatedALP(ratios, families, criterion, samples=80_000, seed=4)
+    problem = SimulatedALP(ratios, families, criterion, samples=200_000, seed=4)
     theta = np.random.default_rng(1).normal(0.4, 1.0, len(ratios))
     parts = problem.estimates(theta, 1.0, confidence=SURE)
     objective, mass, negative, flow, violation = exact_parts(

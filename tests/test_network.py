@@ -129,7 +129,7 @@ def test_rows_sum_to_one_and_predecessors_are_the_transpose(net, seed):
         assert may.size > 0
         a = int(rng.choice(may))
         assert abs(net.forward(x, a).probabilities.sum() - 1) < 1e-12
-        _check_transpose(net, x, a)
+        _check_transpose(net, x, a, None)
 
 
 @given(networks(max_classes=3))

@@ -233,12 +233,17 @@ class _Cache:
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Write the function to disk, whole or not at all."""
+        """Write the function to disk, whole or not at all.
+
+        Generators are known to those who call them by an object of this process only.
+        """
+        if isinstance(result.signature.return_type, numba.types.Generator):
+            return
         if result.library.has_dynamic_globals or any(not one.can_cache for one in result.lifted):
             return
         try:
             data = serialize.dumps(result._reduce())
-        except Exception:  # types of Numba that do not travel, such as generators
+        except Exception:  # types of Numba that do not travel
             return
         with suppress(OSError):
             _write(self._path(signature, result.codegen), data)

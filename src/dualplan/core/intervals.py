@@ -26,9 +26,10 @@ form of Willink (2005), after Johnson (1978), with a = κ/6 and t the quantile o
 
 Here κ is estimated by √k·Σe³ / ((k−1)(k−2)·s³), which no sample makes larger than about 1, and each
 end is the farther one of G and Student: skewness widens the heavy side and does not narrow the
-other. If the values are a rare event's, K of which were seen, then κ = 1/√K, and the interval is
-near the exact one of Poisson from K = 1 on. Where κ exceeds 0.6, that is K < 3, the interval is not
-to be trusted (`lopsided`).
+other. Of κ only what exceeds its own standard error among normal values counts, about √6/k: of
+eight values the skewness is mostly chance. If the values are a rare event's, K of which were seen,
+then κ = 1/√K, and the interval is near the exact one of Poisson from K = 1 on. Where κ exceeds 0.6,
+that is K < 3, the interval is not to be trusted (`lopsided`).
 
 *Observations* that a replica is worth: n/τ of its n chunks, τ = 1 + 2Σρ_k by the initial monotone
 sequence (Geyer 1992) of the autocorrelations ρ_k of chunks, pooled over replicas and about their
@@ -250,11 +251,20 @@ class _Residuals:
             return Interval(self.ratio, -np.inf, np.inf, confidence)
         t = float(special.stdtrit(k - 1, (1 + confidence) / 2))
         scale = np.sqrt(k * self.squares / (k - 1)) / abs(self.total)
-        skewness = self.skewness_of_mean * np.sign(self.total)
+        kappa = self.skewness_of_mean
+        beyond_chance = max(0.0, abs(kappa) - _chance_of_skewness(k))
+        skewness = beyond_chance * np.sign(kappa) * np.sign(self.total)
         below = max(t, _transformed(t, skewness))
         above = max(t, -_transformed(-t, skewness))
         lower = self.ratio - below * scale
         return Interval(self.ratio, float(lower), float(self.ratio + above * scale), confidence)
+
+
+def _chance_of_skewness(k: int) -> float:
+    """The standard error of κ where k values are normal."""
+    if k < 3:
+        return 0.0
+    return float(np.sqrt(6 * (k - 1) / ((k - 2) * (k + 1) * (k + 3))))
 
 
 def _transformed(quantile: float, skewness: float) -> float:

@@ -56,6 +56,7 @@ TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can 
 CHUNK_STEPS = 512
 SLOW_CHUNK_STEPS = 32
 RUNS_PER_TASK = 64
+TASKS_TOGETHER = 8
 FEWEST_RUNS = 10
 # of controlled losses, relative: what counts as constant, and as rounding
 SETTLED_LOSS_SHARE = 1e-9
@@ -430,8 +431,12 @@ class ManyRuns:
         return int(self.lengths.sum())
 
     def advance(self) -> None:
-        """A few hundred runs more of each policy."""
-        first = range(self.size, min(self.size + 8 * self.per_task, self.limit), self.per_task)
+        """A few hundred runs more of each policy; fewer where steps are slow, so that a deadline
+        finds something.
+        """
+        several = TASKS_TOGETHER if all(e.fast for e in self.engines) else 1
+        end = min(self.size + several * self.per_task, self.limit)
+        first = range(self.size, end, self.per_task)
         tasks = [
             partial(
                 e.discounted, self.gamma, self.horizon, self.starts, self.weights, k, self.per_task

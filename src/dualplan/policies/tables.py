@@ -19,7 +19,8 @@ from dualplan._kernels.compiler import (
     user_kernel,
 )
 from dualplan._kernels.policies import action_rule, table_rule
-from dualplan.core.errors import PolicyError
+from dualplan.core.errors import ModelError, PolicyError
+from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import Model, few_states, read_only, register_heuristics, vector
 from dualplan.models.sampled import sampled_states
@@ -27,10 +28,9 @@ from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import Policy, PolicyCode
 from dualplan.policies.saved import Parts, register_recognised, saved_as
 
-# states at which a function is tried out, how far its answers may differ by rounding, and the seed
+# states at which a function is tried out, and how far its answers may differ by rounding
 FEWEST_PROBES = 11
 PROBE_TOLERANCE = 1e-9
-PROBE_SEED = 0
 STATES_AT_ONCE = 65_536  # of a table, asked together
 
 # the tables of policies, which take long to make, and the policies that have none
@@ -159,7 +159,7 @@ class FunctionPolicy(Policy):
             count += 1
         if isinstance(self.model, SimulatorModel):
             return _simulated_states(self.model, count)
-        return np.array(list(sampled_states(self.model, count, PROBE_SEED)))
+        return np.array(list(sampled_states(self.model, count, FIXED_SEED)))
 
     def _defining_parts(self) -> tuple[Any, ...]:
         if self.code is not None:
@@ -234,15 +234,20 @@ class FunctionPolicy(Policy):
 
 
 def _simulated_states(model: SimulatorModel, count: int) -> Ints:
-    """States that a simulator meets under random actions."""
-    rng = np.random.default_rng(PROBE_SEED)
+    """States that a simulator meets under random actions, until it does what it must not, which is
+    told when the policy is simulated.
+    """
+    rng = np.random.default_rng(FIXED_SEED)
     session = model.session()
     x = session.reset(rng)
     met: list[Ints] = []
     while len(met) < count:
         met.append(x)
         a = int(rng.choice(np.flatnonzero(model.allowed(x))))
-        x, _, ended = model.checked(session.step(x, a, rng), x, a)
+        try:
+            x, _, ended = model.checked(session.step(x, a, rng), x, a)
+        except ModelError:
+            break
         if ended:
             x = session.reset(rng)
     return np.array(met)

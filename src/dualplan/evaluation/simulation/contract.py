@@ -24,6 +24,13 @@ class Replica:
     steps: int
 
 
+def sums_of_cycle(loss: float, length: float) -> tuple[float, ...]:
+    """What a cycle that has ended adds to the `CYCLE_SUMS` sums."""
+    squares = (loss * loss, loss * length, length * length)
+    cubes = (loss**3, loss * loss * length, loss * length * length, length**3)
+    return (1.0, loss, length, *squares, *cubes)
+
+
 @dataclass(frozen=True, eq=False)
 class Chunks:
     """What a trajectory did: one row of column sums for each chunk, and the sums over finished

@@ -20,6 +20,7 @@ from dualplan.evaluation.simulation.contract import (
     Recorded,
     Replica,
     Restarts,
+    sums_of_cycle,
 )
 from dualplan.evaluation.simulation.faults import explain
 from dualplan.models.contract import Model
@@ -121,9 +122,7 @@ class PythonEngine:
                     cycle += (loss, 1.0)
                     if np.array_equal(x, self.model.start):
                         c, n = cycle
-                        squares = (c * c, c * n, n * n)
-                        cubes = (c**3, c * c * n, c * n * n, n**3)
-                        cycles += (1.0, c, n, *squares, *cubes)
+                        cycles += sums_of_cycle(c, n)
                         cycle[:] = 0.0
         return Chunks(Replica(replica.number, x, cycle, t), rows, cycles)
 

@@ -18,7 +18,7 @@ from dualplan._kernels.stepped import Walkers, given_row, steps_together
 from dualplan.core.errors import ModelError
 from dualplan.core.streams import RESET_STEP, Stream
 from dualplan.core.types import Floats, Ints
-from dualplan.evaluation.simulation.contract import Chunks, Replica
+from dualplan.evaluation.simulation.contract import Chunks, Replica, sums_of_cycle
 from dualplan.evaluation.simulation.faults import diagnose, explain
 from dualplan.evaluation.simulation.python import PythonEngine, chosen_start
 from dualplan.models.contract import Model, vector
@@ -41,7 +41,7 @@ class SteppedEngine(PythonEngine):
         walk = _Walk(self.model, self.policy, self.seed, [r.number for r in replicas])
         walk.states[:] = [replica.x for replica in replicas]
         cycle = np.array([replica.cycle for replica in replicas])
-        cycles = np.zeros((len(replicas), 6))
+        cycles = np.zeros((len(replicas), kernels.CYCLE_SUMS))
         rows = np.zeros((chunks, len(replicas), self.columns))
         first = replicas[0].steps
         coordinates = slice(2, 2 + self.model.box.dim)
@@ -143,5 +143,5 @@ def _note_cycles(walk: _Walk, anchor: Ints, cycle: Floats, cycles: Floats) -> No
     cycle[:, 1] += 1.0
     for k in np.flatnonzero((walk.states == anchor).all(axis=1)):
         c, n = cycle[k]
-        cycles[k] += (1.0, c, n, c * c, c * n, n * n)
+        cycles[k] += sums_of_cycle(c, n)
         cycle[k] = 0.0
