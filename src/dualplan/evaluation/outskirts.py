@@ -126,11 +126,13 @@ class _Ahead:
 
 
 def _values(control: Control, states: Ints) -> Floats:
+    """The control at states, NaN where it is no number."""
     parts = [
         np.asarray(control(states[k : k + CONTROLLED_STATES_AT_ONCE]), np.float64)
         for k in range(0, len(states), CONTROLLED_STATES_AT_ONCE)
     ]
-    return np.concatenate(parts)
+    values = np.concatenate(parts)
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _one_step(model: Model, policy: Policy, states: Ints) -> _Ahead:
