@@ -41,7 +41,8 @@ from dualplan.core.intervals import (
 from dualplan.core.status import Status
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
-from dualplan.evaluation.rare import may_have_missed, reached_losses
+from dualplan.evaluation.outskirts import outskirts, unseen_events
+from dualplan.evaluation.rare import ReachedLosses, may_have_missed, reached_losses
 from dualplan.evaluation.results import Evaluation, Settings
 from dualplan.evaluation.simulation import REPLICAS, Chunks, Control, Engine, Replica, engine
 from dualplan.models.contract import Model
@@ -61,6 +62,9 @@ FEWEST_RUNS = 10
 # of controlled losses, relative: what counts as constant, and as rounding
 SETTLED_LOSS_SHARE = 1e-9
 CONTROLLED_LOSS_RESOLUTION = 1e-11
+# of the half-width without a control: below, what a controlled run may have missed is looked at
+DOUBTED_NARROWING = 0.1
+OUTSKIRTS_STEPS_FACTOR = 4  # by which a run has grown when that is looked at again
 TRUNCATED_DISCOUNT = 1e-6  # γ^N at the horizon N
 
 
@@ -80,6 +84,8 @@ class LongRun:
         self.leading = leading or len(policies) == 1
         self.policies = policies
         self.wanted = wanted
+        self.controls = controls
+        self.outskirts: dict[tuple[int, int], ReachedLosses] = {}
         regenerate = wanted.method == "regenerative"
         self.engines: list[Engine] = [
             engine(
@@ -168,21 +174,23 @@ class LongRun:
         if self.leading:
             if self.wanted.method == "regenerative":
                 return self._cycle_interval(0)
-            return self._batch_interval(self.rows[0], self._dropped(self.rows[0]))
+            return self._own_interval(0)
         if len(self.policies) == 2:
             return self.difference(0, 1)
         return max(self.differences(), key=lambda interval: interval.half_width)
 
     def difference(self, i: int, j: int) -> Interval:
         """The cost of policy i minus that of policy j."""
-        return self._batch_interval(*self._paired(i, j))
+        rows, dropped = self._paired(i, j)
+        return self._cautious_interval(rows, dropped, (i, j))
 
     def _paired(self, i: int, j: int) -> tuple[Floats, int]:
         """The sums of policy i with the differences of losses from policy j, and the chunks to
         drop.
         """
         rows = self.rows[i].copy()
-        rows[:, :, 1] -= self.rows[j][:, :, 1]
+        for column in {1, self.raw}:
+            rows[:, :, column] -= self.rows[j][:, :, column]
         return rows, max(self._dropped(self.rows[k]) for k in (i, j))
 
     def differences(self) -> list[Interval]:
@@ -202,21 +210,48 @@ class LongRun:
         worth = observations(self.rows[i], 0, column=1)
         return cycle_interval(self.cycles[i], self.wanted.confidence, worth)
 
-    def _batch_interval(self, rows: Floats, dropped: int) -> Interval:
-        batches = cut_into_batches(rows, dropped, column=1)
-        worth = observations(rows, dropped, column=1)
-        level = self.wanted.confidence
-        return self._resolved(ratio_interval(batches[:, 1], batches[:, 0], level, worth))
+    def _own_interval(self, i: int) -> Interval:
+        """The cost of policy i."""
+        return self._cautious_interval(self.rows[i], self._dropped(self.rows[i]), (i,))
 
-    def _resolved(self, found: Interval) -> Interval:
-        """Not narrower than the rounding of shaped losses, whose parts are far larger than their
-        sum.
+    def _cautious_interval(self, rows: Floats, dropped: int, policies: Sequence[int]) -> Interval:
+        """With a control that leaves hardly any noise, wider by what the run may have missed; the
+        interval without it where that is narrower.
         """
-        if self.raw != 1:
-            room = CONTROLLED_LOSS_RESOLUTION * (1 + abs(found.value))
-        else:
-            room = 0.0
-        return replace(found, lower=found.lower - room, upper=found.upper + room)
+        found = self._batch_interval(rows, dropped, column=1)
+        if self.raw == 1:
+            return found
+        # shaped losses are rounded: their parts are far larger than their sum
+        found = _wider(found, CONTROLLED_LOSS_RESOLUTION * (1 + abs(found.value)))
+        plain = self._batch_interval(rows, dropped, column=self.raw)
+        if not found.half_width < DOUBTED_NARROWING * plain.half_width:
+            return found
+        careful = _wider(found, sum(self._missed(i) for i in policies))
+        if careful.half_width > plain.half_width:
+            return plain
+        return careful
+
+    def _batch_interval(self, rows: Floats, dropped: int, column: int) -> Interval:
+        batches = cut_into_batches(rows, dropped, column)
+        worth = observations(rows, dropped, column)
+        return ratio_interval(batches[:, column], batches[:, 0], self.wanted.confidence, worth)
+
+    def _missed(self, i: int) -> float:
+        """By how much states that the run of policy i did not meet may move its shaped cost."""
+        steps = self.size * self.chunk * REPLICAS
+        grown = math.ceil(math.log(steps, OUTSKIRTS_STEPS_FACTOR))
+        if (i, grown) not in self.outskirts:
+            self.outskirts[i, grown] = outskirts(
+                self.model,
+                self.policies[i],
+                self.controls[i],
+                float(OUTSKIRTS_STEPS_FACTOR**grown),
+                self.wanted.seed,
+            )
+        rows = self.rows[i]
+        usual = float(rows[:, :, 1].sum() / rows[:, :, 0].sum())
+        dearest = self.outskirts[i, grown].dearest(usual)
+        return unseen_events(self.wanted.confidence) / steps * dearest
 
     def sound(self) -> bool:
         """Whether nothing speaks against stopping now."""
@@ -247,24 +282,32 @@ class LongRun:
         low, high = self.model.loss_bounds or (-np.inf, np.inf)
         if low == high:
             return None
-        if self._settled(rows):
+        dropped = self._dropped(rows)
+        if self._settled(rows) or self._does_without_control(i):
             column = self.raw
         else:
             column = 1
-        dropped = self._dropped(rows)
         if too_short(rows, dropped, column):
             return Status.TOO_SHORT
         batches = cut_into_batches(rows, dropped, column)
         if lopsided(batches[:, column], batches[:, 0]):
             return Status.TOO_SHORT
         # shaped losses are not those of states
-        if self.raw == 1 and self._may_have_missed(i, self._batch_interval(rows, dropped)):
+        if self.raw == 1 and self._may_have_missed(i, self._own_interval(i)):
             return Status.TOO_SHORT
         return None
 
     def _may_have_missed(self, i: int, interval: Interval) -> bool:
         steps = self.size * self.chunk * REPLICAS
         return may_have_missed(self.reached[i], interval, interval.value, steps)
+
+    def _does_without_control(self, i: int) -> bool:
+        """Whether the interval is that of the losses as they were."""
+        if self.raw == 1:
+            return True
+        rows = self.rows[i]
+        plain = self._batch_interval(rows, self._dropped(rows), column=self.raw)
+        return self._own_interval(i) == plain
 
     def _settled(self, rows: Floats) -> bool:
         """Whether shaped losses are constant up to rounding, so that only rounding would be
@@ -287,7 +330,7 @@ class LongRun:
         rows = self.rows[i]
         level = self.wanted.confidence
         dropped = self._dropped(rows)
-        cost = self._batch_interval(rows, dropped)
+        cost = self._own_interval(i)
         # measures vary as losses do, not as shaped ones
         batches = cut_into_batches(rows, dropped, column=self.raw)[:, : len(self.model.columns)]
         worth = observations(rows, dropped, column=self.raw)
@@ -372,6 +415,10 @@ class LongRun:
                 )
                 for r in range(REPLICAS)
             ]
+
+
+def _wider(interval: Interval, room: float) -> Interval:
+    return replace(interval, lower=interval.lower - room, upper=interval.upper + room)
 
 
 def _groups(engine: Engine, replicas: list[Replica]) -> list[list[Replica]]:

@@ -43,7 +43,7 @@ class ReachedLosses:
 
     def dearest(self, usual: float) -> float:
         """The most by which a stay differs from as many steps at the usual loss."""
-        return float((np.abs(self.losses - usual) * self.stays).max())
+        return float((np.abs(self.losses - usual) * self.stays).max(initial=0.0))
 
 
 def reached_losses(
