@@ -5,8 +5,22 @@ import pytest
 
 import dualplan as dp
 from dualplan.policies import TablePolicy
+from dualplan.search import duels, last_evaluation, learned, loop, steps
 from dualplan.search.contract import Search
 from dualplan.search.learned import Counts, Learned
+
+
+@pytest.fixture
+def by_work(monkeypatch):
+    """A search that ends by its work and never by the clock: one size, and short simulations."""
+    monkeypatch.setitem(steps.STEPS_BY_NAME, "learned", Learned(sizes=1))
+    monkeypatch.setattr(learned, "TRIED_STEPS_BY_SIZE", (9_000,))
+    monkeypatch.setattr(duels, "DUEL_LOOKS_STEPS", (400_000, 800_000))
+    monkeypatch.setattr(duels, "SCREENING_STEPS", 40_000)
+    monkeypatch.setattr(loop, "BEGINNING_STEPS", 100_000)
+    monkeypatch.setattr(last_evaluation, "FINAL_EVALUATION_STEPS", 20_000)
+    monkeypatch.setattr(last_evaluation, "LEAST_FINAL_STEPS", 0)
+    return {"time": "1h", "method": "learned"}
 
 
 def simulator_of(table, **options):
@@ -60,7 +74,7 @@ def test_counts_are_the_frequencies_that_were_seen():
     assert model.forward([3], 0).states.tolist() == [[3]]
 
 
-def test_episodes_end_at_no_further_loss():
+def test_episodes_end_at_no_further_loss(by_work):
     """Walk along a line to the right end, where a reward of 1 waits, against a wind to the left;
     the left end ends it, too. The optimum is dense algebra on the line.
     """
@@ -73,7 +87,7 @@ def test_episodes_end_at_no_further_loss():
         return [y], -1.0 if y == n - 1 else 0.0, y in (0, n - 1)
 
     model = dp.SimulatorModel(step=step, start=[2], lower=[0], upper=[n - 1], actions=2)
-    found = dp.solve(model, dp.Discounted(gamma), time="6s", method="learned")
+    found = dp.solve(model, dp.Discounted(gamma), **by_work)
     rows = np.zeros((n, n))
     gains = np.zeros(n)
     for i in range(1, n - 1):
@@ -88,13 +102,31 @@ def test_episodes_end_at_no_further_loss():
     assert found.bound.kind == "unknown"
 
 
-def test_an_environment_as_it_is():
+def test_an_environment_as_it_is(by_work):
     """Improves on choosing at random, by an interval that excludes 0."""
     gymnasium = pytest.importorskip("gymnasium")
     lake = dp.SimulatorModel.from_gymnasium(
         gymnasium.make("FrozenLake-v1", is_slippery=False), max_episode_steps=-1
     )
-    found = dp.solve(lake, dp.Discounted(0.99), time="8s", method="learned")
+    found = dp.solve(lake, dp.Discounted(0.99), **by_work)
     assert found.attempts[0].accepted
     assert found.attempts[0].gain.lower > 0
     assert found.cost == pytest.approx(-(0.99**5), abs=0.02)
+
+
+def test_what_is_far_away_is_found():
+    """A corridor of 30 states, whose far end pays 1 and whose start pays .001: random actions come
+    to the end once in 2^29 episodes or so, hope finds it.
+    """
+    n = 30
+
+    def step(x, a, rng):
+        i = int(x[0])
+        if a == 0:
+            return [0], -0.001, False
+        return [min(i + 1, n - 1)], -1.0 if i == n - 1 else 0.0, False
+
+    model = dp.SimulatorModel(step=step, start=[0], lower=[0], upper=[n - 1], actions=2)
+    counts = Search(model, dp.Discounted(0.99), (), 0)
+    (found,) = Learned().propose(counts, 0)
+    assert [found.policy.act([i]) for i in range(n)] == [model.actions[1]] * n

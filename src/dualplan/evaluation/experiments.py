@@ -57,6 +57,7 @@ TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can 
 CHUNK_STEPS = 512
 SLOW_CHUNK_STEPS = 32
 RUNS_PER_TASK = 64
+SLOW_RUNS_PER_TASK = 16  # where each run is stepped from Python
 TASKS_TOGETHER = 8
 FEWEST_RUNS = 10
 # of controlled losses, relative: what counts as constant, and as rounding
@@ -461,7 +462,8 @@ class ManyRuns:
                 f"steps={wanted.steps} allow {self.limit} runs of about {expected:.0f} steps; "
                 f"allow at least {math.ceil(FEWEST_RUNS * expected)}."
             )
-        self.per_task = min(RUNS_PER_TASK, self.limit)
+        quick = all(e.fast or e.together for e in self.engines)
+        self.per_task = min(RUNS_PER_TASK if quick else SLOW_RUNS_PER_TASK, self.limit)
         self.next_look = min(self.limit, 16 * RUNS_PER_TASK)
         self.totals = np.zeros((len(policies), 0))
         self.lengths: Ints = np.zeros((len(policies), 0), np.int64)

@@ -5,17 +5,20 @@ counted: n(x, a, y) and the sum of losses make the estimates
 
     P̂(y|x,a) = n(x,a,y)/n(x,a),        ℓ̂(x,a) = mean of the losses seen there.
 
-Their model is solved exactly, its policy tried next, and so on in rounds: in each, half of the
-actions are those of the last policy and half those that were tried least in their state, so that
-counts grow where good policies go. What was never seen is not allowed in the estimated model (a
-state without any action leads back to itself, at the largest loss seen). An episode that ends
-begins again (average criterion) or costs nothing more (discounted).
+Rounds of two kinds take turns. In the first, a pair that was tried fewer than `KNOWN_TRIES` times
+is taken for better than all that was seen (optimism in the face of uncertainty; Brafman &
+Tennenholtz 2002): the optimal policy of that model goes where little is known. In the second, what
+was never seen is not allowed (a state without any action leads back to itself, at the largest loss
+seen), and counts grow where good policies go; a part of the actions are those that were tried least
+in their state. The last policy of the second kind is the answer. An episode that ends begins again
+(average criterion) or costs nothing more (discounted).
 
 Nothing is proved of such a policy; like all others it is judged by simulation.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +26,7 @@ import scipy.sparse as sp
 
 from dualplan.core.budgets import MOST_EXACT_STATES
 from dualplan.core.deadlines import time_is_over
-from dualplan.core.errors import ModelError
+from dualplan.core.errors import ModelError, OutOfTimeError
 from dualplan.core.streams import Place
 from dualplan.core.types import Ints
 from dualplan.exact.iteration import solve_exact
@@ -34,7 +37,10 @@ from dualplan.policies.tables import TablePolicy
 from dualplan.search.contract import Candidate, Search
 
 TRIED_STEPS_BY_SIZE = (30_000, 150_000, 750_000)
-ROUNDS = 4  # of trying and solving, in one attempt
+ROUNDS = 6  # of trying and solving with and without optimism, in one attempt
+KNOWN_TRIES = 4  # after which a pair counts as known
+HOPEFUL_STEPS = 250  # of a trajectory with optimism, until its policy is made anew
+LEAST_TRIED_SHARE = 0.3  # of the actions of a trajectory without
 SOLUTION_SWEEPS = 2_000
 SOLUTION_ACCURACY = 1e-4  # of the estimated cost, which is known far less well
 STAND_IN_GAMMA = 0.99  # of the discounted criterion where the average one has no one answer
@@ -45,6 +51,7 @@ class Counts:
     """What happened so far, by the numbers of states and actions; the last state is the end."""
 
     model: SimulatorModel
+    allowed: Ints = field(init=False)
     tried: Ints = field(init=False)
     losses: dict[tuple[int, int], float] = field(default_factory=dict)
     seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -52,6 +59,7 @@ class Counts:
     def __post_init__(self) -> None:
         states = int(self.model.box.count or 0)
         self.tried = np.zeros((states, len(self.model.actions)), np.int64)
+        self.allowed = _allowed(self.model)
 
     @property
     def states(self) -> int:
@@ -64,8 +72,11 @@ class Counts:
         self.losses[i, a] = self.losses.get((i, a), 0.0) + loss
         self.seen[i, a, j] = self.seen.get((i, a, j), 0) + 1
 
-    def estimated(self) -> TabularModel:
-        """The model of these counts."""
+    def estimated(self, hoped: float | None = None) -> TabularModel:
+        """The model of these counts.
+
+        With `hoped`, a pair that is not known ends the episode at that loss, and all are allowed.
+        """
         n = self.states
         actions = self.tried.shape[1]
         known = np.vstack([self.tried > 0, np.zeros((1, actions), bool)])
@@ -79,6 +90,15 @@ class Counts:
         losses[n] = 0.0
         keys = np.array(list(self.seen), np.int64).reshape(-1, 3)
         shares = np.array(list(self.seen.values())) / self.tried[keys[:, 0], keys[:, 1]]
+        if hoped is not None:
+            open_pairs = np.argwhere((self.tried < KNOWN_TRIES) & (self.allowed > 0))
+            known[tuple(open_pairs.T)] = True
+            losses[tuple(open_pairs.T)] = hoped
+            kept = self.tried[keys[:, 0], keys[:, 1]] >= KNOWN_TRIES
+            stuck = stuck[stuck == n]
+            ends = np.column_stack([open_pairs, np.full(len(open_pairs), n)])
+            keys = np.vstack([keys[kept], ends])
+            shares = np.concatenate([shares[kept], np.ones(len(open_pairs))])
         matrices = []
         for a in range(actions):
             mine = keys[:, 1] == a
@@ -88,6 +108,12 @@ class Counts:
             entries = np.concatenate([shares[mine], np.ones(own.size)])
             matrices.append(sp.csr_array((entries, (rows, columns)), shape=(n + 1, n + 1)))
         return TabularModel(matrices, losses, allowed=known, start=self._start)
+
+    def hope(self, gamma: float) -> float:
+        """A loss below all that was seen, for ever."""
+        means = [float(total / self.tried[pair]) for pair, total in self.losses.items()]
+        least = min(means) - max(1.0, max(means) - min(means))
+        return least + min(0.0, least) * gamma / (1 - gamma)
 
     @property
     def _start(self) -> int:
@@ -117,14 +143,17 @@ class Learned:
         assert isinstance(model, SimulatorModel)
         rng = np.random.default_rng(search.fresh(Place.PROPOSAL))
         counts = Counts(model)
-        allowed = _allowed(model)
-        table = allowed.argmax(axis=1)
-        for _ in range(ROUNDS):
-            episodes = isinstance(search.criterion, Discounted)
-            _try(counts, allowed, table, TRIED_STEPS_BY_SIZE[size] // ROUNDS, rng, episodes)
-            table = _solved(counts, search.criterion, table)
-            if time_is_over():
-                break
+        table = counts.allowed.argmax(axis=1)
+        episodes = isinstance(search.criterion, Discounted)
+        each = TRIED_STEPS_BY_SIZE[size] // (2 * ROUNDS)
+        with suppress(OutOfTimeError):  # then the last table is what there is
+            for _ in range(ROUNDS):
+                for _ in range(each // HOPEFUL_STEPS):
+                    hopeful = _hopeful(counts, search.criterion, table)
+                    _try(counts, hopeful, HOPEFUL_STEPS, rng, episodes, hoping=True)
+                table = _solved(counts, search.criterion, table)
+                _try(counts, table, each, rng, episodes)
+                table = _solved(counts, search.criterion, table)
         return [Candidate(TablePolicy(model, table, name=self.name), self.name)]
 
 
@@ -135,9 +164,17 @@ def _allowed(model: SimulatorModel) -> Ints:
 
 
 def _try(
-    counts: Counts, allowed: Ints, table: Ints, steps: int, rng: np.random.Generator, episodes: bool
+    counts: Counts,
+    table: Ints,
+    steps: int,
+    rng: np.random.Generator,
+    episodes: bool,
+    hoping: bool = False,
 ) -> None:
-    """Steps of one trajectory, half of them with the table's actions."""
+    """Steps of one trajectory, most of them with the table's actions.
+
+    `hoping` takes others only where one is not known.
+    """
     model = counts.model
     session = model.session()
     x = session.reset(rng)
@@ -145,15 +182,31 @@ def _try(
         if time_is_over():
             break
         i = int(model.box.index(x))
-        if rng.random() < 0.5:
-            a = int(table[i])
+        times = np.where(counts.allowed[i] > 0, counts.tried[i], np.iinfo(np.int64).max)
+        if hoping:
+            trying = times.min() < KNOWN_TRIES
         else:
-            times = np.where(allowed[i] > 0, counts.tried[i], np.iinfo(np.int64).max)
+            trying = rng.random() < LEAST_TRIED_SHARE
+        if trying:
             a = int(rng.choice(np.flatnonzero(times == times.min())))
+        else:
+            a = int(table[i])
         y, loss, ended = model.checked(session.step(x, a, rng), x, a)
         x = session.reset(rng) if ended else y
         j = counts.states if ended and episodes else int(model.box.index(x))
         counts.note(i, a, j, loss)
+
+
+def _hopeful(counts: Counts, criterion: Criterion, before: Ints) -> Ints:
+    """The optimal actions of a model in which all that is not known is best."""
+    if not counts.losses:
+        return before
+    gamma = criterion.gamma if isinstance(criterion, Discounted) else STAND_IN_GAMMA
+    model = counts.estimated(counts.hope(gamma))
+    found = solve_exact(
+        model, Discounted(gamma), relative_tol=SOLUTION_ACCURACY, sweeps=SOLUTION_SWEEPS
+    )
+    return found.table[: counts.states]
 
 
 def _solved(counts: Counts, criterion: Criterion, before: Ints) -> Ints:
