@@ -226,7 +226,7 @@ def test_a_search_tells_each_verdict(small, quick):
 
 
 def test_an_interrupted_search_proves_nothing_more(small, quick, monkeypatch):
-    def stopped(*_):
+    def stopped(*_, **__):
         raise KeyboardInterrupt
 
     def never(*_, **__):
