@@ -27,9 +27,10 @@ form of Willink (2005), after Johnson (1978), with a = κ/6 and t the quantile o
 Here κ is estimated by √k·Σe³ / ((k−1)(k−2)·s³), which no sample makes larger than about 1, and each
 end is the farther one of G and Student: skewness widens the heavy side and does not narrow the
 other. Of κ only what exceeds its own standard error among normal values counts, about √6/k: of
-eight values the skewness is mostly chance. If the values are a rare event's, K of which were seen,
-then κ = 1/√K, and the interval is near the exact one of Poisson from K = 1 on. Where κ exceeds 0.6,
-that is K < 3, the interval is not to be trusted (`lopsided`).
+eight values the skewness is mostly chance. And G, which comes from an expansion in κq², is for
+moderate q: beyond |q| = 2 the factor G(q)/q stays as there. If the values are a rare event's, K of
+which were seen, then κ = 1/√K, and the interval is near the exact one of Poisson from K = 1 on.
+Where κ exceeds 0.6, that is K < 3, the interval is not to be trusted (`lopsided`).
 
 *Observations* that a replica is worth: n/τ of its n chunks, τ = 1 + 2Σρ_k by the initial monotone
 sequence (Geyer 1992) of the autocorrelations ρ_k of chunks, pooled over replicas and about their
@@ -60,6 +61,7 @@ FEWEST_OBSERVATIONS = 20.0  # that a replica must be worth
 # observations of a replica at which a half-width is doubled
 DOUBTED_OBSERVATIONS = 12.0
 MOST_SKEWNESS = 0.6  # of a mean, beyond which its interval is not trusted
+MODERATE_QUANTILE = 2.0  # up to which the correction for skewness is taken as it is
 NEGLIGIBLE_SKEWNESS = 1e-6  # of a mean, below which Student's interval is taken
 FEWEST_CYCLES = 30.0
 MOST_UNFINISHED_SHARE = 0.05  # of all steps, in cycles that had not ended
@@ -254,8 +256,8 @@ class _Residuals:
         kappa = self.skewness_of_mean
         beyond_chance = max(0.0, abs(kappa) - _chance_of_skewness(k))
         skewness = beyond_chance * np.sign(kappa) * np.sign(self.total)
-        below = max(t, _transformed(t, skewness))
-        above = max(t, -_transformed(-t, skewness))
+        below = t * max(1.0, _stretch(t, skewness))
+        above = t * max(1.0, _stretch(-t, skewness))
         lower = self.ratio - below * scale
         return Interval(self.ratio, float(lower), float(self.ratio + above * scale), confidence)
 
@@ -267,12 +269,13 @@ def _chance_of_skewness(k: int) -> float:
     return float(np.sqrt(6 * (k - 1) / ((k - 2) * (k + 1) * (k + 3))))
 
 
-def _transformed(quantile: float, skewness: float) -> float:
-    """G(q), of a mean with this skewness."""
+def _stretch(quantile: float, skewness: float) -> float:
+    """G(q)/q, of a mean with this skewness; beyond a moderate quantile, as there."""
     if abs(skewness) < NEGLIGIBLE_SKEWNESS:
-        return quantile
+        return 1.0
     a = skewness / 6
-    return float((np.cbrt(1 + 6 * a * (quantile - a)) - 1) / (2 * a))
+    q = float(np.clip(quantile, -MODERATE_QUANTILE, MODERATE_QUANTILE))
+    return float((np.cbrt(1 + 6 * a * (q - a)) - 1) / (2 * a * q))
 
 
 def lopsided(numerator: Floats, denominator: Floats) -> bool:
