@@ -38,7 +38,7 @@ def test_unbounded_four_queue():
 @pytest.mark.parametrize(("discipline", "cost"), [("preemptive", 14.32), ("nonpreemptive", 15.67)])
 def test_six_class_lbfs(discipline, cost):
     net = dp.load("six-class", discipline=discipline)
-    found = simulated(net, net.policy("lbfs"), 8_000_000, confidence=0.999)
+    found = simulated(net, net.policy("lbfs"), 2_000_000, confidence=0.999)
     assert found.cost == pytest.approx(cost, abs=0.15)
     assert found.half_width < 0.15
 

@@ -35,16 +35,18 @@ def test_mean_interval_is_students_where_nothing_leans(values):
 def test_the_heavy_side_is_where_halls_cubic_has_the_quantile(seed, count, sign):
     """Hall (1992): T + κT²/3 + κ²T³/27 + κ/6 is nearly Student's, T = √k(x̄ − μ)/s.
 
-    Beyond the quantile 2 the factor stays as there. The other side is Student's own. Of κ counts what exceeds the standard error of the skewness of
-    normal values, √(6k(k−1)/((k−2)(k+1)(k+3))), over √k.
+    Beyond the quantile 2 the factor stays as there. The other side is Student's own. Of κ counts what exceeds the larger of
+    √Σe⁶/(Σe²)^(3/2) and the standard error of normal values, √(6(k−1)/((k−2)(k+1)(k+3))).
     """
     data = sign * np.random.default_rng(seed).exponential(size=count)
     found = mean_interval(data, 0.95)
     scale = data.std(ddof=1) / np.sqrt(count)
     t = stats.t.ppf(0.975, count - 1)
     kappa = np.clip(stats.skew(data, bias=False) / np.sqrt(count), -1, 1)
-    error = np.sqrt(6 * count * (count - 1) / ((count - 2) * (count + 1) * (count + 3)))
-    kappa = np.sign(kappa) * max(0, abs(kappa) - error / np.sqrt(count))
+    normal = np.sqrt(6 * (count - 1) / ((count - 2) * (count + 1) * (count + 3)))
+    e = data - data.mean()
+    own = np.sqrt((e**6).sum()) / (e**2).sum() ** 1.5
+    kappa = np.sign(kappa) * max(0, abs(kappa) - max(own, normal))
     below = (found.value - found.lower) / scale
     above = (found.upper - found.value) / scale
     light, heavy = sorted([below, above])

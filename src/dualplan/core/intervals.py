@@ -26,11 +26,12 @@ form of Willink (2005), after Johnson (1978), with a = κ/6 and t the quantile o
 
 Here κ is estimated by √k·Σe³ / ((k−1)(k−2)·s³), which no sample makes larger than about 1, and each
 end is the farther one of G and Student: skewness widens the heavy side and does not narrow the
-other. Of κ only what exceeds its own standard error among normal values counts, about √6/k: of
-eight values the skewness is mostly chance. And G, which comes from an expansion in κq², is for
-moderate q: beyond |q| = 2 the factor G(q)/q stays as there. If the values are a rare event's, K of
-which were seen, then κ = 1/√K, and the interval is near the exact one of Poisson from K = 1 on.
-Where κ exceeds 0.6, that is K < 3, the interval is not to be trusted (`lopsided`).
+other. Of κ only what exceeds its own standard error counts: √Σe⁶/(Σe²)^(3/2), which is 1/K for K
+equal events, and at least about √6/k, as for normal values. So the few large values of tails that
+are heavy on both sides, and eight values of whatever law, are not taken for skewness. And G, which
+comes from an expansion in κq², is for moderate q: beyond |q| = 2 the factor G(q)/q stays as there.
+If the values are a rare event's, K of which were seen, then κ = 1/√K. Where κ exceeds 0.6, that is
+K < 3, the interval is not to be trusted (`lopsided`).
 
 *Observations* that a replica is worth: n/τ of its n chunks, τ = 1 + 2Σρ_k by the initial monotone
 sequence (Geyer 1992) of the autocorrelations ρ_k of chunks, pooled over replicas and about their
@@ -207,7 +208,7 @@ def widened(interval: Interval, worth: float) -> Interval:
 @dataclass(frozen=True)
 class _Residuals:
     """A ratio, the total of its denominators, and of its k residuals e the sum of squares and
-    Σe³/(Σe²)^(3/2), which is 0 if all are 0.
+    Σe³/(Σe²)^(3/2), which is 0 if all are 0, with its standard error, as far as that is known.
     """
 
     ratio: float
@@ -215,6 +216,7 @@ class _Residuals:
     count: int
     squares: float
     lean: float
+    error: float = 0.0
 
     @staticmethod
     def of_pairs(numerator: Floats, denominator: Floats) -> _Residuals:
@@ -226,7 +228,10 @@ class _Residuals:
         if largest == 0:
             return _Residuals(ratio, total, e.size, squares, 0.0)
         z = e / largest
-        return _Residuals(ratio, total, e.size, squares, float((z**3).sum() / (z**2).sum() ** 1.5))
+        scale = float((z**2).sum()) ** 1.5
+        lean = float((z**3).sum()) / scale
+        error = float(np.sqrt((z**6).sum())) / scale
+        return _Residuals(ratio, total, e.size, squares, lean, error)
 
     @staticmethod
     def of_cycles(sums: Floats) -> _Residuals:
@@ -254,7 +259,7 @@ class _Residuals:
         t = float(special.stdtrit(k - 1, (1 + confidence) / 2))
         scale = np.sqrt(k * self.squares / (k - 1)) / abs(self.total)
         kappa = self.skewness_of_mean
-        beyond_chance = max(0.0, abs(kappa) - _chance_of_skewness(k))
+        beyond_chance = max(0.0, abs(kappa) - max(self.error, _normal_error(k)))
         skewness = beyond_chance * np.sign(kappa) * np.sign(self.total)
         below = t * max(1.0, _stretch(t, skewness))
         above = t * max(1.0, _stretch(-t, skewness))
@@ -262,7 +267,7 @@ class _Residuals:
         return Interval(self.ratio, float(lower), float(self.ratio + above * scale), confidence)
 
 
-def _chance_of_skewness(k: int) -> float:
+def _normal_error(k: int) -> float:
     """The standard error of κ where k values are normal."""
     if k < 3:
         return 0.0
