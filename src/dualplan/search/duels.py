@@ -8,8 +8,8 @@ numbers. What follows is for the others.
 where it brings values, once more with these as control variate (`evaluation/simulation/`); the
 narrower of the two intervals counts. The best three are then simulated four times as long.
 
-Policies to begin with are simulated until their cost is known within 1%, in a quarter of the time
-at most, since all that follows rests on the best of them. Index rules and tables, which are quick,
+Policies to begin with are simulated until their cost is known within 1%, in 15% of the time at
+most, since all that follows rests on the best of them. Index rules and tables, which are quick,
 four times, what runs in Python a twentieth, and policies that look ahead at many outcomes less in
 proportion.
 

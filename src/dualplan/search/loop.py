@@ -67,9 +67,9 @@ from dualplan.values.functions import StateFunction
 SAVED_SOURCE = "saved"  # the source of the best policy of a run that goes on
 PORTFOLIO_SIZE = 8  # policies that are kept
 PORTFOLIO_COST_SHARE = 0.3  # of the best cost: candidates that are not this near are not kept
-BEGINNING_TIME_SHARE = 0.25  # of the time, that the policies to begin with take at most
+BEGINNING_TIME_SHARE = 0.15  # of the time, that the policies to begin with take at most
 PROPOSING_TIME_SHARE = 0.6  # of what is left, that a step may propose for; the rest is to judge it
-SHARED_PROPOSING_TIME_SHARE = 0.35  # the same, where other steps are waiting for their turn
+SHARED_PROPOSING_TIME_SHARE = 0.45  # the same, where other steps are waiting for their turn
 LEAST_BOUND_SECONDS = 0.5
 # up to which steps begin with their smallest size
 SHORT_TIME_SECONDS = 30.0
