@@ -41,7 +41,9 @@ LEAST_SHARED_STATES = 5_000
 MOST_TABLE_BYTES = 2**31
 TABLE_OUTCOMES_A_SECOND = 2e8
 SWEEPS_WITHOUT_TABLE = 2
-TIMED_STATES = 20_000  # states by which the time of a sweep is estimated
+# states by which the time of a sweep is estimated, and next states of all of them at most
+TIMED_STATES = 20_000
+TIMED_OUTCOMES = 2_000_000
 CHAIN_ENTRIES_AT_ONCE = 2**22  # of a chain's matrix, assembled at once
 
 
@@ -199,15 +201,16 @@ class Sweeper:
         values = np.zeros(self.states)
         update = kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
         loop, units = self._optimal_loop(update)
-        tried = max(1, units * TIMED_STATES // max(self.states, TIMED_STATES))
+        outcomes = len(self.model.actions) * max(1, self.model.code.max_outcomes)
+        timed = min(TIMED_STATES, max(1, TIMED_OUTCOMES // outcomes))
+        tried = max(1, units * timed // max(self.states, timed))
         self._sweep(loop, values, 1)  # which compiles
         started = timer.monotonic()
         self._sweep(loop, values, tried)
         one = (timer.monotonic() - started) * units / tried
         if not self.tabular:
             return sweeps * one
-        outcomes = self.states * len(self.model.actions) * self.model.code.max_outcomes
-        return cores() * one + sweeps * outcomes / TABLE_OUTCOMES_A_SECOND
+        return cores() * one + sweeps * self.states * outcomes / TABLE_OUTCOMES_A_SECOND
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at

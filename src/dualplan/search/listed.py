@@ -41,6 +41,7 @@ EXACT = "exact"  # the name of the method
 OPTIMAL_GAP = 1e-6  # of the cost: the accuracy up to which an answer is optimal
 NO_TOLERANCE = 1e-300  # absolute: the relative one counts, and rounding
 LEAST_SWEEPS = 200  # that must fit into the time
+MOST_OUTCOMES_A_SECOND = 1e9  # of sweeps: where that is not enough, nothing needs to be measured
 EXACT_TIME_SHARE = 0.8  # of what is left, at most
 TRIAL_TIME_SHARE = 0.3  # of what is left, after which the prospect counts
 # of an optimal policy with many states: what its measures may take, of what the solution took
@@ -68,10 +69,14 @@ class Listed:
 
 def fits(search: Search) -> bool:
     """Whether the states can be listed, in the memory and the time that there are."""
-    if not search.listed or not search.model.box.bounded:
+    model = search.model
+    if not search.listed or not model.box.bounded:
+        return False
+    outcomes = float(model.box.count or 0) * len(model.actions) * max(1, model.code.max_outcomes)
+    if LEAST_SWEEPS * outcomes / MOST_OUTCOMES_A_SECOND > EXACT_TIME_SHARE * search.clock.left:
         return False
     try:
-        sweeper = Sweeper(search.model)
+        sweeper = Sweeper(model)
     except (MissingError, InputError):
         return False
     return sweeper.seconds_for(LEAST_SWEEPS) <= EXACT_TIME_SHARE * search.clock.left
