@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,8 +147,9 @@ def walks() -> dict[str, float]:
     watched(QueueingNetwork, "__init__", "calls from the command line to a model")
     # steps are simulated in threads, which begin a stack of their own, so the engine is watched
     watched(CompiledEngine, "__init__", "calls from the command line to the first simulation")
-    words = ["solve", "four-queue", "--set", "buffers=2", "--time", "1s", "-q"]
-    CliRunner().invoke(app, words)
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["solve", "six-class", "--time", "1s", "-q", "--out", f"{folder}/run"]
+        CliRunner().invoke(app, words)
     return dict(seen)
 
 

@@ -79,7 +79,10 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
     if path.endswith(".toml"):
         return read_network(read(Path(path)), parameters)
     own, of_classes = split_settings(parameters)
-    model = _make(spec, path, attribute, own)
+    if spec in INSTANCES:
+        model = build(spec, INSTANCES[spec], own)
+    else:
+        model = _from_python(spec, path, attribute, own)
     if not of_classes:
         return model
     if not isinstance(model, QueueingNetwork):
@@ -94,10 +97,8 @@ def _load(spec: str, parameters: Mapping[str, Any]) -> Model:
     return remake({"network": changed})
 
 
-def _make(spec: str, path: str, attribute: str, parameters: Mapping[str, Any]) -> Model:
-    """An instance, or an object in a file of Python."""
-    if spec in INSTANCES:
-        return build(spec, INSTANCES[spec], parameters)
+def _from_python(spec: str, path: str, attribute: str, parameters: Mapping[str, Any]) -> Model:
+    """An object in a file of Python."""
     if path.endswith(".py"):
         made = load_object(spec)
         if isinstance(made, Model):
