@@ -333,7 +333,8 @@ def duel(search: Search, challenger: Member) -> Verdict:
             control=control,
         )
         _go_on(found.first, found.second)
-        verdict = _verdict(search, found, k == len(looks) - 1)
+        last = k == len(looks) - 1 or time_is_over()
+        verdict = _verdict(search, found, last)
         hopeless = (
             found.difference.lower > -WORTHWHILE_GAIN_SHARE * abs(found.second.cost)
             and not search.limits
