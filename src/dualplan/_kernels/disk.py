@@ -224,6 +224,7 @@ class _Cache:
         path = self._path(signature, target.codegen())
         try:
             data = path.read_bytes()
+            # a pickle, as in Numba's own cache: written by this user, never part of a saved run
             found = CompileResult._rebuild(target, *pickle.loads(data))
             os.utime(path)
         except FileNotFoundError:
