@@ -46,7 +46,7 @@ ROUNDING_SHARE = 1e-12
 
 
 @helper
-def _remembered(seen, x, known, keys, count):
+def remembered(seen, x, known, keys, count):
     """The place among known states of one that the values cannot tell from x, or −1.
 
     And the key of x.
@@ -122,7 +122,7 @@ def _look_ahead(cost, law, count_of, valued, ints, floats, x, rows):
             size = 0.0
             mass = 0.0
             for n in range(count):
-                k, key = _remembered(seen, states[n], known, keys, held)
+                k, key = remembered(seen, states[n], known, keys, held)
                 if k < 0:
                     k = min(
                         held, memory - 1

@@ -1,9 +1,10 @@
 """Value functions that are sums of products of one-dimensional pieces.
 
-A basis of K functions over P pieces is two flat arrays,
+A piece is a function of one number v that is read off a state: a coordinate, or a sum of several.
+A basis of K functions over P pieces, of R readings with C coordinates in all, is two flat arrays,
 
-    ints     [K, P, M, coordinate of each piece, its kind, K + 1 places in the list of members, M
-             members]
+    ints     [K, P, M, R, reading of each piece, its kind, K + 1 places in the list of members, M
+             members, R + 1 places in the list of coordinates, C coordinates]
     floats   three parameters (p, q, s) for each piece
 
 and function k is the product of the pieces that are its members (none: the constant 1). A piece at
@@ -11,6 +12,16 @@ v is
 
     POWER_PIECE  ((v − q)/s)^p              BETWEEN_PIECE  1 if p <= v <= q, else 0
     HINGE_PIECE  max(v − p, 0)/s            CAPPED_PIECE  min(v, p)/s
+
+*Tables.* Where every function reads at most two numbers, Σ w_k Ψ_k is a sum of tables over pairs of
+readings, one for each pair that some function reads. With T tables of W numbers a side, 2·W² cells
+each (a value, and the sum of its absolute terms),
+
+    ints     [size of the basis's ints, T, W, lowest number of each reading, first and second
+             reading of each table, the basis's ints]
+    floats   [cells of all tables, the weights, the basis's floats]
+
+A state with a reading beyond the tables is valued function by function.
 """
 
 from __future__ import annotations
@@ -29,7 +40,8 @@ from dualplan._kernels.compiler import (
 )
 
 POWER_PIECE, BETWEEN_PIECE, HINGE_PIECE, CAPPED_PIECE = range(4)
-BASIS_HEADER_SIZE = 3
+BASIS_HEADER_SIZE = 4
+TABLES_HEADER_SIZE = 3
 PIECE_PARAMETERS = 3
 
 
@@ -51,12 +63,23 @@ def piece_value(kind, p, q, s, v):
 
 
 @helper
+def reading(bi, x, r):
+    """The number that reading r takes off x."""
+    places = BASIS_HEADER_SIZE + 2 * bi[1] + bi[0] + 1 + bi[2]
+    coordinates = places + bi[3] + 1
+    total = 0
+    for c in range(bi[places + r], bi[places + r + 1]):
+        total += x[bi[coordinates + c]]
+    return total
+
+
+@helper
 def piece_values(bi, bf, x, pieces):
     """Write the value of every piece at x."""
     count = bi[1]
     for j in range(count):
         f = PIECE_PARAMETERS * j
-        v = float(x[bi[BASIS_HEADER_SIZE + j]])
+        v = float(reading(bi, x, bi[BASIS_HEADER_SIZE + j]))
         pieces[j] = piece_value(bi[BASIS_HEADER_SIZE + count + j], bf[f], bf[f + 1], bf[f + 2], v)
 
 
@@ -113,4 +136,38 @@ def linear_value(ints, floats, x, room):
     """
     piece_values(ints, floats[ints[0] :], x, room[1:])
     total, room[0] = weighted(ints, floats[: ints[0]], room[1:])
+    return total
+
+
+@kernel(VALUE_SIGNATURE)
+def tabled_value(ints, floats, x, room):
+    """The same from tables over pairs of readings; room as before, and a number for each
+    reading.
+    """
+    tables = ints[1]
+    width = ints[2]
+    basis = ints[ints.size - ints[0] :]
+    readings = basis[3]
+    first = TABLES_HEADER_SIZE + readings
+    inside = True
+    for r in range(readings):
+        place = reading(basis, x, r) - ints[TABLES_HEADER_SIZE + r]
+        room[1 + r] = place
+        if place < 0 or place >= width:
+            inside = False
+    cells = 2 * width * width * tables
+    if not inside:
+        weights = floats[cells : cells + basis[0]]
+        piece_values(basis, floats[cells + basis[0] :], x, room[1:])
+        total, room[0] = weighted(basis, weights, room[1:])
+        return total
+    total = 0.0
+    size = 0.0
+    for t in range(tables):
+        row = int(room[1 + ints[first + 2 * t]])
+        column = int(room[1 + ints[first + 2 * t + 1]])
+        cell = 2 * ((t * width + row) * width + column)
+        total += floats[cell]
+        size += floats[cell + 1]
+    room[0] = size
     return total

@@ -9,10 +9,11 @@ violations      how far the weights are from an occupancy
 certificates    what follows for the cost of the policy; theorems, guarantees
 meta            the penalty chosen along a grid
 simulated       the form that needs nothing but simulated transitions
+symmetric       flow against functions of states, near a simulated reference
 combine         a portfolio of policies and an incumbent
 """
 
-from dualplan.dual import features, solvers, theorems
+from dualplan.dual import features, solvers, symmetric, theorems
 from dualplan.dual.certificates import Certificate, certify
 from dualplan.dual.combine import Combined, combine
 from dualplan.dual.meta import MetaSolution, solve_meta
@@ -44,5 +45,6 @@ __all__ = [
     "solve_meta",
     "solve_simulated",
     "solvers",
+    "symmetric",
     "theorems",
 ]

@@ -97,7 +97,7 @@ class GreedyPolicy(Policy):
         given = self.values
         if isinstance(given, LinearValues):
             user = [block.function for block in given.basis.user]
-            parts = (given.basis.ints, given.basis.floats, given.weights, self.gamma, *user)
+            parts = (*given.basis.identity, given.weights, self.gamma, *user)
         elif isinstance(given, LatticeValues):
             parts = (given.lattice.ints, given.floats, self.gamma)
         else:

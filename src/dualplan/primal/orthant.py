@@ -161,6 +161,7 @@ def _network(model: Model, basis: Basis, criterion: Criterion) -> QueueingNetwor
             f"nothing is known of the function {basis.user[0].names[0]!r} on cells; use products "
             "of pieces."
         )
+    basis.require_single_coordinates("cells")
     if any(p.coordinate >= len(model.classes) for p in basis.pieces):
         raise InputError(
             "functions of the pending event are not for cells; give coordinates=range(number of "

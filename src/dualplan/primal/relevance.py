@@ -67,6 +67,7 @@ class Independent:
 
         Functions of the user over all states, or drawn ones if many.
         """
+        basis.require_single_coordinates("means under independent coordinates")
         means = np.ones(len(basis.products))
         tables = self._tables(basis)
         known: dict[tuple[Piece, ...], float] = {}

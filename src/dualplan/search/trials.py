@@ -13,6 +13,11 @@ that the mean visited in the trials before. It does more than to lessen noise. A
 a policy that lets queues grow has not paid for them when it ends; with h(x_n) − h(x_0) in the sum,
 it has, as far as h tells. The control counts where the mean's own cost varies less with it than
 without.
+
+*Policies that are greedy for Ψw* have their own values as control, at no cost: a step that chooses
+by ℓ + PΨw knows what the shaped loss is (`_kernels/greedy_walk.py`). Values that are wrong where a
+candidate goes would flatter it; one whose trajectories cost more than their shaped losses by far is
+taken at its plain cost.
 """
 
 from __future__ import annotations
@@ -24,7 +29,9 @@ from functools import partial
 
 import numpy as np
 
-from dualplan._kernels import index_walk, philox
+from dualplan._kernels import greedy_walk, index_walk, philox
+from dualplan._kernels.layouts import Control
+from dualplan.core.deadlines import require_time
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.streams import Stream, Word, own_seed
 from dualplan.core.threads import in_parallel
@@ -34,7 +41,10 @@ from dualplan.evaluation.simulation import Chunks, CompiledEngine, Replica
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.simulator import SimulatorModel
 from dualplan.policies.contract import OwnLoop, Policy
+from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.heuristics.network import LinearIndexPolicy, walks
+from dualplan.values.basis import LinearValues
+from dualplan.values.contract import ValueCode
 
 TRIAL_REPLICAS = 16  # trajectories of each candidate
 DEFAULT_TRIALS = 30  # unless the budget is too small for that
@@ -45,6 +55,7 @@ CUT_DISCOUNT = 1e-3  # discounted trajectories are cut where γ^t is so small
 # states that it is fitted to, and trials between two fits
 TRIAL_CONTROL_VISITS = 10_000
 TRIALS_BETWEEN_FITS = 5
+FLATTERING_ERRORS = 4.0  # standard errors by which plain costs may exceed shaped ones
 
 
 @dataclass(frozen=True)
@@ -237,6 +248,80 @@ class IndexTrials:
         return costs / length, seen
 
 
+class GreedyTrials:
+    """Average costs of policies that are greedy for compiled values, as `LongTrials`, each with its
+    own values as control.
+    """
+
+    def __init__(self, first: GreedyPolicy, budget: Budget) -> None:
+        self.threads = budget.threads
+        self.model = first.model
+        self.trials, self.length = budget.cut(
+            TRIAL_REPLICAS, LEAST_TRIAL_STEPS, CONTROLLED_TRIALS, 1 - WARMING_SHARE
+        )
+        self.rngs = np.array(
+            [philox.generator(budget.seed, Stream.TRAJECTORIES, k) for k in range(TRIAL_REPLICAS)]
+        )
+        self.states = np.tile(first.model.start, (TRIAL_REPLICAS, 1))
+        self.at = 0
+        self._walk(first, self.states, budget.warming)
+        self.at = budget.warming
+        self.steps = budget.warming * TRIAL_REPLICAS
+
+    def costs(self, policies: Sequence[Policy]) -> Floats:
+        """The costs on common random numbers, one for each policy."""
+        require_time()
+        places = [self.states.copy() for _ in policies]
+        ran = in_parallel(
+            [
+                partial(self._walk, policy, states, self.length)
+                for policy, states in zip(policies, places, strict=True)
+            ],
+            self.threads,
+        )
+        self.states = places[-1]
+        self.at += self.length
+        self.steps += len(policies) * TRIAL_REPLICAS * self.length
+        return np.array([_greedy_cost(rows) for rows in ran])
+
+    def _walk(self, policy: Policy, states: Ints, length: int) -> Floats:
+        """Mean losses of each trajectory without and with the control; no numbers where one could
+        not go on.
+        """
+        code = walked_values(policy)
+        if code is None:
+            raise InputError(f"policy {policy.name!r} is not greedy for Ψw alone, as the others.")
+        law = self.model.forward_law
+        draw = greedy_walk.Draw(self.model.code.step, code.seen, len(self.model.code.counters))
+        h = Control(law.forward, law.outcomes, code.value, code.ints, code.floats, code.room)
+        sums = np.empty((TRIAL_REPLICAS, 2))
+        walks = index_walk.Walks(states, self.rngs.copy(), self.at)
+        ended = greedy_walk.walk(law, draw, h, walks, length, sums)
+        if ended < TRIAL_REPLICAS:
+            return np.full_like(sums, np.inf)
+        return sums / length
+
+
+def walked_values(policy: Policy) -> ValueCode | None:
+    """The values of a policy that is greedy for compiled values and nothing else, with γ = 1."""
+    if not isinstance(policy, GreedyPolicy) or not isinstance(policy.values, LinearValues):
+        return None
+    plain = policy.within is None and not policy.prices.size and policy.gamma == 1
+    everywhere = bool((policy.clip >= policy.model.box.upper).all())
+    return policy.values.code if plain and everywhere else None
+
+
+def _greedy_cost(rows: Floats) -> float:
+    """The mean of the shaped losses, or of the plain ones where these are clearly larger."""
+    if not np.isfinite(rows).all():
+        return math.inf
+    plain, shaped = rows.mean(axis=0)
+    error = float(np.std(rows[:, 0] - rows[:, 1])) / math.sqrt(len(rows) - 1)
+    if plain - shaped > FLATTERING_ERRORS * error or rows[:, 1].std() > rows[:, 0].std():
+        return float(plain)
+    return float(shaped)
+
+
 def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
     """What fits the policies and the criterion."""
     if first.code is None or isinstance(first.model, SimulatorModel):
@@ -248,7 +333,10 @@ def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:
         return ManyTrials(first, criterion, budget)
     if isinstance(first, LinearIndexPolicy) and first.temperature == 0 and walks(first.network):
         return IndexTrials(first, budget)
+    if walked_values(first) is not None:
+        assert isinstance(first, GreedyPolicy)
+        return GreedyTrials(first, budget)
     return LongTrials(first, budget)
 
 
-Trials = LongTrials | ManyTrials | IndexTrials
+Trials = LongTrials | ManyTrials | IndexTrials | GreedyTrials

@@ -1,6 +1,7 @@
 """Functions of states whose weighted sums stand for values: Ψw(x) = Σ_k w_k Ψ_k(x).
 
-A function is a product of one-dimensional pieces, each of one coordinate v of the state:
+A function is a product of one-dimensional pieces, each of one number v that is read off the state,
+a coordinate or the sum of several (`Piece.others`):
 
     power      ((v − shift)/scale)^p
     between    1 if low <= v <= high, else 0       (an empty buffer is [0, 0], a full one [upper,
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +42,7 @@ from dualplan.core.errors import InputError
 from dualplan.core.types import ArrayLike, Bools, Floats, Ints
 from dualplan.models.contract import UNBOUNDED, Model, coordinate_of, read_only, vector
 from dualplan.values.contract import ValueCode
+from dualplan.values.pair_tables import Layout, PairTables, pair_tables
 
 UNBOUNDED_SCALE = 10.0  # of monomials in a coordinate without an upper limit
 MOST_BASIS_FUNCTIONS = 200_000
@@ -48,13 +50,27 @@ MOST_BASIS_FUNCTIONS = 200_000
 
 @dataclass(frozen=True)
 class Piece:
-    """A function of one coordinate; make it with `power`, `between`, `hinge` or `capped`."""
+    """A function of one coordinate; make it with `power`, `between`, `hinge` or `capped`.
+
+    With `others` it is a function of the sum of the coordinate and these; `of_sum` makes it.
+    """
 
     coordinate: int
     kind: int
     p: float
     q: float = 0.0
     s: float = 1.0
+    others: tuple[int, ...] = ()
+
+    @property
+    def coordinates(self) -> tuple[int, ...]:
+        """Those that it reads."""
+        return (self.coordinate, *self.others)
+
+
+def of_sum(piece: Piece, *others: int) -> Piece:
+    """The same function of the sum of the piece's coordinate and others."""
+    return replace(piece, others=others)
 
 
 def least_squares(
@@ -159,11 +175,11 @@ class Basis(Data):
             )
         dim = self.model.box.dim
         for piece in itertools.chain.from_iterable(self.products):
-            if not 0 <= piece.coordinate < dim:
-                raise InputError(
-                    f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not "
-                    f"{piece.coordinate}."
-                )
+            for i in piece.coordinates:
+                if not 0 <= i < dim:
+                    raise InputError(
+                        f"states of {self.model.name!r} have coordinates 0 to {dim - 1}, not {i}."
+                    )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -184,25 +200,60 @@ class Basis(Data):
         return tuple(dict.fromkeys(itertools.chain.from_iterable(self.products)))
 
     @cached_property
+    def readings(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers that pieces read off a state: the coordinates that each is the sum of."""
+        return tuple(dict.fromkeys(piece.coordinates for piece in self.pieces))
+
+    def require_single_coordinates(self, what: str) -> None:
+        """Raise where a piece is a function of a sum of coordinates."""
+        if any(len(coordinates) > 1 for coordinates in self.readings):
+            raise InputError(f"{what} need pieces of single coordinates, not of their sums.")
+
+    @cached_property
     def ints(self) -> Ints:
         """The layout of the products, as kernels read it."""
         number = {piece: j for j, piece in enumerate(self.pieces)}
         members = [number[piece] for product in self.products for piece in product]
-        places = np.cumsum([0, *map(len, self.products)])
-        head = [len(self.products), len(self.pieces), len(members)]
+        head = [len(self.products), len(self.pieces), len(members), len(self.readings)]
         parts = [
             head,
-            [p.coordinate for p in self.pieces],
+            [self.readings.index(p.coordinates) for p in self.pieces],
             [p.kind for p in self.pieces],
-            places,
+            np.cumsum([0, *map(len, self.products)]),
             members,
+            np.cumsum([0, *map(len, self.readings)]),
+            list(itertools.chain.from_iterable(self.readings)),
         ]
         return np.concatenate([np.asarray(part, np.int64) for part in parts])
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What fingerprints of values rest on; sums count only where there are some."""
+        number = {piece: j for j, piece in enumerate(self.pieces)}
+        members = [number[piece] for product in self.products for piece in product]
+        parts = [
+            [len(self.products), len(self.pieces), len(members)],
+            [p.coordinate for p in self.pieces],
+            [p.kind for p in self.pieces],
+            np.cumsum([0, *map(len, self.products)]),
+            members,
+        ]
+        layout = np.concatenate([np.asarray(part, np.int64) for part in parts])
+        sums = [p.others for p in self.pieces]
+        return (layout, self.floats, *(sums if any(sums) else ()))
 
     @cached_property
     def floats(self) -> Floats:
         """The parameters of the pieces."""
         return np.array([(p.p, p.q, p.s) for p in self.pieces], np.float64).ravel()
+
+    @cached_property
+    def tables(self) -> PairTables | None:
+        """Tables over pairs of readings, where these say the same in less time."""
+        number = {coordinates: r for r, coordinates in enumerate(self.readings)}
+        scopes = [tuple(sorted({number[p.coordinates] for p in one})) for one in self.products]
+        layout = Layout(self.ints, self.floats)
+        return pair_tables(self.model.box, scopes, self.readings, layout)
 
     def __call__(self, states: ArrayLike) -> Floats:
         """Ψ of states, one a row: a row of numbers for each."""
@@ -264,11 +315,16 @@ class LinearValues(Data):
         """For compiled loops; None if a function of the user is among the basis."""
         if not self.basis.compiled:
             return None
-        floats = np.concatenate([self.weights, self.basis.floats])
-        seen = np.zeros(self.basis.model.box.dim, np.int64)
-        seen[[piece.coordinate for piece in self.basis.pieces]] = 1
-        room = 1 + int(self.basis.ints[1])
-        return ValueCode(self.basis.ints, floats, room, kernels.linear_value, seen, self._terms())
+        basis = self.basis
+        seen = np.zeros(basis.model.box.dim, np.int64)
+        seen[[i for coordinates in basis.readings for i in coordinates]] = 1
+        room = 1 + max(len(basis.pieces), len(basis.readings))
+        tables = basis.tables
+        if tables is None:
+            floats = np.concatenate([self.weights, basis.floats])
+            return ValueCode(basis.ints, floats, room, kernels.linear_value, seen, self._terms())
+        floats = np.concatenate([tables.cells(self.weights), self.weights, basis.floats])
+        return ValueCode(tables.ints, floats, room, kernels.tabled_value, seen, self._terms())
 
     def _terms(self) -> Floats | None:
         """Rows (i, j, w) of w·x_i·x_j, j = −1 for w·x_i, if there are no others but a constant."""
@@ -280,7 +336,9 @@ class LinearValues(Data):
                 if p.kind == kernels.POWER_PIECE
                 for _ in range(int(p.p))
             ]
-            if len(places) > 2 or any(p.kind != kernels.POWER_PIECE or p.q != 0 for p in pieces):
+            if len(places) > 2 or any(
+                p.kind != kernels.POWER_PIECE or p.q != 0 or p.others for p in pieces
+            ):
                 return None
             scaled = weight / np.prod([p.s**p.p for p in pieces])
             if places:
@@ -449,7 +507,7 @@ def concat(*bases: Basis) -> Basis:
     seen: dict[Any, tuple[Product, str]] = {}
     for basis in bases:
         for product, name in zip(basis.products, basis.labels, strict=True):
-            key = tuple(sorted((p.coordinate, p.kind, p.p, p.q, p.s) for p in product))
+            key = tuple(sorted((p.coordinates, p.kind, p.p, p.q, p.s) for p in product))
             seen.setdefault(key, (product, name))
     made = [p for p, _ in seen.values()]
     names = [n for _, n in seen.values()]

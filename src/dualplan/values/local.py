@@ -204,7 +204,7 @@ def local_basis(model: FactoredModel, basis: Basis) -> LocalBasis:
         )
     made = []
     for k, product in enumerate(basis.products):
-        scope = tuple(sorted({piece.coordinate for piece in product}))
+        scope = tuple(sorted({i for piece in product for i in piece.coordinates}))
         sizes = tuple(model.sizes[i] for i in scope)
         states = np.zeros((math.prod(sizes), len(model.sizes)), np.int64)
         for i, values in zip(scope, np.indices(sizes), strict=True):

@@ -29,12 +29,16 @@ def value_parts(values: Any) -> tuple[Json, dict[str, Any]]:
             "again."
         )
     basis = values.basis
-    pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for product in basis.products for q in product]
+    flat = [piece for product in basis.products for piece in product]
+    pieces = [(q.coordinate, q.kind, q.p, q.q, q.s) for q in flat]
     arrays = {
         "weights": values.weights,
         "pieces": np.array(pieces, np.float64).reshape(-1, 5),
         "ends": np.cumsum([len(product) for product in basis.products]),
     }
+    if any(piece.others for piece in flat):
+        arrays["others"] = np.array([i for q in flat for i in q.others], np.int64)
+        arrays["others_ends"] = np.cumsum([len(q.others) for q in flat])
     return {"values": "linear", "functions": list(basis.labels)}, arrays
 
 
@@ -45,11 +49,21 @@ def values_of(model: Model, header: Json, arrays: dict[str, Any]) -> LinearValue
         if header["values"] == "lattice":
             knots = tuple(np.split(arrays["knots"], ends[:-1]))
             return LatticeValues(Lattice(model, knots), arrays["values"], bool(header["curved"]))
+        rows = arrays["pieces"].tolist()
+        sums = _sums(arrays, len(rows))
         pieces = [
-            Piece(int(i), int(kind), *map(float, rest))
-            for i, kind, *rest in arrays["pieces"].tolist()
+            Piece(int(i), int(kind), p, q, s, others)
+            for (i, kind, p, q, s), others in zip(rows, sums, strict=True)
         ]
         products = tuple(tuple(pieces[a:b]) for a, b in zip([0, *ends], ends, strict=False))
         return LinearValues(Basis(model, products, tuple(header["functions"])), arrays["weights"])
     except InputError as error:  # the file is at fault, not what the user gave
         raise ValueError(str(error)) from error
+
+
+def _sums(arrays: dict[str, Any], count: int) -> list[tuple[int, ...]]:
+    """The other coordinates of each piece, where pieces are of sums."""
+    if "others" not in arrays:
+        return [()] * count
+    parts = np.split(arrays["others"], arrays["others_ends"][:-1])
+    return [tuple(int(i) for i in part) for part in parts][:count]

@@ -266,7 +266,11 @@ def default_bases(model: Model) -> list[Basis]:
 def _limits(model: Model, degree: int, seen: Sequence[int]) -> Basis:
     """Indicators of limits, of the coordinates that are seen."""
     basis = boundaries(model, degree)
-    kept = [k for k, p in enumerate(basis.products) if all(piece.coordinate in seen for piece in p)]
+    kept = [
+        k
+        for k, product in enumerate(basis.products)
+        if all(i in seen for piece in product for i in piece.coordinates)
+    ]
     return Basis(
         model, tuple(basis.products[k] for k in kept), tuple(basis.labels[k] for k in kept)
     )
