@@ -46,7 +46,7 @@ def everywhere(model: dp.Model, criterion: dp.Average | dp.Discounted, basis=Non
     """The reference with all pairs, each of the same mass."""
     states = model.box.states(np.arange(model.box.count))
     basis = indicators(model) if basis is None else basis
-    return symmetric.make_reference(basis, criterion, states, random_policy(model))
+    return symmetric.make_reference(basis, states, random_policy(model), criterion)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
@@ -148,7 +148,7 @@ def test_differences_are_those_of_listed_laws() -> None:
     seen = visited(model, model.policy("lbfs"), samples=50, every=20)
     basis = symmetric.state_functions(model, seen, 100)
     behaviour = Mixed([model.policy("lbfs"), random_policy(model)], [0.9, 0.1])
-    reference = symmetric.make_reference(basis, dp.Discounted(0.95), seen, behaviour)
+    reference = symmetric.make_reference(basis, seen, behaviour, dp.Discounted(0.95))
     for k in (0, 7, 33):
         x = seen[reference.rows[k]]
         a = int(reference.actions[k])
@@ -180,12 +180,12 @@ def test_fresh_pairs_estimate_the_same_occupancy() -> None:
     whole = everywhere(model, criterion)
     law = dp.evaluate_exact(model, behaviour, criterion).occupancy
     states = whole.states
-    exact = symmetric.make_reference(whole.basis, criterion, states, behaviour, weights=law)
+    exact = symmetric.make_reference(whole.basis, states, behaviour, criterion, weights=law)
     found = symmetric.solve_at_distance(exact, 0.5)
     covered = 0
     for seed in range(40):
         chosen = np.random.default_rng(seed).choice(len(states), 2_000, p=law / law.sum())
-        fresh = symmetric.make_reference(whole.basis, criterion, states[chosen], behaviour)
+        fresh = symmetric.make_reference(whole.basis, states[chosen], behaviour, criterion)
         again = symmetric.estimate_again(found, fresh)
         covered += again.objective.lower <= found.objective <= again.objective.upper
         assert again.distance.value == pytest.approx(found.distance, rel=0.3)

@@ -43,16 +43,18 @@ DEPENDENT_SHARE = 1e-6
 
 
 def state_functions(
-    model: Model, visits: Ints, most: int = DEFAULT_FUNCTIONS, *, knots: int = DEFAULT_KNOTS
+    model: Model, states: Ints, most: int = DEFAULT_FUNCTIONS, *, knots: int = DEFAULT_KNOTS
 ) -> Basis:
-    """Functions of one and two readings, as many as wanted at most, with so many knots each."""
+    """Functions of one and two readings, made from states that a policy visits: as many as wanted
+    at most, with so many knots each.
+    """
     require_counts(most=most, knots=knots)
-    readings = _readings(model, visits)
-    singles = [_single(model, coordinates, visits, knots) for coordinates in readings]
+    readings = _readings(model, states)
+    singles = [_single(model, coordinates, states, knots) for coordinates in readings]
     alone: list[Product] = [(piece,) for pieces in singles for piece in pieces]
     alone += [(p, p) for pieces in singles for p in pieces if _curves(p)]
     made = _basis(model, alone + _pairs(singles, most - len(alone)))
-    kept = _independent(made(visits))
+    kept = _independent(made(states))
     return _basis(model, [made.products[k] for k in kept])
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from dualplan.core.deadlines import require_time
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
-from dualplan.models.contract import Model, require_made_for
+from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy, require_policy_of
@@ -78,25 +78,24 @@ class Reference:
 
 def make_reference(
     basis: Basis,
-    criterion: Criterion,
     states: Ints,
-    behaviour: Policy,
+    policy: Policy,
+    criterion: Criterion,
     *,
     weights: Floats | None = None,
 ) -> Reference:
-    """All allowed pairs of the states, with what the behaviour does there; states have equal
-    weights unless others are given.
+    """All allowed pairs of the states, with what the policy does there; states have equal weights
+    unless others are given.
     """
     model = basis.model
-    require_policy_of(model, behaviour)
-    require_made_for(model, behaviour.model, "policy")
+    require_policy_of(model, policy)
     if not len(states):
         raise InputError("a reference needs at least one state.")
     shares = np.full(len(states), 1.0) if weights is None else np.asarray(weights, np.float64)
     if shares.shape != (len(states),) or not (shares >= 0).all() or not shares.sum() > 0:
         raise InputError(f"{len(states)} states need as many weights >= 0, not all of them 0.")
     rows, actions = allowed_rows(model, states)
-    chances = behaviour.rows(states)[rows, actions]
+    chances = policy.rows(states)[rows, actions]
     losses = np.empty(rows.size)
     differences = np.empty((rows.size, len(basis)))
     values = basis(states)
