@@ -7,7 +7,7 @@ import pytest
 
 import dualplan as dp
 from dualplan import primal
-from dualplan.dual import features, solvers
+from dualplan.dual import features, solvers, symmetric
 from dualplan.dual.features import user_ratios
 from dualplan.search import policy_search
 from dualplan.search.families import indices
@@ -59,6 +59,7 @@ CRITERION = {
     "expanded_alp": lambda g, c: primal.expanded_alp(g.model, g.basis, c),
     "factored_alp": lambda g, c: primal.factored_alp(g.sysadmin, g.local, c),
     "fitted_potential": lambda g, c: dp.dual.fitted_potential(g.policy, g.basis, c),
+    "make_reference": lambda g, c: symmetric.make_reference(g.basis, g.states, g.policy, c),
     "solve": lambda g, c: dp.solve(g.model, criterion=c),
     "iterated_alp": lambda g, c: primal.iterated_alp(g.model, g.basis, c),
     "lattice_plan": lambda g, c: dp.search.lattice_plan(g.model, c),
@@ -94,6 +95,7 @@ POLICY = {
     "fit_product": lambda g, p: features.fit_product(g.model, p),
     "fit_tree": lambda g, p: features.fit_tree(g.model, p),
     "fitted_potential": lambda g, p: dp.dual.fitted_potential(p, g.basis),
+    "make_reference": lambda g, p: symmetric.make_reference(g.basis, g.states, p),
     "solve": lambda g, p: dp.solve(g.model, policies=[p]),
     "lattice_plan": lambda g, p: dp.search.lattice_plan(g.model, policies=[p]),
     "linear_index": lambda g, p: dp.policies.linear_index(p),

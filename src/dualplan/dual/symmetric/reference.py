@@ -22,7 +22,7 @@ from dualplan.core.deadlines import require_time
 from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Criterion, Discounted
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis, LinearValues
@@ -80,7 +80,7 @@ def make_reference(
     basis: Basis,
     states: Ints,
     policy: Policy,
-    criterion: Criterion,
+    criterion: Criterion | None = None,
     *,
     weights: Floats | None = None,
 ) -> Reference:
@@ -89,6 +89,7 @@ def make_reference(
     """
     model = basis.model
     require_policy_of(model, policy)
+    criterion = require_criterion(criterion)
     if not len(states):
         raise InputError("a reference needs at least one state.")
     shares = np.full(len(states), 1.0) if weights is None else np.asarray(weights, np.float64)
