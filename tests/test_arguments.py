@@ -215,6 +215,7 @@ def test_the_average_is_never_a_silent_answer_to_a_discount_factor(forest):
 # -- nobody is forgotten ---------------------------------------------------------------------------
 
 RESULTS = {
+    "Reference",
     "Combined",
     "Differences",
     "Evaluation",
