@@ -317,7 +317,7 @@ PROPOSALS: dict[str, Callable[[Path], Any]] = {
     "step-search-shared": _step("reentrant", "search", classes=12, stations=4),
     "step-factored": _step("sysadmin", "factored-alp", machines=12),
     "step-values": _step("four-queue", "values", buffers=3),
-    "step-dual": _step("four-queue", "dual", buffers=6),
+    "step-combine": _step("four-queue", "combine", buffers=6),
     "step-rollouts": _step("lost-sales", "rollouts"),
     "step-lattice-discounted": _step("four-queue", "lattice", dp.Discounted(0.95), buffers=4),
 }

@@ -521,7 +521,7 @@ def test_bad_input_is_one_sentence(options, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["search", "dual", "rollouts"])
+@pytest.mark.parametrize("name", ["search", "combine", "rollouts"])
 def test_every_step_proposes_policies_that_are_judged(name):
     """From a poor policy each of them finds a better one, and what was kept costs less exactly."""
     model = dp.load("four-queue", buffers=3)
@@ -555,7 +555,7 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program(monkeypatc
 
 @pytest.mark.slow
 def test_a_simulator_alone_is_searched_too():
-    """Only the dual step is for simulators; nothing is proved of them."""
+    """Only combinations are for simulators; nothing is proved of them."""
     inner = dp.load("four-queue", buffers=1)
 
     def step(x, a, rng):
@@ -567,8 +567,8 @@ def test_a_simulator_alone_is_searched_too():
         step=step, start=inner.start, lower=inner.box.lower, upper=inner.box.upper, actions=4
     )
     begin = [policies.FunctionPolicy(model, lambda x, a=a: a, name=f"always {a}") for a in (0, 3)]
-    found = dp.solve(model, policies=begin, time="10s", method="dual")
-    assert {a.step for a in found.attempts} <= {"dual"}
+    found = dp.solve(model, policies=begin, time="10s", method="combine")
+    assert {a.step for a in found.attempts} <= {"combine"}
     assert found.cost <= min(m.run.cost for m in found.start) + 0.1
     assert found.gap == np.inf
     assert not math.isfinite(found.to_json()["gap"])

@@ -79,6 +79,20 @@ class Place(IntEnum):
 
 
 @unique
+class DualWord(IntEnum):
+    """Words of `own_seed(seed, word)` in a round of the symmetric dual program."""
+
+    REFERENCE = 1  # visits of the best policy
+    OUTPOSTS = 2  # states away from them
+    RETURNS = 3  # the ways back
+    TRIALS = 4  # costs of candidates, on common random numbers
+    POOL = 5  # visits of candidates, among which the next outposts are
+    SEARCH = 6  # a search over weights
+    LATE = 7  # whether candidates come back
+    ROUND = 100  # the seed of a round from that of an attempt, the k-th at ROUND + k
+
+
+@unique
 class RolloutWord(IntEnum):
     """Words of NumPy's generators of [seed, word] in rollouts."""
 

@@ -158,6 +158,23 @@ def visited(
     return np.concatenate(found)[:samples]
 
 
+def visited_from(
+    model: Model, policy: Policy, starts: Ints, *, samples: int, seed: int = 0, every: int
+) -> Ints:
+    """States that a policy visits on its way from each of the starts: these, and so many more of
+    each, one every so many steps.
+    """
+    require_policy_of(model, policy)
+    require_counts(samples=samples, every=every)
+    require_seed(seed)
+    run = engine(model, policy, seed)
+    replicas = [Replica(k, x.copy(), np.zeros(2), 0) for k, x in enumerate(starts)]
+    found = in_parallel(
+        [partial(run.visits, r, samples, every) for r in replicas], None if run.fast else 1
+    )
+    return np.concatenate([starts, *found])
+
+
 def _discounted_visits(
     model: Model, policy: Policy, criterion: Discounted, samples: int, seed: int
 ) -> Weighted:

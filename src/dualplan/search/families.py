@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from dualplan.core.errors import InputError, unknown
-from dualplan.core.types import ArrayLike, Bools, Floats
+from dualplan.core.types import ArrayLike, Bools, Floats, Ints
 from dualplan.dual.policy import MixturePolicy
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
@@ -71,7 +71,8 @@ LIKELY_CUSTOMERS = 5.0
 class Family:
     """π_θ = make(θ), from `start` on, each parameter in steps of its scale.
 
-    `trial` is π_θ where it is simulated.
+    `trial` is π_θ where it is simulated; `outposts` are states from which greedy policies are
+    tried, too.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Family:
     start: Floats
     scales: Floats
     trial: Callable[[Floats], Policy] | None = None
+    outposts: Ints | None = None
 
     def __post_init__(self) -> None:
         start = np.asarray(self.start, np.float64)

@@ -177,7 +177,8 @@ def propose(
     strategy = _Strategy(family.start.size, sigma, seed)
     made = _maker(family, wanted)
     population = 2 * strategy.weights.size + 1
-    trials = make_trials(made(family.start), wanted, Budget(steps, population, seed, threads))
+    budget = Budget(steps, population, seed, threads, outposts=family.outposts)
+    trials = make_trials(made(family.start), wanted, budget)
     trace: list[float] = []
     for _ in range(trials.trials):
         thetas = family.start + family.scales * np.vstack([strategy.ask(), strategy.mean])

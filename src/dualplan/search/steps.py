@@ -7,7 +7,7 @@ search      an evolution strategy over linear indices of networks, weights of va
             (`policy_search.py`)
 values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4
             (`primal/`)
-dual        the portfolio combined cell by cell by the forward-only dual program, over a range of H
+combine     the portfolio combined cell by cell by the forward-only dual program, over a range of H
             (`dual/combine.py`)
 rollouts    greedy for values that are fitted to coupled rollouts (`rollouts/`)
 factored-alp    greedy for values of indicators of one or two variables of a factored model, with
@@ -17,7 +17,8 @@ learned     optimal for the model that was seen: for simulators alone (`learned.
 
 By name only: `alp`, `smoothed-alp`, `relaxed-alp`, `expanded-alp`, `average-alp`, `perturbed-alp`,
 each of the primal programs for itself; `forward`, the forward-only dual program for itself, from
-simulated transitions alone.
+simulated transitions alone; `dual`, greedy for values of the symmetric dual program, and a search
+over their weights (`dual_rounds.py`).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from dualplan.policies.heuristics.network import (
 from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step
+from dualplan.search.dual_rounds import DualProgram
 from dualplan.search.duels import pace
 from dualplan.search.families import (
     REACH_ALL,
@@ -555,7 +557,7 @@ class Combines:
     policy are the potential; without, one is fitted to its transitions.
     """
 
-    name: str = "dual"
+    name: str = "combine"
     kinds: tuple[str, ...] = (DUAL_CANDIDATE, HARD_CHOICE_CANDIDATE, GREEDY_CANDIDATE)
     given_values: bool = True
     first: bool = False
@@ -604,6 +606,7 @@ STEPS_BY_NAME: dict[str, Step] = {
 NAMED_STEPS: dict[str, Step] = {
     **{name: Values(name, (name,)) for name in DISCOUNTED_PROGRAMS},
     **{name: AverageProgram(name, (name,)) for name in AVERAGE_PROGRAMS},
+    "dual": DualProgram(),
     "forward": Combines("forward", kinds=(DUAL_CANDIDATE,), given_values=False),
 }
 

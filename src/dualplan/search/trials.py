@@ -56,6 +56,8 @@ CUT_DISCOUNT = 1e-3  # discounted trajectories are cut where γ^t is so small
 TRIAL_CONTROL_VISITS = 10_000
 TRIALS_BETWEEN_FITS = 5
 FLATTERING_ERRORS = 4.0  # standard errors by which plain costs may exceed shaped ones
+OUTPOST_REPLICAS = 4  # trajectories from outposts
+OUTPOST_SHARE = 0.1  # of a cost: what they count
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Budget:
     seed: int = 0
     threads: int | None = None
     trials: int | None = None
+    outposts: Ints | None = None  # states from which greedy policies are tried, too
 
     @property
     def warming(self) -> int:
@@ -256,11 +259,17 @@ class GreedyTrials:
     def __init__(self, first: GreedyPolicy, budget: Budget) -> None:
         self.threads = budget.threads
         self.model = first.model
+        self.outposts = budget.outposts
+        self.far = 0 if budget.outposts is None else OUTPOST_REPLICAS
+        self.draws = np.random.default_rng(budget.seed)
         self.trials, self.length = budget.cut(
-            TRIAL_REPLICAS, LEAST_TRIAL_STEPS, CONTROLLED_TRIALS, 1 - WARMING_SHARE
+            TRIAL_REPLICAS + self.far, LEAST_TRIAL_STEPS, CONTROLLED_TRIALS, 1 - WARMING_SHARE
         )
         self.rngs = np.array(
-            [philox.generator(budget.seed, Stream.TRAJECTORIES, k) for k in range(TRIAL_REPLICAS)]
+            [
+                philox.generator(budget.seed, Stream.TRAJECTORIES, k)
+                for k in range(TRIAL_REPLICAS + self.far)
+            ]
         )
         self.states = np.tile(first.model.start, (TRIAL_REPLICAS, 1))
         self.at = 0
@@ -271,7 +280,11 @@ class GreedyTrials:
     def costs(self, policies: Sequence[Policy]) -> Floats:
         """The costs on common random numbers, one for each policy."""
         require_time()
-        places = [self.states.copy() for _ in policies]
+        begin = self.states
+        if self.outposts is not None:
+            chosen = self.draws.integers(len(self.outposts), size=self.far)
+            begin = np.concatenate([self.states, self.outposts[chosen]])
+        places = [begin.copy() for _ in policies]
         ran = in_parallel(
             [
                 partial(self._walk, policy, states, self.length)
@@ -279,9 +292,9 @@ class GreedyTrials:
             ],
             self.threads,
         )
-        self.states = places[-1]
+        self.states = places[-1][:TRIAL_REPLICAS].copy()
         self.at += self.length
-        self.steps += len(policies) * TRIAL_REPLICAS * self.length
+        self.steps += len(policies) * len(begin) * self.length
         return np.array([_greedy_cost(rows) for rows in ran])
 
     def _walk(self, policy: Policy, states: Ints, length: int) -> Floats:
@@ -294,12 +307,28 @@ class GreedyTrials:
         law = self.model.forward_law
         draw = greedy_walk.Draw(self.model.code.step, code.seen, len(self.model.code.counters))
         h = Control(law.forward, law.outcomes, code.value, code.ints, code.floats, code.room)
-        sums = np.empty((TRIAL_REPLICAS, 2))
-        walks = index_walk.Walks(states, self.rngs.copy(), self.at)
+        sums = np.empty((len(states), 2))
+        walks = index_walk.Walks(states, self.rngs[: len(states)].copy(), self.at)
         ended = greedy_walk.walk(law, draw, h, walks, length, sums)
-        if ended < TRIAL_REPLICAS:
+        if ended < len(states):
             return np.full_like(sums, np.inf)
         return sums / length
+
+
+def late_costs(policy: Policy, starts: Ints, steps: int, seed: int) -> tuple[Floats, Ints]:
+    """The mean loss of a trajectory from each of the starts, over so many steps after so many
+    steps, and the states where they end.
+    """
+    engine = CompiledEngine(policy.model, policy, own_seed(seed, Word.SEARCH_TRIALS), False)
+    ran = in_parallel(
+        [
+            partial(engine.advance, Replica(k, x.copy(), np.zeros(2), 0), 2, steps)
+            for k, x in enumerate(starts)
+        ],
+        None,
+    )
+    late = np.array([chunks.rows[1, 1] / steps for chunks in ran])
+    return late, np.array([chunks.replica.x for chunks in ran])
 
 
 def walked_values(policy: Policy) -> ValueCode | None:
@@ -312,14 +341,21 @@ def walked_values(policy: Policy) -> ValueCode | None:
 
 
 def _greedy_cost(rows: Floats) -> float:
-    """The mean of the shaped losses, or of the plain ones where these are clearly larger."""
+    """The mean of the shaped losses, or of the plain ones where these are clearly larger.
+
+    Trajectories from outposts count little, but one that stays there counts.
+    """
     if not np.isfinite(rows).all():
         return math.inf
-    plain, shaped = rows.mean(axis=0)
-    error = float(np.std(rows[:, 0] - rows[:, 1])) / math.sqrt(len(rows) - 1)
-    if plain - shaped > FLATTERING_ERRORS * error or rows[:, 1].std() > rows[:, 0].std():
+    own = rows[:TRIAL_REPLICAS]
+    far = rows[TRIAL_REPLICAS:]
+    plain, shaped = own.mean(axis=0)
+    error = float(np.std(own[:, 0] - own[:, 1])) / math.sqrt(len(own) - 1)
+    if plain - shaped > FLATTERING_ERRORS * error or own[:, 1].std() > own[:, 0].std():
         return float(plain)
-    return float(shaped)
+    if not len(far):
+        return float(shaped)
+    return float((1 - OUTPOST_SHARE) * shaped + OUTPOST_SHARE * far[:, 1].mean())
 
 
 def make_trials(first: Policy, criterion: Criterion, budget: Budget) -> Trials:

@@ -16,6 +16,15 @@ depend on the scales of Ψ. Newton's method with halved steps solves it, the sum
 and the system as large as Ψ is rich. At its end −F(w) = ℓᵀu + KL/η up to the ridge: the duality
 gap of the answer, which `gap` has.
 
+*Outposts.* Values are fitted where u has mass. Elsewhere the inequality ℓ + Dw >= λ, which is all
+that the program asks of them, leaves them too low, and a greedy policy is drawn there and may stay.
+So states ν away from the reference, and those on the reference policy's way back from them, can ask
+for that policy's own Bellman equation, by least squares:
+
+    F(w)  +  ½ηβ·Σ ν(x)·[ℓ_π(x) + D_π(x)w + cᵀw − g]²,      g the policy's cost (times 1 − γ)
+
+which is what (1/η)·log Σ r·exp(−η·) is for small η, up to the weight β.
+
 What it says: u is a policy's occupancy as far as Ψ tells, with π_u(a|x) ∝ p(a|x)·exp(−η(ℓ + Dw))
 its policy, and Ψw the values (the bias, for the average criterion) whose Bellman residuals the
 exponent has. For η → 0 w is the least squares fit of the reference's own Bellman equation, for
@@ -33,11 +42,14 @@ import scipy.linalg
 
 from dualplan.core.checks import require_positive
 from dualplan.core.deadlines import require_time
-from dualplan.core.types import Floats
-from dualplan.dual.symmetric.reference import Reference
-from dualplan.values.basis import LinearValues
+from dualplan.core.types import Floats, Ints
+from dualplan.dual.symmetric.reference import Reference, make_reference
+from dualplan.models.criteria import Criterion, Discounted
+from dualplan.policies.contract import Policy
+from dualplan.values.basis import Basis, LinearValues
 
 RIDGE = 1e-6
+OUTPOSTS_WEIGHT = 0.1
 NEWTON_STEPS = 60
 ARMIJO_SHARE = 1e-4  # of the decrease that the slope promises
 LEAST_STEP = 2.0**-12
@@ -50,6 +62,35 @@ DONE_SHARE = 1e-12  # of |F|: smaller decreases end it
 # of a wanted distance, and how many η are tried for it
 DISTANCE_SHARE = 0.1
 MOST_RATES = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Outposts:
+    """States away from a reference as a policy leaves them: its losses and its differences of Ψ,
+    the cost g that it has in the long run, and the weight β of their equations.
+    """
+
+    losses: Floats
+    differences: Floats
+    cost: float
+    weight: float = OUTPOSTS_WEIGHT
+
+
+def make_outposts(
+    basis: Basis, states: Ints, policy: Policy, criterion: Criterion | None = None, *, cost: float
+) -> Outposts:
+    """What the policy does at these states; `cost` is its average cost, or its discounted one."""
+    pairs = make_reference(basis, states, policy, criterion)
+    first = np.flatnonzero(np.diff(pairs.rows, prepend=-1))
+    chances = pairs.masses * len(states)
+    level = cost
+    if isinstance(pairs.criterion, Discounted):
+        level = (1 - pairs.criterion.gamma) * cost
+    return Outposts(
+        np.add.reduceat(chances * pairs.losses, first),
+        np.add.reduceat(chances[:, None] * pairs.differences, first, axis=0) + pairs.start,
+        level,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +122,12 @@ class EntropySolution:
 
 
 def solve_entropy(
-    reference: Reference, eta: float, *, ridge: float = RIDGE, start: Floats | None = None
+    reference: Reference,
+    eta: float,
+    *,
+    ridge: float = RIDGE,
+    outposts: Outposts | None = None,
+    start: Floats | None = None,
 ) -> EntropySolution:
     """The solution for one η, from the weights `start` on; without them by way of smaller η."""
     require_positive(eta=eta, ridge=ridge)
@@ -91,7 +137,7 @@ def solve_entropy(
         while rate > least:
             rate /= PATH_FACTOR
     while True:
-        found = _newton(_Scaled(reference, rate, ridge), start)
+        found = _newton(_Scaled(reference, rate, ridge, outposts), start)
         if rate >= eta:
             return found
         start = found.values.weights
@@ -133,6 +179,7 @@ def solve_at_distance(
     distance: float,
     *,
     ridge: float = RIDGE,
+    outposts: Outposts | None = None,
     near: EntropySolution | None = None,
 ) -> EntropySolution:
     """The solution whose KL(u‖r) is the wanted distance, within a tenth: η by bisection on its
@@ -145,7 +192,7 @@ def solve_at_distance(
     start = None if near is None else near.values.weights
     low = 0.0
     high = math.inf
-    found = solve_entropy(reference, eta, ridge=ridge, start=start)
+    found = solve_entropy(reference, eta, ridge=ridge, outposts=outposts, start=start)
     for _ in range(MOST_RATES):
         if abs(found.distance - distance) <= DISTANCE_SHARE * distance:
             break
@@ -159,7 +206,8 @@ def solve_at_distance(
             eta /= 2
         else:
             eta = math.sqrt(low * high)
-        found = solve_entropy(reference, eta, ridge=ridge, start=found.values.weights)
+        weights = found.values.weights
+        found = solve_entropy(reference, eta, ridge=ridge, outposts=outposts, start=weights)
     return found
 
 
@@ -173,7 +221,9 @@ def _first_rate(reference: Reference) -> float:
 class _Scaled:
     """F with the columns of D scaled to a mean square of 1."""
 
-    def __init__(self, reference: Reference, eta: float, ridge: float) -> None:
+    def __init__(
+        self, reference: Reference, eta: float, ridge: float, outposts: Outposts | None
+    ) -> None:
         self.reference = reference
         self.eta = eta
         self.ridge = ridge
@@ -181,6 +231,12 @@ class _Scaled:
         self.scale = np.where(size > 0, size, 1.0)
         self.matrix = reference.differences / self.scale
         self.start = reference.start / self.scale
+        self.far = np.zeros((0, self.scale.size))
+        self.level = np.zeros(0)
+        if outposts is not None:
+            share = math.sqrt(eta * outposts.weight / outposts.losses.size)
+            self.far = share * outposts.differences / self.scale
+            self.level = share * (outposts.losses - outposts.cost)
         with np.errstate(divide="ignore"):
             self.logs = np.log(reference.masses)
 
@@ -191,7 +247,11 @@ class _Scaled:
         raised = np.exp(exponents - largest)
         total = raised.sum()
         value = (largest + math.log(total)) / self.eta - self.start @ w + self.ridge / 2 * (w @ w)
-        return float(value), raised / total
+        return float(value + self.missed(w) @ self.missed(w) / 2), raised / total
+
+    def missed(self, w: Floats) -> Floats:
+        """The equations of the outposts, weighted."""
+        return np.asarray(self.level + self.far @ w)
 
     def flow(self, u: Floats) -> Floats:
         """Σ u D + c."""
@@ -199,13 +259,14 @@ class _Scaled:
 
     def gradient(self, w: Floats, u: Floats) -> Floats:
         """∇F."""
-        return np.asarray(self.ridge * w - self.flow(u))
+        return np.asarray(self.ridge * w - self.flow(u) + self.missed(w) @ self.far)
 
     def direction(self, gradient: Floats, u: Floats, damping: float) -> Floats:
         """Newton's, with more ridge."""
         mean = u @ self.matrix
         weighted = self.matrix * np.sqrt(u)[:, None]
         hessian = self.eta * (weighted.T @ weighted - np.outer(mean, mean))
+        hessian += self.far.T @ self.far
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += self.ridge + damping * float(hessian[diagonal].mean())
         return np.asarray(-scipy.linalg.solve(hessian, gradient, assume_a="sym"))
@@ -216,7 +277,7 @@ class _Scaled:
         objective = float(u @ self.reference.losses)
         distance = max(0.0, float(u[used] @ (np.log(u[used]) - self.logs[used])))
         primal = objective + distance / self.eta
-        plain = value - self.ridge / 2 * float(w @ w)
+        plain = value - float(self.ridge * (w @ w) + self.missed(w) @ self.missed(w)) / 2
         return EntropySolution(
             self.reference,
             LinearValues(self.reference.basis, w / self.scale),
