@@ -44,6 +44,7 @@ SWEEPS_WITHOUT_TABLE = 2
 # states by which the time of a sweep is estimated, and next states of all of them at most
 TIMED_STATES = 20_000
 TIMED_OUTCOMES = 2_000_000
+TIMED_SWEEPS = 3
 CHAIN_ENTRIES_AT_ONCE = 2**22  # of a chain's matrix, assembled at once
 
 
@@ -205,12 +206,16 @@ class Sweeper:
         timed = min(TIMED_STATES, max(1, TIMED_OUTCOMES // outcomes))
         tried = max(1, units * timed // max(self.states, timed))
         self._sweep(loop, values, 1)  # which compiles
-        started = timer.monotonic()
-        self._sweep(loop, values, tried)
-        one = (timer.monotonic() - started) * units / tried
+        one = min(self._seconds(loop, values, tried) for _ in range(TIMED_SWEEPS)) * units / tried
         if not self.tabular:
             return sweeps * one
         return cores() * one + sweeps * self.states * outcomes / TABLE_OUTCOMES_A_SECOND
+
+    def _seconds(self, loop: Any, out: Floats, count: int) -> float:
+        """How long one sweep took; the least of several is that of an undisturbed one."""
+        started = timer.monotonic()
+        self._sweep(loop, out, count)
+        return timer.monotonic() - started
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at

@@ -22,6 +22,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 
+from dualplan.core.budgets import Clock
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import Place
@@ -43,6 +44,7 @@ NO_TOLERANCE = 1e-300  # absolute: the relative one counts, and rounding
 LEAST_SWEEPS = 200  # that must fit into the time
 MOST_OUTCOMES_A_SECOND = 1e9  # of sweeps: where that is not enough, nothing needs to be measured
 EXACT_TIME_SHARE = 0.8  # of what is left, at most
+LEAST_EXACT_SECONDS = 1.0  # whatever is left: a small model is solved in any time
 TRIAL_TIME_SHARE = 0.3  # of what is left, after which the prospect counts
 # of an optimal policy with many states: what its measures may take, of what the solution took
 MEASURING_TIME_SHARE = 0.1
@@ -73,13 +75,18 @@ def fits(search: Search) -> bool:
     if not search.listed or not model.box.bounded:
         return False
     outcomes = float(model.box.count or 0) * len(model.actions) * max(1, model.code.max_outcomes)
-    if LEAST_SWEEPS * outcomes / MOST_OUTCOMES_A_SECOND > EXACT_TIME_SHARE * search.clock.left:
+    if LEAST_SWEEPS * outcomes / MOST_OUTCOMES_A_SECOND > _exact_seconds(search.clock):
         return False
     try:
         sweeper = Sweeper(model)
     except (MissingError, InputError):
         return False
-    return sweeper.seconds_for(LEAST_SWEEPS) <= EXACT_TIME_SHARE * search.clock.left
+    return sweeper.seconds_for(LEAST_SWEEPS) <= _exact_seconds(search.clock)
+
+
+def _exact_seconds(clock: Clock) -> float:
+    """How long sweeps over all states may take."""
+    return max(EXACT_TIME_SHARE * clock.left, LEAST_EXACT_SECONDS)
 
 
 def solve_listed(search: Search) -> Listed | None:
@@ -94,7 +101,7 @@ def solve_listed(search: Search) -> Listed | None:
             search.criterion,
             tol=NO_TOLERANCE,
             relative_tol=search.wanted_gap or OPTIMAL_GAP,
-            time=max(EXACT_TIME_SHARE * search.clock.left, 1e-3),
+            time=_exact_seconds(search.clock),
             progress=prospect,
         )
     except ModelError:
@@ -123,7 +130,7 @@ class _Prospect:
     """Watches the bounds of sweeps, and says when they will not meet in time."""
 
     def __init__(self, search: Search) -> None:
-        self.clock = search.clock.part(search.clock.left)
+        self.clock = search.clock.part(max(search.clock.left, LEAST_EXACT_SECONDS))
         self.gap = search.wanted_gap or OPTIMAL_GAP
         self.widths: list[tuple[float, float]] = []  # seconds, and the least width till then
         self.half = 0
@@ -196,7 +203,7 @@ def _limited(search: Search, free: LowerBound) -> Listed | None:
             search.criterion,
             limits=search.wanted_limits,
             tol=(search.wanted_gap or OPTIMAL_GAP) * max(abs(free.value), OPTIMAL_GAP),
-            time=max(EXACT_TIME_SHARE * search.clock.left, 1e-3),
+            time=_exact_seconds(search.clock),
         )
     except (MissingError, ModelError):
         return None
