@@ -35,7 +35,7 @@ ROOMS = {
         "certificates"
     ),
     "primal": "approximate linear programs on values",
-    "search": "propose, judge, keep: lattices, policy search, rollouts, plans",
+    "search": "propose, judge, keep: lattices, policy search, rounds of the dual program, limits by prices, rollouts, plans",
     "report": "show it: figures, maps, rules in words, the page",
     "cli": "commands, and the published experiments",
 }

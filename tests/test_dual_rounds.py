@@ -116,7 +116,7 @@ def test_the_dual_method_takes_discounted_costs_too() -> None:
     model = dp.load("lost-sales", lead_time=2, demand=2.0)
     criterion = dp.Discounted(0.95)
     begin = [random_policy(model)]
-    found = dp.solve(model, criterion, policies=begin, method="dual", time="25s")
+    found = dp.solve(model, criterion, policies=begin, method="dual", time="60s")
     optimum = dp.solve_exact(model, criterion).cost
     first = dp.evaluate_exact(model, begin[0], criterion).cost
     exact = dp.evaluate_exact(model, found.policy, criterion).cost

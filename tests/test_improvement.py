@@ -508,9 +508,9 @@ def test_discounted_searches():
             {
                 "limits": ["lost fraction <= 0.1"],
                 "criterion": dp.Discounted(0.9),
-                "method": "lattice",
+                "method": "limits",
             },
-            "discounted criterion",
+            "average criterion",
         ),
         ({"policies": ["lbfs"]}, "a policy is needed"),
     ],

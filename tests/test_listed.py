@@ -96,7 +96,7 @@ def test_the_measures_of_an_optimal_policy_with_many_states_are_simulated(monkey
 
 
 def test_what_does_not_fit_into_the_time_is_not_swept(monkeypatch):
-    model = dp.load("four-queue", buffers=9)
+    model = dp.load("four-queue", buffers=31)
     search = Search(model, dp.Average(), (), 0, clock=Clock(1e-4))
     assert not listed.fits(search)
     unbounded = Search(dp.load("four-queue", buffers=None), dp.Average(), (), 0)

@@ -77,7 +77,11 @@ class Clock:
 
     def part(self, seconds: float) -> Clock:
         """A clock that stops after so many seconds from now, or with this one."""
-        return Clock(max(0.0, min(seconds, self.left)), self._paused_since(self.paused()))
+        return self.another(max(0.0, min(seconds, self.left)))
+
+    def another(self, seconds: float) -> Clock:
+        """A clock for so many seconds from now, whatever this one says, that pauses with it."""
+        return Clock(seconds, self._paused_since(self.paused()))
 
     def _paused_since(self, before: float) -> Callable[[], float]:
         return lambda: self.paused() - before

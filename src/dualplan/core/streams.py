@@ -93,6 +93,15 @@ class DualWord(IntEnum):
 
 
 @unique
+class PriceWord(IntEnum):
+    """Words of `own_seed(seed, word)` where limits are kept by prices."""
+
+    MEASURING = 1  # costs and measures of policies, on common random numbers
+    HOME = 2  # visits, among which policies in turn meet
+    ROUND = 100  # the seed of a round's searches, the k-th at ROUND + k
+
+
+@unique
 class RolloutWord(IntEnum):
     """Words of NumPy's generators of [seed, word] in rollouts."""
 

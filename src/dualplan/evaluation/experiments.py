@@ -339,6 +339,8 @@ class LongRun:
             m.name: ratio_interval(batches @ m.numerator, batches @ m.denominator, level, worth)
             for m in self.model.measures
         }
+        mean = batches.sum(axis=0) / batches[:, 0].sum()
+        denominators = {m.name: float(mean @ m.denominator) for m in self.model.measures}
         if self.wanted.method == "regenerative":
             cost = self._cycle_interval(i)
             dropped = 0
@@ -378,6 +380,7 @@ class LongRun:
             dropped * self.chunk * self.merged,
             measures,
             notes,
+            denominators,
         )
 
     def arrays(self) -> dict[str, Any]:

@@ -7,10 +7,13 @@ has no exact cost; it is simulated, and the status says how that went.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dualplan.core.errors import ModelError
 from dualplan.core.intervals import Interval
+from dualplan.core.status import Status
 from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.experiments import notes_on
 from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation, require_known_method
@@ -18,6 +21,7 @@ from dualplan.evaluation.simulation import Control
 from dualplan.exact.policy import ExactEvaluation, evaluate_exact
 from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion
+from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 from dualplan.policies.tables import tabulated
 
@@ -38,6 +42,38 @@ def exact_evaluation(model: Model, exact: ExactEvaluation) -> Evaluation:
         seconds=exact.seconds,
         measures=measures,
         notes=notes_on(model, measures),
+        denominators=exact.denominators,
+    )
+
+
+def in_turn(model: Model, policy: Alternating, parts: Sequence[Evaluation]) -> Evaluation:
+    """What policies in turn cost, from what is known exactly of each: long-run sums are sums over
+    the parts, in their shares.
+    """
+    shares = policy.shares
+    lower = float(shares @ [part.lower for part in parts])
+    upper = float(shares @ [part.upper for part in parts])
+    denominators = {
+        m.name: float(shares @ [part.denominators[m.name] for part in parts])
+        for m in model.measures
+    }
+    measures = {}
+    for name, denominator in denominators.items():
+        sums = [part.measures[name].value * part.denominators[name] for part in parts]
+        value = float(shares @ sums) / denominator if denominator else math.nan
+        measures[name] = Interval(value, value, value, 1.0)
+    return Evaluation(
+        policy=policy.name,
+        cost=float(shares @ [part.cost for part in parts]),
+        lower=lower,
+        upper=upper,
+        confidence=1.0,
+        method=EXACT_EVALUATION,
+        status=next((p.status for p in parts if p.status is not Status.SOLVED), Status.SOLVED),
+        seconds=sum(part.seconds for part in parts),
+        measures=measures,
+        notes=notes_on(model, measures),
+        denominators=denominators,
     )
 
 
@@ -62,7 +98,9 @@ class Judge:
         require_known_method(self.method)
 
     def exactly(self, model: Model, policy: Policy) -> bool:
-        """Whether the policy is evaluated over all states."""
+        """Whether the policy is evaluated over all states; of policies in turn, each of them."""
+        if isinstance(policy, Alternating):
+            return all(self.exactly(model, part) for part in policy.policies)
         if self.method is None:
             return few_states(model) and tabulated(policy).code is not None
         return self.method == EXACT_EVALUATION
@@ -81,6 +119,9 @@ class Judge:
         Without `simulate_several`, a policy with several recurrent classes is a `ModelError` where
         states are few, and not simulated.
         """
+        if isinstance(policy, Alternating) and self.exactly(model, policy):
+            parts = [self(model, part, criterion) for part in policy.policies]
+            return in_turn(model, policy, parts)
         if self.exactly(model, policy):
             try:
                 found = evaluate_exact(model, policy, criterion, threads=self.threads)

@@ -110,6 +110,8 @@ class SettingsKeywords(TypedDict, total=False):
 class Evaluation(Shown):
     """The cost of a policy: an estimate, its interval, how it was obtained and what else was
     measured.
+
+    Measures are ratios; `denominators` are what a step adds to the lower one of their two sums.
     """
 
     policy: str
@@ -125,6 +127,7 @@ class Evaluation(Shown):
     warm_up: int = 0
     measures: dict[str, Interval] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    denominators: dict[str, float] = field(default_factory=dict)
 
     @property
     def half_width(self) -> float:

@@ -56,6 +56,7 @@ class ExactEvaluation(Shown):
     occupancy: Floats
     residual: float
     measures: dict[str, float]
+    denominators: dict[str, float]
     chain: Any
     seconds: float
 
@@ -151,6 +152,7 @@ def evaluate_exact(
         occupancy,
         residual,
         measures,
+        {m.name: float(sums @ m.denominator) for m in model.measures},
         chain,
         seconds,
     )

@@ -2,6 +2,7 @@
 and machines.
 """
 
+from dualplan.policies.alternating import Alternating
 from dualplan.policies.heuristics.admission import threshold
 from dualplan.policies.heuristics.inventory import base_stock, capped_base_stock, myopic
 from dualplan.policies.heuristics.network import (
@@ -22,6 +23,7 @@ from dualplan.policies.mixed import Mixed, exploring
 from dualplan.policies.tables import FunctionPolicy, TablePolicy, random_policy
 
 __all__ = [
+    "Alternating",
     "FunctionPolicy",
     "LinearIndexPolicy",
     "Mixed",

@@ -20,6 +20,7 @@ heuristic       one of the model's own, by name; random: every allowed action eq
 rule           a compiled rule of the library. ints, floats: the arrays it reads; header: which rule
 trees       a readable rule. header: its trees, and what it costs more than the policy it stands for
 mixed           a mixture of policies. shares: their weights
+alternating     policies in turn. shares: of the time; home: the state where they change
 ratios          the policy of ratios against a reference. theta: their weights; cells_k: the parts
                 of the partition of
                 block k, members_k: which of the policies it has, the reference being the first;

@@ -123,6 +123,9 @@ class Search:
     fitted: dict[str, StateFunction | None] = field(
         default_factory=dict
     )  # controls of policies that bring no values
+    # policies whose measures are known, by their fingerprints: where limits are kept by prices
+    columns: dict[str, Member] = field(default_factory=dict)
+    prices: tuple[tuple[Limit, float], ...] = ()  # of the limits, as far as they are known
 
     @property
     def incumbent(self) -> Member:

@@ -50,6 +50,7 @@ from dualplan.evaluation.results import Comparison, Evaluation
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average, Discounted
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.policies.tables import TablePolicy
 from dualplan.search.contract import Candidate, Member, Search
@@ -185,6 +186,9 @@ def pace(search: Search, candidate: Candidate, control: StateFunction | None = N
     With a control all next states are listed in each step, and nothing is quick but a policy's own
     loop.
     """
+    if isinstance(candidate.policy, Alternating):
+        parts = [replace(candidate, policy=part) for part in candidate.policy.policies]
+        return min(pace(search, part, control) for part in parts) / len(parts)
     code = candidate.policy.code
     if code is None or isinstance(search.model, SimulatorModel):
         return SLOW_PACE

@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass, replace
 
 from dualplan.core.budgets import Clock
+from dualplan.core.deadlines import until
 from dualplan.core.errors import InputError, MissingError, ModelError
 from dualplan.core.status import PROVED, Status
 from dualplan.core.streams import Place
@@ -96,14 +97,14 @@ def solve_listed(search: Search) -> Listed | None:
     """
     prospect = _Prospect(search)
     try:
-        found = solve_exact(
-            search.model,
-            search.criterion,
-            tol=NO_TOLERANCE,
-            relative_tol=search.wanted_gap or OPTIMAL_GAP,
-            time=_exact_seconds(search.clock),
-            progress=prospect,
-        )
+        with until(search.clock.another(_exact_seconds(search.clock))):
+            found = solve_exact(
+                search.model,
+                search.criterion,
+                tol=NO_TOLERANCE,
+                relative_tol=search.wanted_gap or OPTIMAL_GAP,
+                progress=prospect,
+            )
     except ModelError:
         # the optimal cost depends on the start: a search from this start goes on
         return None
@@ -130,7 +131,7 @@ class _Prospect:
     """Watches the bounds of sweeps, and says when they will not meet in time."""
 
     def __init__(self, search: Search) -> None:
-        self.clock = search.clock.part(max(search.clock.left, LEAST_EXACT_SECONDS))
+        self.clock = search.clock.another(max(search.clock.left, LEAST_EXACT_SECONDS))
         self.gap = search.wanted_gap or OPTIMAL_GAP
         self.widths: list[tuple[float, float]] = []  # seconds, and the least width till then
         self.half = 0

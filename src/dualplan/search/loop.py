@@ -60,6 +60,7 @@ from dualplan.search.contract import (
 )
 from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, duel, screen
 from dualplan.search.last_evaluation import FINAL_EVALUATION_STEPS, beside_exact, last_evaluation
+from dualplan.search.limited.priced import priced_network
 from dualplan.search.listed import EXACT, OPTIMAL_GAP, solve_listed
 from dualplan.search.steps import swiftest_first
 from dualplan.values.functions import StateFunction
@@ -86,6 +87,8 @@ LEAST_LIMITS_SECONDS = 0.2
 # is left that the evaluation of another takes
 MOST_DEMOTIONS = 3
 DEMOTED_TIME_SHARE = 0.5
+PRICED_BOUND_TIME_SHARE = 0.6  # of that of the bound, for one with prices on limits
+KEEPING = "policies that keep the limits"
 NO_BOUND = LowerBound(-math.inf, UNKNOWN, "", ())
 
 Progress = Callable[[int, int, str], None]
@@ -261,6 +264,9 @@ class Loop:
         again, under the limits, once these bind.
         """
         applicable = [step for step in steps if step.applies(self.search)]
+        if steps and not applicable and self.search.limits != self.search.wanted_limits:
+            self._bind_limits()
+            return self.rounds(steps)
         usable = swiftest_first(applicable, self.search)
         smallest = 0 if self.clock.allowed <= SHORT_TIME_SECONDS else 1
         size = {step.name: min(smallest, step.sizes - 1) for step in usable}
@@ -549,8 +555,27 @@ class Loop:
         return exact and not result.bound.assumed and result.kept
 
     def _bound(self, allowed: float) -> LowerBound:
+        """What any policy costs at least; with limits that have prices, any that keeps them."""
         search = self.search
+        priced = self._priced_bound(PRICED_BOUND_TIME_SHARE * allowed)
+        if priced is not None:
+            allowed = (1 - PRICED_BOUND_TIME_SHARE) * allowed
         potentials = [search.incumbent.candidate.values, self.potential]
-        return best_bound(
+        free = best_bound(
             search.model, search.criterion, potentials=potentials, time=allowed, seed=search.seed
         )
+        if priced is not None and priced.value > free.value:
+            return priced
+        return free
+
+    def _priced_bound(self, allowed: float) -> LowerBound | None:
+        """Lagrange's: what any policy costs by the priced loss, where that is a network's."""
+        search = self.search
+        if not search.prices or not search.limits:
+            return None
+        priced = priced_network(search.model, search.prices)
+        if priced is None or priced.constant is None:
+            return None
+        found = best_bound(priced.network, search.criterion, time=allowed, seed=search.seed)
+        assumed = f"{found.assumed}, and {KEEPING}" if found.assumed else KEEPING
+        return replace(found, value=found.value + priced.constant, assumed=assumed, worst=())

@@ -1,8 +1,9 @@
 """The steps that propose policies, in the order in which they are taken; a larger size asks for
 more work.
 
-lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`); with
-            limits, for several prices on them, and mixtures
+limits      where limits bind: policies in turn, by a program over all that were measured, and
+            searches at its prices (`limited/`)
+lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`)
 search      an evolution strategy over linear indices of networks, weights of values, mixtures
             (`policy_search.py`)
 values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4
@@ -37,7 +38,6 @@ from dualplan.core.deadlines import deadline
 from dualplan.core.errors import InputError, OutOfTimeError
 from dualplan.core.streams import Place
 from dualplan.dual.combine import DUAL_CANDIDATE, GREEDY_CANDIDATE, HARD_CHOICE_CANDIDATE, combine
-from dualplan.evaluation.evaluate import evaluate
 from dualplan.evaluation.visits import visited
 from dualplan.models.criteria import Average, Discounted
 from dualplan.models.factored import FactoredModel
@@ -51,7 +51,6 @@ from dualplan.policies.heuristics.network import (
     linear_index,
     walks,
 )
-from dualplan.policies.mixed import Mixed
 from dualplan.primal.relevance import Independent
 from dualplan.search.contract import Candidate, Member, Search, Step
 from dualplan.search.dual_rounds import DualProgram
@@ -74,6 +73,7 @@ from dualplan.search.lattice import (
     truncation,
 )
 from dualplan.search.learned import Learned
+from dualplan.search.limited.step import ByPrices
 from dualplan.search.policy_search import Proposed, best_of
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
@@ -88,10 +88,7 @@ STEPS_BETWEEN_SEEN_VISITS = 20  # steps between two of these visits
 LATTICE_NODES_BY_SIZE = (600, 2_500, 20_000, 100_000)  # of a lattice, by size
 STATES_A_NODE = 4  # so many times fewer nodes than states, at least
 TRUNCATED_STATES_BY_SIZE = (2_500, 10_000, 40_000, 120_000)  # of a truncation
-# prices of limits that are tried, and the steps by which each is judged
-TRIED_PRICES = 8
-PRICING_STEPS = 400_000
-MIXED_SHARES = (0.25, 0.5, 0.75)  # shares of a policy that breaks a limit
+MOST_PRICED_SIZE = 2  # of a lattice with prices
 # simulated steps of a search, by size
 SEARCH_STEPS_BY_SIZE = (5_000_000, 50_000_000, 200_000_000, 400_000_000)
 # of indices that walk, in all; searches of each family
@@ -267,25 +264,37 @@ class OnLattice:
     elastic: bool = False
     sizes: int = len(LATTICE_NODES_BY_SIZE)
     grows: float = 2.5
-    needs: str = "next states that can be listed, and few enough coordinates for a lattice"
+    needs: str = "next states that can be listed, few enough coordinates for a lattice, no limits"
 
     def applies(self, search: Search) -> bool:
-        """Where a lattice has room for three knots a coordinate."""
+        """Where a lattice has room for three knots a coordinate; limits have a step of their own,
+        which asks for prices.
+        """
+        return self._has_room(search) and not search.limits
+
+    def _has_room(self, search: Search) -> bool:
         model = search.model
         few = np.minimum(model.box.upper - model.box.lower, 2).astype(np.float64) + 1
         return search.listed and bool(np.log(few).sum() <= math.log(LATTICE_NODES_BY_SIZE[-1]))
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
-        """One without prices.
-
-        With limits, several prices, and mixtures of two that lie on both sides of them.
-        """
-        if search.limits:
-            return self._priced(search, size)
+        """One, and where there is no end of states one more, without those far out."""
         found = [self._solved(search, _nodes(search, size), ())]
         if not search.model.box.bounded:
             found.append(self._truncated(search, TRUNCATED_STATES_BY_SIZE[size]))
         return [candidate for candidate in found if candidate is not None]
+
+    def priced(
+        self, search: Search, prices: Sequence[tuple[Limit, float]], size: int
+    ) -> Candidate | None:
+        """One for a loss with prices on limits; None where there is no room for a lattice."""
+        if not self._has_room(search):
+            return None
+        found = self._solved(search, _nodes(search, min(size, MOST_PRICED_SIZE)), prices)
+        if found is None:
+            return None
+        words = ", ".join(f"{price:.3g}" for _, price in prices)
+        return Candidate(found.policy, f"{found.source}, price {words}")
 
     def _truncated(self, search: Search, nodes: int) -> Candidate:
         """All states near the lower limits; beyond, what is done where they end."""
@@ -325,53 +334,6 @@ class OnLattice:
         name = f"lattice, {found.lattice.nodes:,} nodes"
         # with prices, values are of another loss: no control variates for this one
         return Candidate(found.policy(name=name), name, None if prices else found.values)
-
-    def _priced(self, search: Search, size: int) -> list[Candidate]:
-        """Prices by bisection on the logarithm, until a limit is kept and another price breaks it
-        by little.
-        """
-        found = []
-        low = 0.0
-        high = math.inf
-        cost = abs(search.incumbent.run.cost)
-        if 1.0 < cost < math.inf:
-            price = cost
-        else:
-            price = 1.0
-        for _ in range(TRIED_PRICES):
-            one = self._solved(
-                search, _nodes(search, min(size, 1)), [(limit, price) for limit in search.limits]
-            )
-            if one is None:
-                break
-            one = Candidate(one.policy, f"{one.source}, price {price:.3g}")
-            run = evaluate(
-                search.model,
-                one.policy,
-                search.criterion,
-                steps=PRICING_STEPS,
-                seed=search.fresh(Place.PRICES),
-            )
-            found.append((run.excess(search.limits), one))
-            low, high = (low, price) if found[-1][0] == 0 else (price, high)
-            if math.isinf(high):
-                price = 4 * price
-            elif low == 0:
-                price = price / 4
-            else:
-                price = math.sqrt(low * high)
-        kept = [c for e, c in found if e == 0]
-        broken = [c for e, c in found if e > 0]
-        made = [c for _, c in found]
-        if kept and broken:  # the dearest price that is not enough, and the least that is
-            made += [
-                Candidate(
-                    Mixed([kept[-1].policy, broken[-1].policy], [1 - w, w]),
-                    f"mixture, {w:g} of the cheaper",
-                )
-                for w in MIXED_SHARES
-            ]
-        return made
 
 
 def _nodes(search: Search, size: int) -> int:
@@ -600,7 +562,16 @@ class Combines:
 
 STEPS_BY_NAME: dict[str, Step] = {
     step.name: step
-    for step in (Learned(), Factored(), OnLattice(), Searches(), Values(), Combines(), Rollouts())
+    for step in (
+        ByPrices(Searches().propose, OnLattice().priced),
+        Learned(),
+        Factored(),
+        OnLattice(),
+        Searches(),
+        Values(),
+        Combines(),
+        Rollouts(),
+    )
 }
 # programs one by one, for those who ask for them
 NAMED_STEPS: dict[str, Step] = {

@@ -16,6 +16,8 @@ other measures are judged.
 
 from __future__ import annotations
 
+from dualplan.core.errors import InputError
+from dualplan.evaluation.simulation.alternating import AlternatingEngine
 from dualplan.evaluation.simulation.compiled import CompiledEngine
 from dualplan.evaluation.simulation.contract import (
     REPLICAS,
@@ -31,6 +33,7 @@ from dualplan.evaluation.simulation.python import PythonEngine
 from dualplan.evaluation.simulation.stepped import SteppedEngine
 from dualplan.models.contract import Model
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 
 __all__ = [
@@ -58,8 +61,17 @@ def engine(
     control: Control | None = None,
 ) -> Engine:
     """The loop for this model and policy: compiled where both are, and the control; step by step
-    where one of them is not, and all in Python where the model is a simulator.
+    where one of them is not, and all in Python where the model is a simulator. Policies in turn
+    have one each.
     """
+    if isinstance(policy, Alternating):
+        if regenerate:
+            raise InputError(
+                f"policy {policy.name!r} follows several policies in turn, whose cycles differ; "
+                "use method 'batch-means'."
+            )
+        engines = [engine(model, part, seed, control=control) for part in policy.policies]
+        return AlternatingEngine(policy, engines)
     code = getattr(control, "code", None)
     if isinstance(model, SimulatorModel):
         return PythonEngine(model, policy, seed, regenerate, control)
