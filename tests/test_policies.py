@@ -242,3 +242,22 @@ def test_rules_of_parallel_servers_by_hand():
     for x, actions in chosen.items():
         for name, a in actions.items():
             assert model.policy(name).probabilities(np.array(x))[a] == 1.0
+
+
+def test_a_look_at_more_outcomes_than_are_remembered_is_the_dense_one():
+    """Eight hundred outcomes a state, of which 256 are remembered."""
+    model = dp.load("lost-sales", lead_time=2, demand=12.0)
+    outcomes = model.code.max_outcomes * len(model.actions)
+    assert outcomes > 2 * 256
+    rng = np.random.default_rng(4)
+    values = dp.primal.LinearValues(dp.primal.monomials(model, 3), rng.normal(size=10))
+    greedy = dp.policies.GreedyPolicy(model, values)
+    for x in rng.integers(0, model.box.upper + 1, size=(40, 2)):
+        costs = {}
+        for a in range(len(model.actions)):
+            if model.code.allowed(model.code.ints, model.code.floats, x, a):
+                law = model.forward(x, a)
+                ahead = float(law.probabilities @ values(np.asarray(law.states)))
+                costs[a] = model.loss(x, a) + ahead
+        best = min(costs, key=costs.get)
+        assert costs[greedy.act(x)] == pytest.approx(costs[best], rel=1e-9)

@@ -20,7 +20,6 @@ from dualplan._kernels.compiler import (
     INTS,
     STEP_SIGNATURE,
     Kernel,
-    copy,
     function_type,
     group,
     helper,
@@ -28,11 +27,9 @@ from dualplan._kernels.compiler import (
 )
 from dualplan._kernels.index_walk import WALKS
 from dualplan._kernels.layouts import CONTROL, LAW
-from dualplan._kernels.look_ahead import ROUNDING_SHARE, remembered
+from dualplan._kernels.look_ahead import ROUNDING_SHARE, Memory, memory_for, remember, remembered
 from dualplan._kernels.philox import seek, uniform
 from dualplan.core.types import Floats, Ints
-
-GREEDY_MEMORY = 64  # outcomes that a step remembers
 
 
 class Draw(NamedTuple):
@@ -51,10 +48,7 @@ class LookRoom(NamedTuple):
     states: Ints
     chances: Floats
     scratch: Floats
-    known: Ints
-    keys: Ints
-    values: Floats
-    terms: Floats
+    memory: Memory
 
 
 DRAW = group(Draw, function_type(STEP_SIGNATURE), INTS, INT)
@@ -63,21 +57,20 @@ DRAW = group(Draw, function_type(STEP_SIGNATURE), INTS, INT)
 @helper
 def _valued(draw, h, y, held, room):
     """The place of h(y) among what is remembered, and how much that is now."""
-    k, key = remembered(draw.seen, y, room.known, room.keys, held)
+    k, key, slot = remembered(draw.seen, y, room.memory)
     if k >= 0:
         return k, held
-    k = min(held, GREEDY_MEMORY - 1)  # beyond what is remembered the last place is used again
-    room.values[k] = h.value(h.ints, h.floats, y, room.scratch)
-    room.terms[k] = room.scratch[0]
-    room.keys[k] = key
-    copy(room.known[k], y)
-    return k, min(held + 1, GREEDY_MEMORY)
+    k, held = remember(y, key, slot, held, room.memory)
+    room.memory.values[k] = h.value(h.ints, h.floats, y, room.scratch)
+    room.memory.terms[k] = room.scratch[0]
+    return k, held
 
 
 @helper
 def _least(law, draw, h, x, room):
     """The greedy action in x and its q − h(x); −1 where none is allowed or has a law."""
     held = 0
+    room.memory.slots[:] = -1
     least = np.inf
     action = -1
     for a in range(law.actions):
@@ -88,8 +81,8 @@ def _least(law, draw, h, x, room):
             mass = 0.0
             for n in range(count):
                 k, held = _valued(draw, h, room.states[n], held, room)
-                total += room.chances[n] * room.values[k]
-                size += room.chances[n] * room.terms[k]
+                total += room.chances[n] * room.memory.values[k]
+                size += room.chances[n] * room.memory.terms[k]
                 mass += room.chances[n]
             if abs(mass - 1.0) <= 1e-9:
                 q = law.loss(law.ints, law.floats, x, a) + total / mass
@@ -98,7 +91,7 @@ def _least(law, draw, h, x, room):
                     least = q
                     action = a
     k, held = _valued(draw, h, x, held, room)
-    return action, least - room.values[k]
+    return action, least - room.memory.values[k]
 
 
 @kernel(INT(LAW, DRAW, CONTROL, WALKS, INT, FLOAT_ROWS), allocates=True)
@@ -107,14 +100,18 @@ def walk(law, draw, h, walks, length, sums):
     could go on to the end.
     """
     dim = walks.states.shape[1]
+    most, slots = memory_for(1 + law.outcomes * law.actions)
     room = LookRoom(
         np.empty((law.outcomes, dim), np.int64),
         np.empty(law.outcomes, np.float64),
         np.empty(h.room, np.float64),
-        np.empty((GREEDY_MEMORY, dim), np.int64),
-        np.empty(GREEDY_MEMORY, np.int64),
-        np.empty(GREEDY_MEMORY, np.float64),
-        np.empty(GREEDY_MEMORY, np.float64),
+        Memory(
+            np.empty((most, dim), np.int64),
+            np.empty(most, np.int64),
+            np.empty(most, np.float64),
+            np.empty(most, np.float64),
+            np.empty(slots, np.int64),
+        ),
     )
     out = np.empty(dim, np.int64)
     counts = np.zeros(draw.counters, np.float64)

@@ -17,6 +17,8 @@ cannot tell apart are looked up by a key of the coordinates that it sees.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
@@ -37,32 +39,74 @@ from dualplan._kernels.compiler import (
     made_once,
     user_kernel,
 )
+from dualplan.core.types import Floats, Ints
 
 LOOK_AHEAD_HEADER_SIZE = 5
 LOOK_AHEAD_ROWS = 3  # for each action: whether it is looked at, its q, the size of its terms
-REMEMBERED_OUTCOMES = 64  # outcomes that a look-ahead remembers
+REMEMBERED_OUTCOMES = 256  # outcomes that a look-ahead remembers at most
 # of the sum of absolute terms: actions that differ by no more than rounding are ties
 ROUNDING_SHARE = 1e-12
 
 
-@helper
-def remembered(seen, x, known, keys, count):
-    """The place among known states of one that the values cannot tell from x, or −1.
+class Memory(NamedTuple):
+    """Outcomes of a step that were valued: states, their keys, their values and the sums of
+    absolute terms of these; and a table of places among them, found by the key, −1 for none.
+    """
 
-    And the key of x.
+    states: Ints
+    keys: Ints
+    values: Floats
+    terms: Floats
+    slots: Ints
+
+
+@helper
+def memory_for(outcomes):
+    """How many of so many outcomes are remembered, and how many slots find them quickly."""
+    room = min(outcomes, REMEMBERED_OUTCOMES)
+    slots = 1
+    while slots < 2 * room:
+        slots *= 2
+    return room, slots
+
+
+@helper
+def remembered(seen, x, memory):
+    """The place in memory of a state that the values cannot tell from x, or −1; its key; and the
+    slot where it is, or would be, found.
     """
     key = 0
     for i in range(x.size):
         if seen[i]:
             key = key * 1_000_003 + x[i]  # overflow wraps around, which a key may
-    for k in range(count):
-        if keys[k] == key:
+    last = memory.slots.size - 1
+    slot = (key ^ (key >> 20) ^ (key >> 40)) & last
+    while memory.slots[slot] >= 0:
+        k = memory.slots[slot]
+        if memory.keys[k] == key:
             differing = 0
             for i in range(x.size):
-                differing += seen[i] and known[k, i] != x[i]
+                differing += seen[i] and memory.states[k, i] != x[i]
             if differing == 0:
-                return k, key
-    return -1, key
+                return k, key, slot
+        slot = (slot + 1) & last
+    return -1, key, slot
+
+
+@helper
+def remember(x, key, slot, held, memory):
+    """The place for x in memory, which holds so many, and how many then; beyond what it has room
+    for, the last place is used again, and not found.
+    """
+    k = held
+    if held < memory.keys.size:
+        memory.slots[slot] = held
+        held += 1
+    else:
+        k = held - 1
+    memory.keys[k] = key
+    copy(memory.states[k], x)
+    return k, held
 
 
 @kernel(
@@ -98,20 +142,25 @@ def _look_ahead(cost, law, count_of, valued, ints, floats, x, rows):
     prices = floats[1:f]
     mf = floats[f : f + ints[2]]
     vf = floats[f + ints[2] :]
-    memory = min(REMEMBERED_OUTCOMES, outcomes * actions)
-    table = np.empty((1 + outcomes + memory, dim), np.int64)
+    most, slots = memory_for(outcomes * actions)
+    table = np.empty((1 + outcomes + most, dim), np.int64)
     states = table[1 : 1 + outcomes]
-    known = table[1 + outcomes :]
-    keys = np.empty(memory, np.int64)
+    places = np.empty(most + slots, np.int64)
+    places[most:] = -1
     here = table[0]
     for i in range(dim):
         here[i] = min(x[i], ints[LOOK_AHEAD_HEADER_SIZE + dim + i])
-    work = np.zeros(outcomes + 2 * memory + prices.size + ints[4], np.float64)
+    work = np.zeros(outcomes + 2 * most + prices.size + ints[4], np.float64)
     chances = work[:outcomes]
-    values = work[outcomes:]
-    terms = work[outcomes + memory :]
-    sums = work[outcomes + 2 * memory :][: prices.size]
-    room = work[outcomes + 2 * memory + prices.size :]
+    sums = work[outcomes + 2 * most :][: prices.size]
+    room = work[outcomes + 2 * most + prices.size :]
+    memory = Memory(
+        table[1 + outcomes :],
+        places[:most],
+        work[outcomes : outcomes + most],
+        work[outcomes + most : outcomes + 2 * most],
+        places[most:],
+    )
     held = 0
     for a in range(actions):
         costs[a] = np.inf
@@ -122,18 +171,13 @@ def _look_ahead(cost, law, count_of, valued, ints, floats, x, rows):
             size = 0.0
             mass = 0.0
             for n in range(count):
-                k, key = remembered(seen, states[n], known, keys, held)
+                k, key, slot = remembered(seen, states[n], memory)
                 if k < 0:
-                    k = min(
-                        held, memory - 1
-                    )  # beyond what is remembered the last place is used again
-                    values[k] = valued(vi, vf, states[n], room)
-                    terms[k] = room[0]
-                    keys[k] = key
-                    copy(known[k], states[n])
-                    held = min(held + 1, memory)
-                total += chances[n] * values[k]
-                size += chances[n] * terms[k]
+                    k, held = remember(states[n], key, slot, held, memory)
+                    memory.values[k] = valued(vi, vf, states[n], room)
+                    memory.terms[k] = room[0]
+                total += chances[n] * memory.values[k]
+                size += chances[n] * memory.terms[k]
                 mass += chances[n]
             if abs(mass - 1.0) <= 1e-9:
                 q = cost(mi, mf, here, a) + gamma * total / mass

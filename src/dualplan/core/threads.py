@@ -1,14 +1,21 @@
-"""Threads of one process: compiled loops release the interpreter, so they run side by side."""
+"""Threads of one process: compiled loops release the interpreter, so they run side by side.
+
+Linear algebra has threads of its own, as many as there are cores. Beside other work on these
+cores they wait for one another: a product of matrices that takes .04 s on one thread was seen to
+take .5 s on two. So a search keeps it to one, and what it computes does not depend on the cores.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import joblib
+from threadpoolctl import ThreadpoolController
 
 from dualplan.core.checks import require_threads
 from dualplan.core.deadlines import deadline
@@ -30,6 +37,18 @@ def cores() -> int:
     if told.isdecimal():
         return max(1, min(usable, int(told)))
     return usable
+
+
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def single_threaded_algebra() -> Iterator[None]:
+    """Linear algebra on one thread."""
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        yield
 
 
 def in_parallel(

@@ -6,15 +6,18 @@ of pairs asked for times the number of their outcomes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan._kernels.layouts import Tallies
 from dualplan._kernels.sweep import no_counts
 from dualplan.core.errors import MissingError, ModelError
+from dualplan.core.rows import distinct_rows
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.models.contract import Model, vector
 
@@ -35,6 +38,15 @@ class Laws:
         )
         first = np.flatnonzero(np.diff(self.pairs, prepend=-1))
         return np.asarray(np.add.reduceat(weighted, first, axis=0))
+
+    def mean_of(self, function: Callable[[Ints], Floats]) -> Floats:
+        """Σ_y P(y|x,a)·f(y) for each pair; f is asked once for each different next state."""
+        distinct, place = distinct_rows(self.states)
+        first = np.flatnonzero(np.diff(self.pairs, prepend=-1))
+        ends = np.append(first, self.pairs.size)
+        shape = (first.size, len(distinct))
+        law = sp.csr_array((self.probabilities, place, ends), shape=shape)
+        return np.asarray(law @ function(distinct))
 
 
 def inside(model: Model, states: Ints) -> Bools:

@@ -33,6 +33,7 @@ import numpy as np
 from dualplan.core.deadlines import deadline
 from dualplan.core.errors import OutOfTimeError
 from dualplan.core.streams import DualWord, Place, own_seed
+from dualplan.core.threads import cores
 from dualplan.core.types import Floats, Ints
 from dualplan.dual import symmetric
 from dualplan.dual.symmetric import EntropySolution, Outposts, Reference
@@ -83,7 +84,9 @@ MOST_RETURNING = 3  # candidates of a round that are watched
 JAM_SLACK = 1e-9
 JAM_FACTOR = 1.5  # of the largest that the best policy pays then
 TAKEN_BACK_PARTS = (1.0, 0.5, 0.25)  # of what the search found, where that does not come back
+COMPILING_STEPS = 2**8
 PACE_STEPS = 2**14  # by which the pace of greedy policies is known
+FEWEST_RETURN_STEPS = 2**10
 FEWEST_STEPS = 2**13
 
 
@@ -189,7 +192,9 @@ class _Rounds:
             self.far,
             samples=VISITS_OF_A_RETURN,
             seed=own_seed(seed, DualWord.RETURNS),
-            every=max(1, self._steps_apart() * STEPS_OF_A_RETURN // (500 * VISITS_OF_A_RETURN)),
+            every=max(
+                1, self._steps_apart(self.best) * STEPS_OF_A_RETURN // (500 * VISITS_OF_A_RETURN)
+            ),
         )
         if self.basis is None:
             self.basis = symmetric.state_functions(
@@ -203,13 +208,17 @@ class _Rounds:
         self.reference = symmetric.make_reference(self.basis, seen, explored, self.criterion)
         outposts = self._equations(ways[: max(1, room)])
         tried = self._steps_from(self.reference, outposts)
+        if math.isinf(self.pace):
+            self._measure_pace(tried[-1], seed)
         self._remember(tried[-1], seed)
         return self._choose(tried, own_seed(seed, DualWord.TRIALS))
 
-    def _steps_apart(self) -> int:
+    def _steps_apart(self, policy: Policy) -> int:
         """Steps between two visits: fewer where simulation is slow."""
         run = self.search.incumbent.run
-        pace = self.pace if self.greedy is self.best else run.steps / max(run.seconds, 1e-3)
+        pace = run.steps / max(run.seconds, 1e-3)
+        if isinstance(policy, GreedyPolicy) and math.isfinite(self.pace):
+            pace = self.pace
         if not math.isfinite(self.allowed) or not math.isfinite(pace) or pace <= 0:
             return STEPS_BETWEEN_REFERENCE_VISITS
         room = REFERENCE_TIME_SHARE * self.allowed * pace / REFERENCE_VISITS
@@ -217,7 +226,7 @@ class _Rounds:
 
     def _visits(self, policy: Policy, seed: int) -> Ints:
         """Of the stationary law, or of the discounted one."""
-        every = self._steps_apart()
+        every = self._steps_apart(self.best)
         if isinstance(self.criterion, Discounted):
             samples = every * REFERENCE_VISITS
             law = Visits(self.model, policy, self.criterion, samples, seed)
@@ -286,7 +295,7 @@ class _Rounds:
             policy,
             samples=POOL_VISITS,
             seed=own_seed(seed, DualWord.POOL),
-            every=min(STEPS_BETWEEN_POOL_VISITS, self._steps_apart()),
+            every=min(STEPS_BETWEEN_POOL_VISITS, self._steps_apart(policy)),
         )
         self.pool = [*self.pool, seen][-POOL_PARTS:]
 
@@ -329,24 +338,28 @@ class _Rounds:
         steps = float(RETURN_STEPS)
         if math.isfinite(self.allowed) and math.isfinite(self.pace):
             steps = min(steps, RETURN_TIME_SHARE * self.allowed * self.pace / (2 * len(starts)))
-        each = max(FEWEST_STEPS, _power_of_two(steps))
+        each = max(FEWEST_RETURN_STEPS, _power_of_two(steps))
         late, self.last = late_costs(policy, starts, each, own_seed(seed, DualWord.LATE))
         return late
 
     def _costs(self, policies: list[GreedyPolicy], seed: int) -> Floats:
         """On common random numbers, as long as the time allows."""
-        if math.isinf(self.pace):
-            started = time.monotonic()
-            first = Budget(PACE_STEPS, 1, seed, None, 1)
-            trials = make_trials(policies[-1], self.criterion, first)
-            trials.costs([policies[-1]])
-            self.pace = trials.steps / max(time.monotonic() - started, 1e-3)
         steps = TRIED_STEPS * len(policies)
         if math.isfinite(self.allowed):
             steps = min(steps, int(ROUND_TIME_SHARE * self.allowed * self.pace))
         each = max(FEWEST_STEPS, _power_of_two(steps / len(policies)))
         budget = Budget(each * len(policies), len(policies), seed, None, 1, self.far)
         return make_trials(policies[-1], self.criterion, budget).costs(policies)
+
+    def _measure_pace(self, policy: GreedyPolicy, seed: int) -> None:
+        """Steps a second of all threads, once everything is compiled."""
+        several = [policy] * cores()
+        for steps in (COMPILING_STEPS, PACE_STEPS):
+            budget = Budget(steps * len(several), len(several), seed, None, 1)
+            started = time.monotonic()
+            trials = make_trials(policy, self.criterion, budget)
+            trials.costs(several)
+            self.pace = trials.steps / max(time.monotonic() - started, 1e-3)
 
     # -- the search --------------------------------------------------------------------------------
 

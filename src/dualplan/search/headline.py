@@ -8,12 +8,14 @@ The search itself is in `loop.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds, share
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.runs import Run
+from dualplan.core.threads import single_threaded_algebra
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit, require_limits
@@ -59,7 +61,8 @@ def solve(
         require_policy_of(model, policy)
     limited = _limits(model, limits)
     telling = progress or (lambda *_: None)
-    with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
+    wait = partial(telling, 0, max(1, int(allowed)), COMPILING_WORDS)
+    with single_threaded_algebra(), compiling(wait) as compiled:
         clock = Clock(allowed, compiled)
         search = Search(
             model, criterion, limited, seed, clock=clock, wanted_gap=wanted, wanted_limits=limited

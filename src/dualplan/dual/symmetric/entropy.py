@@ -36,12 +36,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
 
 from dualplan.core.checks import require_positive
 from dualplan.core.deadlines import require_time
+from dualplan.core.threads import in_parallel, single_threaded_algebra
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.symmetric.reference import Reference, make_reference
 from dualplan.models.criteria import Criterion, Discounted
@@ -58,6 +60,8 @@ LEAST_DAMPING = 1e-8
 LARGEST_DAMPING = 1e2
 DAMPING_FACTOR = 10.0
 PATH_FACTOR = 4.0  # between one η and the next on the way to a large one
+PAIRS_AT_ONCE = 4_096  # whose second moments a thread adds up
+LIGHT_MASS = 1e-14  # of all: such pairs are left out of the Hessian
 DONE_SHARE = 1e-12  # of |F|: smaller decreases end it
 # of a wanted distance, and how many η are tried for it
 DISTANCE_SHARE = 0.1
@@ -136,12 +140,12 @@ def solve_entropy(
         least = _first_rate(reference)
         while rate > least:
             rate /= PATH_FACTOR
-    while True:
+    with single_threaded_algebra():
         found = _newton(_Scaled(reference, rate, ridge, outposts), start)
-        if rate >= eta:
-            return found
-        start = found.values.weights
-        rate = min(eta, PATH_FACTOR * rate)
+        while rate < eta:
+            rate = min(eta, PATH_FACTOR * rate)
+            found = _newton(_Scaled(reference, rate, ridge, outposts), found.values.weights)
+    return found
 
 
 def _newton(problem: _Scaled, start: Floats | None) -> EntropySolution:
@@ -156,8 +160,14 @@ def _newton(problem: _Scaled, start: Floats | None) -> EntropySolution:
         gradient = problem.gradient(w, u)
         direction = problem.direction(gradient, u, damping)
         slope = float(gradient @ direction)
-        size = 1.0
         next_value, next_u = problem.value(w + direction)
+        # twice what a whole step would gain: values do not tell any more, slopes still do
+        if damping == 0 and -slope <= DONE_SHARE * max(1.0, abs(value)):
+            left = problem.gradient(w + direction, next_u)
+            if np.abs(left).max() < np.abs(gradient).max():
+                w, value, u = w + direction, next_value, next_u
+            break
+        size = 1.0
         while next_value > value + ARMIJO_SHARE * size * slope and size > LEAST_STEP:
             size /= 2
             next_value, next_u = problem.value(w + size * direction)
@@ -239,6 +249,8 @@ class _Scaled:
             self.level = share * (outposts.losses - outposts.cost)
         with np.errstate(divide="ignore"):
             self.logs = np.log(reference.masses)
+        pairs = self.logs.size
+        self.parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, pairs, PAIRS_AT_ONCE)]
 
     def value(self, w: Floats) -> tuple[float, Floats]:
         """F and u."""
@@ -264,12 +276,21 @@ class _Scaled:
     def direction(self, gradient: Floats, u: Floats, damping: float) -> Floats:
         """Newton's, with more ridge."""
         mean = u @ self.matrix
-        weighted = self.matrix * np.sqrt(u)[:, None]
-        hessian = self.eta * (weighted.T @ weighted - np.outer(mean, mean))
+        moments = in_parallel([partial(self._moments, u, part) for part in self.parts], None)
+        hessian = self.eta * (np.sum(moments, axis=0) - np.outer(mean, mean))
         hessian += self.far.T @ self.far
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += self.ridge + damping * float(hessian[diagonal].mean())
         return np.asarray(-scipy.linalg.solve(hessian, gradient, assume_a="sym"))
+
+    def _moments(self, u: Floats, part: slice) -> Floats:
+        """Σ u D Dᵀ over some of the pairs; very light ones say nothing, and their products are no
+        normal numbers.
+        """
+        own = u[part]
+        heavy = own > LIGHT_MASS
+        weighted = self.matrix[part][heavy] * np.sqrt(own[heavy])[:, None]
+        return np.asarray(weighted.T @ weighted)
 
     def solution(self, w: Floats, value: float, u: Floats, steps: int) -> EntropySolution:
         """What is known at the end."""

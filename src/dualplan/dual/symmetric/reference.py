@@ -27,7 +27,7 @@ from dualplan.models.transitions import allowed_rows, transitions
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis, LinearValues
 
-NUMBERS_AT_ONCE = 2**23  # values of functions at next states that are held at once
+OUTCOMES_AT_ONCE = 2**18  # next states that are looked at together; each is valued once
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +101,13 @@ def make_reference(
     differences = np.empty((rows.size, len(basis)))
     values = basis(states)
     gamma = criterion.gamma
-    at_once = max(1, NUMBERS_AT_ONCE // (len(basis) * max(1, model.code.max_outcomes)))
+    at_once = max(1, OUTCOMES_AT_ONCE // max(1, model.code.max_outcomes))
     for begin in range(0, rows.size, at_once):
         require_time()
         part = slice(begin, begin + at_once)
         law = transitions(model, np.ascontiguousarray(states[rows[part]]), actions[part])
         losses[part] = law.losses
-        differences[part] = gamma * law.mean(basis(law.states)) - values[rows[part]]
+        differences[part] = gamma * law.mean_of(basis) - values[rows[part]]
     masses = (shares / shares.sum())[rows] * chances
     return Reference(
         basis,
