@@ -163,9 +163,8 @@ class Step(Protocol):
     def grows(self) -> float:
         """About how many times as long it proposes in its next size."""
 
-    @property
-    def first(self) -> bool:
-        """Whether it is taken before the others."""
+    def leads(self, search: Search) -> bool:
+        """Whether it is taken before the others, on this model."""
 
     @property
     def needs(self) -> str:

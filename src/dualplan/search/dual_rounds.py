@@ -39,11 +39,13 @@ from dualplan.dual import symmetric
 from dualplan.dual.symmetric import EntropySolution, Outposts, Reference
 from dualplan.evaluation.visits import Visits, visited, visited_from
 from dualplan.models.criteria import Discounted
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
 from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.mixed import Mixed
 from dualplan.policies.tables import random_policy
 from dualplan.search.contract import Candidate, Search
+from dualplan.search.dual_simulated import simulated_round
 from dualplan.search.families import Family
 from dualplan.search.policy_search import propose
 from dualplan.search.trials import Budget, late_costs, make_trials
@@ -95,18 +97,23 @@ class DualProgram:
     """Greedy for values of the symmetric dual program, and for others near them."""
 
     name: str = "dual"
-    first: bool = False
     elastic: bool = True
     sizes: int = ATTEMPTS
     grows: float = 1.0
-    needs: str = "next states that can be listed, and no limits"
+    needs: str = "no limits"
+
+    def leads(self, search: Search) -> bool:
+        """On all models but networks, for which indices are searched in less time."""
+        return not isinstance(search.model, QueueingNetwork)
 
     def applies(self, search: Search) -> bool:
-        """Wherever next states can be listed; side constraints are not in this program."""
-        return search.listed and not search.limits
+        """Wherever there are none; side constraints are not in this program."""
+        return not search.limits
 
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """The best of all rounds, and what a search found from there."""
+        if not search.listed:
+            return simulated_round(search, size)
         return _Rounds(search, size).candidates()
 
 

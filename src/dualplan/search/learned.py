@@ -125,11 +125,14 @@ class Learned:
     """The policy that is optimal for what was seen."""
 
     name: str = "learned"
-    first: bool = True
     elastic: bool = True
     sizes: int = len(TRIED_STEPS_BY_SIZE)
     grows: float = 5.0
     needs: str = "a simulator with few states, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """Before the others, on all models."""
+        return True
 
     def applies(self, search: Search) -> bool:
         """Simulators whose states can be listed."""

@@ -282,7 +282,7 @@ class Loop:
             if not ready:
                 break
             # what pays most often comes first, in all its sizes; the others once that is done
-            first = [step for step in ready if step.first] or ready
+            first = [step for step in ready if step.leads(self.search)] or ready
             for k, step in enumerate(first):
                 if not self.affordable(step):
                     continue

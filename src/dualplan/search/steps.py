@@ -4,6 +4,8 @@ more work.
 limits      where limits bind: policies in turn, by a program over all that were measured, and
             searches at its prices (`limited/`)
 lattice     greedy for the values of a small problem on a lattice of states (`lattice.py`)
+dual        greedy for values of the symmetric dual program, and a search over their weights
+            (`dual_rounds.py`)
 search      an evolution strategy over linear indices of networks, weights of values, mixtures
             (`policy_search.py`)
 values      greedy for primal programs over drawn constraints: monomials of degree 2 and 4
@@ -18,8 +20,7 @@ learned     optimal for the model that was seen: for simulators alone (`learned.
 
 By name only: `alp`, `smoothed-alp`, `relaxed-alp`, `expanded-alp`, `average-alp`, `perturbed-alp`,
 each of the primal programs for itself; `forward`, the forward-only dual program for itself, from
-simulated transitions alone; `dual`, greedy for values of the symmetric dual program, and a search
-over their weights (`dual_rounds.py`).
+simulated transitions alone.
 """
 
 from __future__ import annotations
@@ -129,11 +130,14 @@ class Values:
 
     name: str = "values"
     programs: tuple[str, ...] = ("alp", "average-alp")
-    first: bool = False
     elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
     needs: str = "next states that can be listed, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """After others have found what they can."""
+        return False
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these programs."""
@@ -222,11 +226,14 @@ class Factored:
     """Greedy for values with all constraints, in models whose variables depend on few others."""
 
     name: str = "factored-alp"
-    first: bool = True
     elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
     needs: str = "a factored model, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """Before the others, on all models."""
+        return True
 
     def applies(self, search: Search) -> bool:
         """In factored models, of any size; side constraints are not in these programs."""
@@ -260,11 +267,14 @@ class OnLattice:
     """
 
     name: str = "lattice"
-    first: bool = True
     elastic: bool = False
     sizes: int = len(LATTICE_NODES_BY_SIZE)
     grows: float = 2.5
     needs: str = "next states that can be listed, few enough coordinates for a lattice, no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """Before the others, on all models."""
+        return True
 
     def applies(self, search: Search) -> bool:
         """Where a lattice has room for three knots a coordinate; limits have a step of their own,
@@ -361,11 +371,14 @@ class Searches:
     """A search over the parameters of a family of policies, on the simulated cost."""
 
     name: str = "search"
-    first: bool = True
     elastic: bool = True
     sizes: int = len(SEARCH_STEPS_BY_SIZE)
     grows: float = 4.0
     needs: str = "a model with compiled functions, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """Before the others, on all models."""
+        return True
 
     def applies(self, search: Search) -> bool:
         """Compiled models without limits."""
@@ -488,11 +501,14 @@ class Rollouts:
     """Greedy for values that are fitted to coupled rollouts of the best policy."""
 
     name: str = "rollouts"
-    first: bool = False
     elastic: bool = False
     sizes: int = len(ROLLOUT_STEPS_BY_SIZE)
     grows: float = 5.0
     needs: str = "next states that can be listed, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """After others have found what they can."""
+        return False
 
     def applies(self, search: Search) -> bool:
         """Wherever next states can be listed; side constraints are not in these values."""
@@ -522,11 +538,14 @@ class Combines:
     name: str = "combine"
     kinds: tuple[str, ...] = (DUAL_CANDIDATE, HARD_CHOICE_CANDIDATE, GREEDY_CANDIDATE)
     given_values: bool = True
-    first: bool = False
     elastic: bool = False
     sizes: int = 1
     grows: float = 1.0
     needs: str = "two policies to combine, and no limits"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """After others have found what they can."""
+        return False
 
     def applies(self, search: Search) -> bool:
         """Wherever there are policies to combine; side constraints are not in this program."""
@@ -567,6 +586,7 @@ STEPS_BY_NAME: dict[str, Step] = {
         Learned(),
         Factored(),
         OnLattice(),
+        DualProgram(),
         Searches(),
         Values(),
         Combines(),
@@ -577,7 +597,6 @@ STEPS_BY_NAME: dict[str, Step] = {
 NAMED_STEPS: dict[str, Step] = {
     **{name: Values(name, (name,)) for name in DISCOUNTED_PROGRAMS},
     **{name: AverageProgram(name, (name,)) for name in AVERAGE_PROGRAMS},
-    "dual": DualProgram(),
     "forward": Combines("forward", kinds=(DUAL_CANDIDATE,), given_values=False),
 }
 

@@ -53,11 +53,14 @@ class ByPrices:
     search_network: Callable[[Search, int], list[Candidate]]
     solve_lattice: Callable[[Search, Prices, int], Candidate | None]
     name: str = "limits"
-    first: bool = True
     elastic: bool = True
     sizes: int = len(ROUNDS_BY_SIZE)
     grows: float = 2.0
     needs: str = "limits, and the average criterion"
+
+    def leads(self, search: Search) -> bool:  # noqa: ARG002
+        """Before the others, on all models."""
+        return True
 
     def applies(self, search: Search) -> bool:
         """Wherever there are limits on long-run measures that may bind."""

@@ -1,0 +1,194 @@
+"""The reference of a symmetric dual program for a simulator alone: laws are fitted to what is seen.
+
+A simulator lists no next states. Of steps (x_t, a_t, ℓ_t, y_t) under a policy that explores, with Ψ
+among whose functions is the constant 1, the losses and the means of Ψ after an action are fitted by
+
+    ℓ̂(x,a) = Ψ(x)·b_a,          Ê[Ψ(y)|x,a] = Ψ(x)·M_a,
+
+least squares first over the steps of all actions together, then, for each action, of what is left
+over its own steps, with a ridge of `RIDGE_STEPS` steps: an action that was seldom tried is taken to
+do what they do on average. With indicators of all states as Ψ these are the frequencies that were
+counted. An episode that ended pays nothing more under a discount (Ψ(y) counts as 0), and begins
+again where the long-run average counts.
+
+The reference is then as any other (`reference.py`): D̂(x,a) = γΨ(x)M_a − Ψ(x) for all allowed
+actions of visited states. And for values Ψw
+
+    q_a(x)  =  ℓ̂(x,a) + γ Ê[Ψ(y)|x,a]·w  =  Ψ(x)·(b_a + γ M_a w)
+
+are values of actions that need no next state (`policies/action_values.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from dualplan.core.checks import require_counts, require_probabilities, require_seed
+from dualplan.core.deadlines import time_is_over
+from dualplan.core.errors import InputError, OutOfTimeError
+from dualplan.core.types import Bools, Floats, Ints
+from dualplan.dual.symmetric.functions import state_functions
+from dualplan.dual.symmetric.reference import Reference, start_of
+from dualplan.models.contract import Model
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
+from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.action_values import ActionValuesPolicy
+from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.values.basis import Basis, Product, between
+
+RIDGE_STEPS = 1.0  # steps that what all actions do together counts as
+RIDGE_OF_ALL = 1e-8  # the same for all actions together, in units of the steps
+MOST_INDICATORS = 600  # states that are functions each, where there are no more
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Steps of a simulator: states, actions, losses, next states, and whether an episode ended."""
+
+    states: Ints
+    actions: Ints
+    losses: Floats
+    following: Ints
+    ended: Bools
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def watch(
+    model: SimulatorModel,
+    policy: Policy,
+    criterion: Criterion | None = None,
+    *,
+    steps: int,
+    exploring: float = 0.3,
+    seed: int = 0,
+) -> Seen:
+    """Steps of one trajectory under the policy, a part of its actions drawn evenly; under a
+    discount it begins anew with chance 1 − γ, so that visits have their discounted shares.
+
+    Fewer where the time is over.
+    """
+    require_policy_of(model, policy)
+    require_counts(steps=steps)
+    require_seed(seed)
+    require_probabilities(exploring=exploring)
+    anew = 1 - require_criterion(criterion).gamma
+    rng = np.random.default_rng(seed)
+    session = model.session()
+    x = session.reset(rng)
+    rows = []
+    for _ in range(steps):
+        if time_is_over():
+            break
+        chances = policy.probabilities(x)
+        if rng.random() < exploring:
+            may = model.allowed(x)
+            chances = may / may.sum()
+        a = int(rng.choice(chances.size, p=chances))
+        y, loss, ended = model.checked(session.step(x, a, rng), x, a)
+        following = session.reset(rng) if ended else y
+        rows.append((x, a, loss, following, ended))
+        x = following
+        if anew > 0 and rng.random() < anew:
+            x = session.reset(rng)
+    if not rows:
+        raise OutOfTimeError
+    states, actions, losses, after, ends = zip(*rows, strict=True)
+    return Seen(
+        np.array(states, np.int64),
+        np.array(actions, np.int64),
+        np.array(losses, np.float64),
+        np.array(after, np.int64),
+        np.array(ends, bool),
+    )
+
+
+def simulator_functions(model: Model, states: Ints, most: int = 200) -> Basis:
+    """The constant, and an indicator for each state where these are few; else functions made from
+    visits.
+    """
+    count = model.box.count
+    if count is None or count > MOST_INDICATORS:
+        made = state_functions(model, states, most)
+        return Basis(model, ((), *made.products), ("1", *made.labels))
+    ranges = [
+        range(int(low), int(high) + 1)
+        for low, high in zip(model.box.lower, model.box.upper, strict=True)
+    ]
+    products: list[Product] = []
+    labels = []
+    for x in itertools.islice(itertools.product(*ranges), 1, None):  # one less than there are, and 1
+        products.append(tuple(between(i, v, v) for i, v in enumerate(x)))
+        labels.append(f"1(x = {', '.join(map(str, x))})")
+    return Basis(model, ((), *products), ("1", *labels))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLaws:
+    """b and M of every action: `losses` has a row for each action, `following` a matrix."""
+
+    basis: Basis
+    criterion: Criterion
+    losses: Floats
+    following: Floats
+
+    def action_values(self, weights: Floats, name: str = "action values") -> ActionValuesPolicy:
+        """The policy of least ℓ̂ + γ Ê[Ψ]·w."""
+        values = self.losses + self.criterion.gamma * (self.following @ weights)
+        return ActionValuesPolicy(self.basis.model, self.basis, values, name=name)
+
+
+def fit_laws(basis: Basis, seen: Seen, criterion: Criterion | None = None) -> FittedLaws:
+    """The losses and the means of Ψ after each action."""
+    if not any(not product for product in basis.products):
+        raise InputError("laws are fitted with the constant 1 among the functions; add it.")
+    criterion = require_criterion(criterion)
+    before = basis(seen.states)
+    after = basis(seen.following)
+    if isinstance(criterion, Discounted):
+        after[seen.ended] = 0.0
+    targets = np.column_stack([seen.losses, after])
+    sizes = (before**2).mean(axis=0) + 1e-12
+    count = len(basis.model.actions)
+    together = _fitted(before, targets, RIDGE_OF_ALL * len(seen) * sizes)
+    left = targets - before @ together
+    found = np.tile(together, (count, 1, 1))
+    for a in range(count):
+        own = seen.actions == a
+        if own.any():
+            found[a] += _fitted(before[own], left[own], RIDGE_STEPS * sizes)
+    return FittedLaws(basis, criterion, found[:, :, 0], found[:, :, 1:])
+
+
+def _fitted(inputs: Floats, targets: Floats, ridge: Floats) -> Floats:
+    """Least squares with a ridge for each input."""
+    matrix = inputs.T @ inputs + np.diag(ridge)
+    return np.asarray(scipy.linalg.solve(matrix, inputs.T @ targets, assume_a="pos"))
+
+
+def fitted_reference(laws: FittedLaws, states: Ints, policy: Policy, exploring: float) -> Reference:
+    """All allowed pairs of the states, with what the policy that explores does there."""
+    basis = laws.basis
+    model = basis.model
+    may = np.array([model.allowed(x) for x in states], bool)
+    rows, actions = np.nonzero(may)
+    even = may / may.sum(axis=1, keepdims=True)
+    chances = ((1 - exploring) * policy.rows(states) + exploring * even)[rows, actions]
+    values = basis(states)
+    losses = np.empty(rows.size)
+    differences = np.empty((rows.size, len(basis)))
+    for a in range(len(model.actions)):
+        own = actions == a
+        here = values[rows[own]]
+        losses[own] = here @ laws.losses[a]
+        differences[own] = laws.criterion.gamma * (here @ laws.following[a]) - here
+    masses = chances / chances.sum()
+    start = start_of(basis, laws.criterion)
+    return Reference(
+        basis, laws.criterion, states, rows, actions, masses, losses, differences, start
+    )
