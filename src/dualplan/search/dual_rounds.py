@@ -81,7 +81,7 @@ SEARCH_SCALE = 0.1  # of a direction: the part of typical differences by which d
 RETURN_STARTS = 48  # outposts from which a policy must come back
 # steps in which it does, and for which it is watched then; the part of the time that this takes
 RETURN_STEPS = 2**16
-RETURN_TIME_SHARE = 0.08
+RETURN_TIME_SHARE = 0.03
 MOST_RETURNING = 3  # candidates of a round that are watched
 JAM_SLACK = 1e-9
 JAM_FACTOR = 1.5  # of the largest that the best policy pays then
@@ -136,6 +136,7 @@ class _Rounds:
     last: Ints = field(init=False)
     pool: list[Ints] = field(default_factory=list)
     pace: float = math.inf  # steps a second of greedy policies
+    highest: float | None = None  # that the best policy pays some time after it was at an outpost
 
     def __post_init__(self) -> None:
         member = self.search.incumbent
@@ -311,7 +312,7 @@ class _Rounds:
         before = self.greedy
         policies = [*tried, *([] if before is None else [before])]
         costs = self._costs(policies, seed)
-        highest = self._late_costs(self.best, seed).max()
+        highest = self._highest(seed)
         for k in np.argsort(costs, kind="stable")[:MOST_RETURNING]:
             if policies[k] is before:
                 return False
@@ -320,8 +321,15 @@ class _Rounds:
                 if self.best is before or costs[k] < self.cost:
                     self.best = policies[k]
                     self.cost = float(costs[k])
+                    self.highest = None
                 return True
         return False
+
+    def _highest(self, seed: int) -> float:
+        """What the best policy pays at most, some time after it was at an outpost."""
+        if self.highest is None:
+            self.highest = float(self._late_costs(self.best, seed).max())
+        return self.highest
 
     def _comes_back(self, policy: GreedyPolicy, highest: float, seed: int) -> bool:
         """Whether it pays nowhere much more than the best policy, some time after it was at an

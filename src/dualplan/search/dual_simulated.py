@@ -1,6 +1,6 @@
 """A round of the symmetric dual program where only a simulator is known.
 
-Steps of the best policy, a part of its actions drawn evenly, are watched for half of the time; laws
+Steps of the best policy, a part of its actions drawn evenly, are watched for some of the time; laws
 of next states are fitted to them (`dual/symmetric/seen.py`), and for several distances from the
 reference the program gives values of actions. Later attempts watch longer, from the policy that is
 best by then. Candidates are judged as all others are.
@@ -12,21 +12,19 @@ from contextlib import suppress
 
 import numpy as np
 
+from dualplan.core.budgets import MOST_EXACT_STATES
 from dualplan.core.deadlines import deadline, until
 from dualplan.core.errors import OutOfTimeError
 from dualplan.core.streams import DualWord, Place, own_seed
 from dualplan.dual import symmetric
-from dualplan.dual.symmetric.seen import (
-    fit_laws,
-    fitted_reference,
-    simulator_functions,
-    watch,
-)
+from dualplan.dual.symmetric.seen import fit_laws, fitted_reference, simulator_functions, watch
 from dualplan.models.simulator import SimulatorModel
+from dualplan.policies.contract import Policy
+from dualplan.policies.tables import as_table
 from dualplan.search.contract import Candidate, Search
 
 WATCHED_STEPS = 20_000  # in the first attempt; each next one watches twice as many
-WATCHING_TIME_SHARE = 0.5
+WATCHING_TIME_SHARE = 0.4
 EXPLORING_SHARE = 0.3
 DISTANCES = (0.3, 1.0, 3.0)  # KL from the reference
 REFERENCE_STATES = 3_000
@@ -57,6 +55,8 @@ def simulated_round(search: Search, size: int) -> list[Candidate]:
     with suppress(OutOfTimeError):
         for distance in DISTANCES:
             near = symmetric.solve_at_distance(reference, distance, near=near)
-            policy = laws.action_values(near.values.weights, name="dual")
+            policy: Policy = laws.action_values(near.values.weights, name="dual")
+            if model.box.count is not None and model.box.count <= MOST_EXACT_STATES:
+                policy = as_table(policy)
             found.append(Candidate(policy, f"dual, {len(basis)} functions"))
     return found

@@ -159,6 +159,9 @@ def _newton(problem: _Scaled, start: Floats | None) -> EntropySolution:
         steps += 1
         gradient = problem.gradient(w, u)
         direction = problem.direction(gradient, u, damping)
+        if direction is None:
+            damping = max(DAMPING_FACTOR * damping, LEAST_DAMPING)
+            continue
         slope = float(gradient @ direction)
         next_value, next_u = problem.value(w + direction)
         # twice what a whole step would gain: values do not tell any more, slopes still do
@@ -273,15 +276,19 @@ class _Scaled:
         """∇F."""
         return np.asarray(self.ridge * w - self.flow(u) + self.missed(w) @ self.far)
 
-    def direction(self, gradient: Floats, u: Floats, damping: float) -> Floats:
-        """Newton's, with more ridge."""
+    def direction(self, gradient: Floats, u: Floats, damping: float) -> Floats | None:
+        """Newton's, with more ridge; none where the Hessian is singular but for rounding."""
         mean = u @ self.matrix
         moments = in_parallel([partial(self._moments, u, part) for part in self.parts], None)
         hessian = self.eta * (np.sum(moments, axis=0) - np.outer(mean, mean))
         hessian += self.far.T @ self.far
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += self.ridge + damping * float(hessian[diagonal].mean())
-        return np.asarray(-scipy.linalg.solve(hessian, gradient, assume_a="sym"))
+        try:
+            factor = scipy.linalg.cho_factor(hessian, overwrite_a=True)
+        except scipy.linalg.LinAlgError:
+            return None
+        return np.asarray(-scipy.linalg.cho_solve(factor, gradient))
 
     def _moments(self, u: Floats, part: slice) -> Floats:
         """Σ u D Dᵀ over some of the pairs; very light ones say nothing, and their products are no

@@ -41,7 +41,7 @@ from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis, Product, between
 
 RIDGE_STEPS = 1.0  # steps that what all actions do together counts as
-RIDGE_OF_ALL = 1e-8  # the same for all actions together, in units of the steps
+RIDGE_OF_ALL = 1e-6  # the same for all actions together, in units of the steps
 MOST_INDICATORS = 600  # states that are functions each, where there are no more
 
 
@@ -122,7 +122,9 @@ def simulator_functions(model: Model, states: Ints, most: int = 200) -> Basis:
     ]
     products: list[Product] = []
     labels = []
-    for x in itertools.islice(itertools.product(*ranges), 1, None):  # one less than there are, and 1
+    for x in itertools.islice(
+        itertools.product(*ranges), 1, None
+    ):  # one less than there are, and 1
         products.append(tuple(between(i, v, v) for i, v in enumerate(x)))
         labels.append(f"1(x = {', '.join(map(str, x))})")
     return Basis(model, ((), *products), ("1", *labels))
@@ -145,7 +147,8 @@ class FittedLaws:
 
 def fit_laws(basis: Basis, seen: Seen, criterion: Criterion | None = None) -> FittedLaws:
     """The losses and the means of Ψ after each action."""
-    if not any(not product for product in basis.products):
+    constant = next((k for k, product in enumerate(basis.products) if not product), None)
+    if constant is None:
         raise InputError("laws are fitted with the constant 1 among the functions; add it.")
     criterion = require_criterion(criterion)
     before = basis(seen.states)
@@ -162,13 +165,18 @@ def fit_laws(basis: Basis, seen: Seen, criterion: Criterion | None = None) -> Fi
         own = seen.actions == a
         if own.any():
             found[a] += _fitted(before[own], left[own], RIDGE_STEPS * sizes)
+    if not (isinstance(criterion, Discounted) and seen.ended.any()):
+        # the mean of the constant is the constant, up to the ridge: as a difference that is noise
+        found[:, :, 1 + constant] = np.arange(len(basis)) == constant
     return FittedLaws(basis, criterion, found[:, :, 0], found[:, :, 1:])
 
 
 def _fitted(inputs: Floats, targets: Floats, ridge: Floats) -> Floats:
     """Least squares with a ridge for each input."""
-    matrix = inputs.T @ inputs + np.diag(ridge)
-    return np.asarray(scipy.linalg.solve(matrix, inputs.T @ targets, assume_a="pos"))
+    scale = np.sqrt(ridge)
+    scaled = inputs / scale
+    factor = scipy.linalg.cho_factor(scaled.T @ scaled + np.eye(scale.size), overwrite_a=True)
+    return np.asarray(scipy.linalg.cho_solve(factor, scaled.T @ targets) / scale[:, None])
 
 
 def fitted_reference(laws: FittedLaws, states: Ints, policy: Policy, exploring: float) -> Reference:
