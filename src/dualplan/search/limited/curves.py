@@ -26,36 +26,30 @@ from dualplan.core.words import number, plus_minus
 from dualplan.evaluation.results import UNKNOWN_MEASURE, Evaluation
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion
-from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 
+ROUNDING_SHARE = 1e-6  # of a number: narrower intervals are rounding
 LEVEL_SLACK_SHARE = 1e-9  # of a level, that one may lie above another and still be it
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
     """A limit, a policy that keeps it, its cost and its measure with their intervals, what any
-    such policy costs at least, and the price of a unit less.
+    such policy costs at least, and the price: by how much the cost falls where the limit rises
+    by 1.
 
+    `shares` are of the policies that are followed in turn, by their names in the trade-off, and
     `file` is where the policy was saved, in the folder of the run.
     """
 
     at_most: float
     policy: Policy
+    shares: dict[str, float]
     cost: Interval
     measure: Interval
     lower_bound: float
     price: float
     file: str = ""
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """The policies that are followed, each in its share of the time; the largest first."""
-        policy = self.policy
-        if not isinstance(policy, Alternating):
-            return {policy.name: 1.0}
-        parts = zip(policy.policies, policy.shares.tolist(), strict=True)
-        return {part.name: share for part, share in sorted(parts, key=lambda one: -one[1])}
 
     def to_json(self) -> Json:
         """As plain values; the policy is saved apart."""
@@ -68,6 +62,27 @@ class Point:
             "lower_bound": self.lower_bound,
             "price": self.price,
             "file": self.file,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One of the policies that points follow: its name in the trade-off, where it came from, and
+    what was measured of it.
+    """
+
+    name: str
+    source: str
+    policy: Policy
+    run: Evaluation
+
+    def to_json(self, measures: Sequence[str]) -> Json:
+        """As plain values."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "digest": self.policy.digest,
+            **measured(self.run, measures),
         }
 
 
@@ -137,15 +152,15 @@ class Curve:
 class Tradeoff(Shown):
     """The least cost at every limit on a measure, one curve for each measure that was asked for.
 
-    `start` are the policies to begin with as they were measured; `policies` says how many there are
-    in the program in the end.
+    `start` are the policies to begin with as they were measured, `columns` those that points found
+    by search follow.
     """
 
     model: Model
     criterion: Criterion
     curves: tuple[Curve, ...]
     start: tuple[Evaluation, ...]
-    policies: int
+    columns: tuple[Column, ...]
     searches: int
     status: Status
     seed: int
@@ -182,21 +197,13 @@ class Tradeoff(Shown):
             **self.criterion.describe(),
             "measures": list(self.measures),
             "curves": [curve.to_json() for curve in self.curves],
-            "start": [self._start(run) for run in self.start],
-            "policies": self.policies,
+            "start": [{"policy": r.policy, **measured(r, self.measures)} for r in self.start],
+            "columns": [column.to_json(self.measures) for column in self.columns],
             "searches": self.searches,
             "status": str(self.status),
             "advice": self.status.advice,
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
-        }
-
-    def _start(self, run: Evaluation) -> Json:
-        known = {name: run.measures.get(name, UNKNOWN_MEASURE) for name in self.measures}
-        return {
-            "policy": run.policy,
-            "cost": run.interval.to_json(),
-            "measures": {name: one.to_json() for name, one in known.items()},
         }
 
     def __str__(self) -> str:
@@ -228,8 +235,8 @@ def _rows(curve: Curve) -> list[tuple[str, ...]]:
     return [
         (
             number(point.at_most),
-            plus_minus(point.cost.value, point.cost.half_width),
-            plus_minus(point.measure.value, point.measure.half_width),
+            shown(point.cost),
+            shown(point.measure),
             number(point.lower_bound),
             number(point.price, 3),
             followed(point.shares),
@@ -238,10 +245,26 @@ def _rows(curve: Curve) -> list[tuple[str, ...]]:
     ]
 
 
+def measured(run: Evaluation, measures: Sequence[str]) -> Json:
+    """The cost of a policy, and these measures, as plain values."""
+    known = {name: run.measures.get(name, UNKNOWN_MEASURE) for name in measures}
+    return {
+        "cost": run.interval.to_json(),
+        "measures": {name: one.to_json() for name, one in known.items()},
+    }
+
+
+def shown(interval: Interval) -> str:
+    """A number with half the width of its interval, if that is more than rounding."""
+    if interval.half_width <= ROUNDING_SHARE * abs(interval.value):
+        return number(interval.value)
+    return plus_minus(interval.value, interval.half_width)
+
+
 def followed(shares: dict[str, float]) -> str:
     """Which policies are followed, in words: A, and B in 12%."""
-    (first, _), *rest = shares.items()
-    return ", and ".join([first, *(f"{name} in {share:.0%}" for name, share in rest)])
+    (first, _), *rest = sorted(shares.items(), key=lambda one: -one[1])
+    return ", and ".join([first, *(f"{name} in {100 * share:.2g}%" for name, share in rest)])
 
 
 def mixed(parts: Sequence[Interval], shares: Sequence[float]) -> Interval:

@@ -129,7 +129,8 @@ class ListedCurves:
         value = found.limits[0].value
         cost = Interval(found.upper, found.lower, found.upper, 1.0)
         measure = Interval(value, value, value, 1.0)
-        return Point(one.at_most, found.policy, cost, measure, found.lower, one.price)
+        shares = {found.policy.name: 1.0}
+        return Point(one.at_most, found.policy, shares, cost, measure, found.lower, one.price)
 
     # -- the columns of a run that goes on ---------------------------------------------------------
 

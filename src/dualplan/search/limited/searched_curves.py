@@ -27,7 +27,7 @@ import numpy as np
 
 from dualplan.core.deadlines import deadline, time_is_over, until
 from dualplan.core.errors import InputError, MissingError
-from dualplan.core.runs import Run
+from dualplan.core.runs import RESULT_FILE, Run, read_json
 from dualplan.core.status import Status
 from dualplan.core.streams import PriceWord, own_seed
 from dualplan.core.types import Floats, Ints
@@ -39,7 +39,7 @@ from dualplan.policies.saved import load_policy, save_policy
 from dualplan.policies.tables import random_policy, tabulated
 from dualplan.search.contract import Candidate, Member, Search
 from dualplan.search.duels import screen
-from dualplan.search.limited.curves import Curve, Point, mixed
+from dualplan.search.limited.curves import Column, Curve, Point, followed, mixed
 from dualplan.search.limited.lower_lines import with_lines
 from dualplan.search.limited.program import Shares, best_shares
 from dualplan.search.limited.step import ROUNDS_BY_SIZE, ByPrices, Columns, meeting, visit_counts
@@ -57,6 +57,7 @@ LEAST_LEVEL_SECONDS = 4.0  # the same, however little is left
 LAST_STEPS = 200_000_000  # of a policy that is measured afresh, at most
 LEAST_LAST_SECONDS = 0.2
 INTERRUPTED_SECONDS = 2.0  # for what is measured afresh, once it was interrupted
+STEP_SHARE = 1e-6  # of the range of levels, by which the slope to the right is taken
 POINT_HALF_WIDTHS = 1.0  # by how many half widths measures of the last runs count as larger
 COLUMN_FILE = "column-{}.npz"  # in the folder of a run
 OWN_SOURCES = ("heuristic", "given")  # what a run that goes on has anyway
@@ -78,7 +79,9 @@ class SearchedCurves:
         self.searches = 0
         self.start: tuple[Evaluation, ...] = ()
         self.saved: set[str] = set()  # fingerprints of policies in the folder
+        self.before: frozenset[str] = frozenset()  # the same, of a run that goes on
         self.homes: dict[str, dict[tuple[int, ...], int]] = {}
+        self.named: tuple[Column, ...] = ()
         self.status = Status.SETTLED
 
     def tell(self, words: str) -> None:
@@ -105,6 +108,7 @@ class SearchedCurves:
         except KeyboardInterrupt:
             self.status = Status.INTERRUPTED
         self._keep_columns()
+        self.named = self._with_names()
         curves = [self._curve(name) for name in self.measures]
         if self.status is Status.INTERRUPTED:
             return curves
@@ -146,10 +150,12 @@ class SearchedCurves:
         found = []
         if self.run is None:
             return []
+        sources = _sources(self.run)
         for path in sorted(self.run.folder.glob(COLUMN_FILE.format("*"))):
             policy = load_policy(path, self.search.model)
-            found.append(Candidate(policy, "saved"))
+            found.append(Candidate(policy, sources.get(policy.digest, "an earlier run")))
             self.saved.add(policy.digest)
+        self.before = frozenset(self.saved)
         return found
 
     # -- the search --------------------------------------------------------------------------------
@@ -285,7 +291,7 @@ class SearchedCurves:
         runs = [m.run for m in members]
         cheapest = int(np.argmin([run.cost for run in runs]))
         wanted = {cheapest}
-        wanted |= {k for k, m in enumerate(members) if m.candidate.source == "saved"}
+        wanted |= {k for k, m in enumerate(members) if m.policy.digest in self.before}
         for name in self.measures:
             values = np.array([run.measures[name].value for run in runs])
             wanted.add(int(np.argmin(values)))
@@ -294,40 +300,62 @@ class SearchedCurves:
                 wanted |= set(best_shares(runs, [Limit(name, float(level))], 0.0).followed)
         return [members[k] for k in sorted(wanted)]
 
+    def _with_names(self) -> tuple[Column, ...]:
+        """The policies by the names of heuristics, and numbers for the others, in the order of the
+        first measure.
+        """
+        members = self.columns.members
+        members.sort(key=lambda m: m.run.measures[self.measures[0]].value)
+        found: list[Column] = []
+        count = 0
+        for member in members:
+            source = member.candidate.source
+            name = member.policy.name
+            if source not in OWN_SOURCES:
+                count += 1
+                name = f"P{count}"
+            found.append(Column(name, source, member.policy, member.run))
+        return tuple(found)
+
     def _curve(self, measure: str) -> Curve:
         """Points at levels between the least measure and that of the cheapest policy."""
-        runs = [m.run for m in self.columns.members]
+        runs = [column.run for column in self.named]
         measures = np.array([run.measures[measure].upper for run in runs])
         costs = np.array([run.cost for run in runs])
         ends = measures.min(), measures[int(np.argmin(costs))]
         levels = np.unique(np.linspace(*ends, SHOWN_LEVELS)).tolist()
-        points = [self._point(runs, measure, level) for level in levels]
+        step = STEP_SHARE * (levels[-1] - levels[0])
+        points = [self._point(runs, measure, level, step) for level in levels]
         return Curve(measure, tuple(points), (), exact=False)
 
-    def _point(self, runs: list[Evaluation], measure: str, level: float) -> Point:
-        """The cheapest mixture that keeps a level with its whole interval."""
+    def _point(self, runs: list[Evaluation], measure: str, level: float, step: float) -> Point:
+        """The cheapest mixture that keeps a level with its whole interval, and the slope to the
+        right of it.
+        """
         shares = best_shares(runs, [Limit(measure, level)], POINT_HALF_WIDTHS)
         chosen = shares.followed
         theta = shares.theta[chosen]
         theta = theta / theta.sum()
         parts = [runs[j] for j in chosen]
-        policies = [self.columns.members[j].policy for j in chosen]
         denominators = np.array([run.denominators[measure] for run in parts])
-        step = float(theta @ denominators)
-        weights = theta * denominators / step if step else theta
+        a_step = float(theta @ denominators)
+        weights = theta * denominators / a_step if a_step else theta
+        beyond = best_shares(runs, [Limit(measure, level + step)], POINT_HALF_WIDTHS)
+        names = {self.named[j].name: float(shares.theta[j]) for j in chosen}
         return Point(
             at_most=level,
-            policy=self._in_turn(policies, theta),
+            policy=self._in_turn([self.named[j].policy for j in chosen], theta, names),
+            shares=names,
             cost=mixed([run.interval for run in parts], theta.tolist()),
             measure=mixed([run.measures[measure] for run in parts], weights.tolist()),
             lower_bound=-np.inf,
-            price=float(shares.prices[0]) * step,
+            price=float(beyond.prices[0]) * a_step,
         )
 
-    def _in_turn(self, policies: list[Policy], theta: Floats) -> Policy:
+    def _in_turn(self, policies: list[Policy], theta: Floats, names: dict[str, float]) -> Policy:
         if len(policies) == 1:
             return policies[0]
-        return Alternating(policies, theta, self._home(policies))
+        return Alternating(policies, theta, self._home(policies), name=followed(names))
 
     def _home(self, policies: list[Policy]) -> Ints:
         """Where policies meet; the visits of each are counted once."""
@@ -336,3 +364,11 @@ class SearchedCurves:
             if policy.digest not in self.homes:
                 self.homes[policy.digest] = visit_counts(policy, seed)
         return meeting(self.search.model, [self.homes[policy.digest] for policy in policies])
+
+
+def _sources(run: Run) -> dict[str, str]:
+    """Where the policies of a run that goes on came from, by their fingerprints."""
+    path = run.folder / RESULT_FILE
+    if not path.exists():
+        return {}
+    return {one["digest"]: one["source"] for one in read_json(path).get("columns", [])}

@@ -14,7 +14,7 @@ from dataclasses import replace
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_seed
-from dualplan.core.errors import InputError, MissingError
+from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.runs import Run
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
@@ -31,6 +31,7 @@ from dualplan.search.steps import STEPS_BY_NAME
 DEFAULT_TRADEOFF_TIME = "5m"
 COMPILING_WORDS = "compiling, once for this version of the model; not part of the time"
 SEARCHED = ByPrices.name  # the method that searches
+TRADEOFF_METHODS = (EXACT, SEARCHED)
 
 Progress = Callable[[int, int, str], None]
 
@@ -61,8 +62,8 @@ def tradeoff(
     names = _measures(model, measures)
     for policy in policies:
         require_policy_of(model, policy)
-    if method not in (None, EXACT, SEARCHED):
-        raise InputError(f"the method of a trade-off is {EXACT!r} or {SEARCHED!r}, got {method!r}.")
+    if method is not None and method not in TRADEOFF_METHODS:
+        raise unknown("method of a trade-off", method, TRADEOFF_METHODS)
     if method == SEARCHED and isinstance(criterion, Discounted):
         raise InputError(_ONLY_EXACT)
     run = _open(model, names, criterion, policies, seed, allowed, folder, resume)
@@ -155,7 +156,7 @@ def _listed(
         criterion=search.criterion,
         curves=tuple(found),
         start=exact_start(search, own),
-        policies=len(curves.columns),
+        columns=(),
         searches=0,
         status=curves.status,
         seed=search.seed,
@@ -181,7 +182,7 @@ def _searched(
         criterion=search.criterion,
         curves=tuple(found),
         start=curves.start,
-        policies=len(search.columns),
+        columns=curves.named,
         searches=curves.searches,
         status=curves.status,
         seed=search.seed,
