@@ -12,7 +12,7 @@ from dualplan.core.intervals import Interval
 from dualplan.core.status import Status
 from dualplan.core.words import more_than, number, plural
 from dualplan.report import figures
-from dualplan.search.limited.curves import followed, shown
+from dualplan.search.limited.curves import cost_at, followed, shown
 
 NUMBERED_COLUMNS = ("at most", "cost", "measure", "no policy costs less", "price")
 
@@ -73,21 +73,12 @@ def _start(result: dict[str, Any], curve: dict[str, Any]) -> Table:
     for row in sorted(result["start"], key=lambda row: row["measures"][name]["value"]):
         if not is_known(row["cost"]["value"]) or not is_known(row["measures"][name]["value"]):
             continue
-        point = _no_more(curve, row["measures"][name]["upper"])
-        there = "" if point is None else number(point["cost"]["value"])
-        less = "" if point is None else more_than(point["cost"]["value"], row["cost"]["value"])
+        least = cost_at(curve, row["measures"][name]["upper"])
+        there = "" if least is None else number(least)
+        less = "" if least is None else more_than(least, row["cost"]["value"])
         cells = (_interval(row["measures"][name]), _interval(row["cost"]))
         table.add_row(row["policy"], *cells, there, less)
     return table
-
-
-def _no_more(curve: dict[str, Any], at_most: float) -> dict[str, Any] | None:
-    """The point of the largest limit that is no larger."""
-    kept = [point for point in curve["points"] if point["at_most"] <= at_most * (1 + 1e-9)]
-    if not kept:
-        return None
-    found: dict[str, Any] = kept[-1]
-    return found
 
 
 def _how(result: dict[str, Any]) -> str:

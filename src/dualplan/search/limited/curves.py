@@ -245,6 +245,16 @@ def _rows(curve: Curve) -> list[tuple[str, ...]]:
     ]
 
 
+def cost_at(curve: Json, at_most: float) -> float | None:
+    """What a curve (its JSON) costs at a level, straight between its points: with two policies in
+    turn. None below the tightest.
+    """
+    levels = [point["at_most"] for point in curve["points"]]
+    if at_most < levels[0] * (1 - LEVEL_SLACK_SHARE):
+        return None
+    return float(np.interp(at_most, levels, [point["cost"]["value"] for point in curve["points"]]))
+
+
 def measured(run: Evaluation, measures: Sequence[str]) -> Json:
     """The cost of a policy, and these measures, as plain values."""
     known = {name: run.measures.get(name, UNKNOWN_MEASURE) for name in measures}

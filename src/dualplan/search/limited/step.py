@@ -167,6 +167,8 @@ class Columns:
         known = self.search.columns.get(candidate.policy.digest)
         if known is not None and (factor == 1 or known.run.exact):
             return
+        if deadline().over:
+            return
         share = MEASURING_TIME_SHARE if factor == 1 else REFINING_TIME_SHARE
         steps = max(1, int(factor * MEASURED_STEPS * pace(self.search, candidate)))
         allowed = share * deadline().left
@@ -181,7 +183,7 @@ class Columns:
         """Measure a policy once more, until the deadline, on random numbers that nothing was chosen
         by.
         """
-        if member.run.exact:
+        if member.run.exact or deadline().over:
             return
         judge = Judge(
             steps=max(1, int(steps * pace(self.search, member.candidate))),

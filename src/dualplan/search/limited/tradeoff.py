@@ -16,6 +16,7 @@ from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.runs import Run
+from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
@@ -66,7 +67,17 @@ def tradeoff(
         raise unknown("method of a trade-off", method, TRADEOFF_METHODS)
     if method == SEARCHED and isinstance(criterion, Discounted):
         raise InputError(_ONLY_EXACT)
-    run = _open(model, names, criterion, policies, seed, allowed, folder, resume)
+    asked = {
+        "task": "tradeoff",
+        "model": model.describe(),
+        "criterion": criterion.describe(),
+        "measures": list(names),
+        "policies": [policy.describe() for policy in policies],
+        "method": method,
+        "seed": seed,
+        "budget": {"seconds": allowed},
+    }
+    run = _open(asked, folder, resume)
     telling = progress or (lambda *_: None)
     with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
         clock = Clock(allowed, compiled)
@@ -101,32 +112,12 @@ def _measures(model: Model, given: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _open(
-    model: Model,
-    names: tuple[str, ...],
-    criterion: Criterion,
-    policies: Sequence[Policy],
-    seed: int,
-    allowed: float,
-    folder: str | None,
-    resume: bool,
-) -> Run | None:
-    if folder is None:
-        if resume:
-            raise InputError(
-                "only a run that was saved in a folder can be resumed; name its folder."
-            )
-        return None
-    settings = {
-        "task": "tradeoff",
-        "model": model.describe(),
-        "criterion": criterion.describe(),
-        "measures": list(names),
-        "policies": [policy.describe() for policy in policies],
-        "seed": seed,
-        "budget": {"seconds": allowed},
-    }
-    return Run(folder, settings, resume=resume)
+def _open(asked: Json, folder: str | None, resume: bool) -> Run | None:
+    if folder is not None:
+        return Run(folder, asked, resume=resume)
+    if resume:
+        raise InputError("only a run that was saved in a folder can be resumed; name its folder.")
+    return None
 
 
 def _listed(
