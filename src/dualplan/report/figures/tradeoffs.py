@@ -132,12 +132,12 @@ def _draw_prices(
             at, costs[k] - price * (at - levels[k]), color=theme.ink, linewidth=1.4, zorder=4
         )
         panel.annotate(
-            f"price {number(price, 2)}",
+            f"price {price:.2g}",
             (levels[k], costs[k]),
-            xytext=(-6, -6),
+            xytext=(5, 5),
             textcoords="offset points",
-            ha="right",
-            va="top",
+            ha="left",
+            va="bottom",
             fontsize="small",
             color=theme.ink,
             bbox={"boxstyle": "round,pad=0.15", "fc": theme.paper, "ec": "none", "alpha": 0.75},

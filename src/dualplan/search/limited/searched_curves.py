@@ -42,7 +42,14 @@ from dualplan.search.duels import screen
 from dualplan.search.limited.curves import Column, Curve, Point, followed, mixed
 from dualplan.search.limited.lower_lines import with_lines
 from dualplan.search.limited.program import Shares, best_shares
-from dualplan.search.limited.step import ROUNDS_BY_SIZE, ByPrices, Columns, meeting, visit_counts
+from dualplan.search.limited.step import (
+    ROUNDS_BY_SIZE,
+    ByPrices,
+    Columns,
+    is_known,
+    meeting,
+    visit_counts,
+)
 
 SEARCHED_LEVELS = 7  # between the ends
 SHOWN_LEVELS = 13
@@ -133,7 +140,7 @@ class SearchedCurves:
             members = screen(search, [*given, *others])
         # if not even one was simulated in that time, the first, however long it takes
         members = members or screen(search, given[:1])
-        members = [m for m in members if all(name in m.run.measures for name in self.measures)]
+        members = [m for m in members if is_known(m, self.measures)]
         if not members:
             raise InputError(
                 f"none of the policies to begin with can be simulated on model {model.name!r}."
@@ -181,7 +188,7 @@ class SearchedCurves:
         """The tightest first, then without a limit, then from the middle outwards: the ends fix
         what lies between.
         """
-        runs = [m.run for m in self.columns.members]
+        runs = [m.run for m in self._members()]
         cheapest = int(np.argmin([run.cost for run in runs]))
         every: list[list[tuple[str, float]]] = []
         for name in self.measures:
@@ -192,6 +199,10 @@ class SearchedCurves:
             inner.sort(key=lambda b: abs(b - (low + high) / 2))
             every.append([(name, level) for level in (min(low, 0.0), np.inf, *inner)])
         return [one for turn in zip(*every, strict=True) for one in turn]
+
+    def _members(self) -> list[Member]:
+        """The policies of which all measures are known."""
+        return [m for m in self.search.columns.values() if is_known(m, self.measures)]
 
     def _shares(self, measure: str, level: float) -> Shares:
         """The program at a level; without end it is that of the cost alone."""
@@ -287,7 +298,7 @@ class SearchedCurves:
         """The policies that a curve may need: at the ends, at levels between them, and those that
         it had before.
         """
-        members = self.columns.members
+        members = self._members()
         runs = [m.run for m in members]
         cheapest = int(np.argmin([run.cost for run in runs]))
         wanted = {cheapest}
@@ -304,7 +315,7 @@ class SearchedCurves:
         """The policies by the names of heuristics, and numbers for the others, in the order of the
         first measure.
         """
-        members = self.columns.members
+        members = self._members()
         members.sort(key=lambda m: m.run.measures[self.measures[0]].value)
         found: list[Column] = []
         count = 0

@@ -152,8 +152,9 @@ class Columns:
 
     @property
     def members(self) -> list[Member]:
-        """Those of finite cost."""
-        return [m for m in self.search.columns.values() if np.isfinite(m.run.cost)]
+        """Those of finite cost, with measures that are known."""
+        names = [limit.name for limit in self.search.limits]
+        return [m for m in self.search.columns.values() if is_known(m, names)]
 
     def shares(self) -> Shares:
         """The cheapest among them."""
@@ -215,6 +216,12 @@ class Columns:
         policy = Alternating(parts, weights / weights.sum(), home)
         words = ", ".join(f"{p:.3g}" for p in shares.prices)
         return Candidate(policy, f"{len(parts)} policies in turn, price {words}")
+
+
+def is_known(member: Member, measures: Sequence[str]) -> bool:
+    """Whether its cost is finite, and so are these measures."""
+    run = member.run
+    return all(np.isfinite([run.cost, *(run.measures[name].upper for name in measures)]))
 
 
 VisitCounts = dict[tuple[int, ...], int]
