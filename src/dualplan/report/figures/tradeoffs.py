@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_WIDTH_INCHES = 7.4
-PANEL_HEIGHT_INCHES = 4.8
+PANEL_HEIGHT_INCHES = 5.2
+LEGEND_BELOW = -0.12  # of the panel's height
 MOST_PRICES = 4  # that are written at a curve
 # of the range of costs on the curve: heuristics farther above are named at the upper edge
 ROOM_ABOVE_SHARE = 1.0
 ROOM_BELOW_SHARE = 0.12
+ROOM_FOR_BOUNDS = 1.5  # of the range of costs: bounds farther below are not drawn, but said
 ROOM_ASIDE_SHARE = 0.06
+# points of a panel's height, and of a line of words; names nearer than this share of the width may
+# cover each other
+PANEL_POINTS = 260.0
+LINE_POINTS = 11.0
+NEAR_SHARE = 0.3
 # of the range of the curve, by which heuristics may lie to the right of it and be shown
 ROOM_BEYOND_SHARE = 0.6
 
@@ -55,7 +62,7 @@ def _draw(panel: Any, curve: Json, start: Sequence[Json]) -> None:
     _draw_prices(panel, points, levels, costs, window)
     _draw_start(panel, curve["measure"], start, window)
     panel.set_xlabel(f"{curve['measure']}, at most")
-    panel.legend(loc="upper right")
+    panel.legend(loc="upper center", bbox_to_anchor=(0.5, LEGEND_BELOW), ncols=2)
 
 
 def _window(
@@ -73,14 +80,22 @@ def _window(
         if is_known(x) and is_known(y) and near and y <= costs.max() + ROOM_ABOVE_SHARE * high:
             right = max(right, x)
             top = max(top, y)
-    below = [point["lower_bound"] for point in curve["points"] if is_known(point["lower_bound"])]
-    bottom = min([float(costs.min()), *below])
+    below = _least_bound(curve)
+    bottom = float(costs.min())
+    if is_known(below) and below > bottom - ROOM_FOR_BOUNDS * (top - bottom):
+        bottom = min(below, bottom)
     room = ROOM_BELOW_SHARE * (top - bottom)
     aside = ROOM_ASIDE_SHARE * (right - float(levels.min())) or 0.5 * wide
     left = float(levels.min()) - aside
     if levels.min() >= 0:
         left = max(left, -0.3 * aside)
     return (left, right + 2 * aside), (bottom - room, top + 1.5 * room)
+
+
+def _least_bound(curve: Json) -> float:
+    """The lower bound where it is least; not a number if there is none."""
+    known = [point["lower_bound"] for point in curve["points"]]
+    return min((bound for bound in known if is_known(bound)), default=math.nan)
 
 
 def _draw_curve(panel: Any, curve: Json, levels: Floats, costs: Floats) -> None:
@@ -105,8 +120,10 @@ def _draw_below(panel: Any, curve: Json, levels: Floats) -> None:
     theme = current()
     at = np.linspace(levels.min(), levels.max(), 200)
     most = np.max([line["at_zero"] - line["price"] * at for line in lines], axis=0)
-    kinds = {line["kind"] for line in lines}
-    words = f"no policy costs less ({', '.join(sorted(kinds))})"
+    kinds = ", ".join(sorted({line["kind"] for line in lines}))
+    words = f"no policy costs less ({kinds})"
+    if most.max() < panel.get_ylim()[0]:
+        words = f"no policy costs less than {number(float(most.min()), 4)} ({kinds}), below"
     panel.plot(at, most, color=theme.ink, linestyle="--", linewidth=1.1, label=words)
     panel.fill_between(at, most, panel.get_ylim()[0], color=theme.faint, alpha=0.12, linewidth=0)
 
@@ -151,6 +168,7 @@ def _draw_start(panel: Any, measure: str, start: Sequence[Json], window: Any) ->
     colour = current().palette[1]
     outside = []
     labelled = False
+    seen: list[tuple[float, float, str]] = []
     for row in start:
         x = row["measures"][measure]["value"]
         y = row["cost"]["value"]
@@ -162,16 +180,32 @@ def _draw_start(panel: Any, measure: str, start: Sequence[Json], window: Any) ->
         words = None if labelled else "policies to begin with"
         labelled = True
         panel.plot([x], [y], "o", color=colour, markersize=6, label=words, zorder=4)
+        seen.append((x, y, row["policy"]))
+    _name(panel, seen, window)
+    if outside:
+        panel.set_title(f"not shown: {'; '.join(outside)}", fontsize="small", loc="left")
+
+
+def _name(panel: Any, seen: list[tuple[float, float, str]], window: Any) -> None:
+    """Names beside dots, from below upwards, each above those that it would cover."""
+    (left, right), (bottom, top) = window
+    taken: list[tuple[float, float]] = []
+    for x, y, name in sorted(seen, key=lambda one: one[1]):
         late = x > left + 0.75 * (right - left)
+        at = (y - bottom) / (top - bottom) * PANEL_POINTS
+        height = at + 4
+        for other, place in sorted(taken, key=lambda one: one[1]):
+            beside = abs(x - other) < NEAR_SHARE * (right - left)
+            if beside and abs(height - place) < LINE_POINTS:
+                height = place + LINE_POINTS
+        taken.append((x, height))
         panel.annotate(
-            row["policy"],
+            name,
             (x, y),
-            xytext=(-7 if late else 7, 4),
+            xytext=(-7 if late else 7, height - at),
             textcoords="offset points",
             ha="right" if late else "left",
             fontsize="small",
-            color=colour,
+            color=current().palette[1],
             zorder=5,
         )
-    if outside:
-        panel.set_title(f"not shown: {'; '.join(outside)}", fontsize="small", loc="left")

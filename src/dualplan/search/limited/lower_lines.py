@@ -28,7 +28,8 @@ KEEPING = "policies that keep the limits"
 # prices of a curve of which lines are proved, and the least time that one is worth
 MOST_LINES = 5
 LEAST_LINE_SECONDS = 0.3
-FREE_LINE_SHARE = 0.3  # of the time of all lines, for that without a price
+SAME_PRICE_SHARE = 1e-3  # of the largest: prices that are so near give the same line
+LINE_TIME_SHARE = 0.75  # of the time that is left, for a line at most
 
 Tell = Callable[[str], None]
 
@@ -53,25 +54,29 @@ def priced_bound(
 
 
 def with_lines(search: Search, curves: Sequence[Curve], tell: Tell) -> list[Curve]:
-    """The curves with what is proved below them, in the time that is left."""
+    """The curves with what is proved below them, in the time that is left.
+
+    First a line at a price in the middle of each curve, then the bound without a price, then lines
+    at other prices; each may take a part of what is left, so that where proofs take long there is
+    one.
+    """
     clock = search.clock
-    tell("a lower bound without a price")
-    free = _free_line(search, max(FREE_LINE_SHARE * clock.left, LEAST_LINE_SECONDS))
-    lines: dict[str, list[Line]] = {curve.measure: [free] for curve in curves}
+    lines: dict[str, list[Line]] = {curve.measure: [] for curve in curves}
     prices = {curve.measure: _prices(search.model, curve) for curve in curves}
-    wanted = [
-        (measure, price)
-        for turn in range(MOST_LINES)
-        for measure, several in prices.items()
-        for price in several[turn : turn + 1]
-    ]
-    for k, (measure, price) in enumerate(wanted):
-        allowed = clock.left / (len(wanted) - k)
-        if allowed < LEAST_LINE_SECONDS:
-            break
-        tell(f"a lower bound at the price {price:.3g}")
-        lines[measure] += _priced_line(search, measure, price, allowed)
-    return [under(curve, lines[curve.measure]) for curve in curves]
+
+    def prove(turn: int) -> None:
+        for measure, several in prices.items():
+            if turn < len(several) and clock.left >= LEAST_LINE_SECONDS:
+                tell(f"a lower bound at the price {several[turn]:.3g}")
+                allowed = LINE_TIME_SHARE * clock.left
+                lines[measure] += _priced_line(search, measure, several[turn], allowed)
+
+    prove(0)
+    tell("a lower bound without a price")
+    free = _free_line(search, max(LINE_TIME_SHARE * clock.left, LEAST_LINE_SECONDS))
+    for turn in range(1, MOST_LINES):
+        prove(turn)
+    return [under(curve, [free, *lines[curve.measure]]) for curve in curves]
 
 
 def under(curve: Curve, lines: Sequence[Line]) -> Curve:
@@ -99,8 +104,11 @@ def _prices(model: Model, curve: Curve) -> list[float]:
     if not prices or priced_network(model, [(Limit(curve.measure, 0.0), prices[0])]) is None:
         return []
     found = [prices[len(prices) // 2]]
-    while len(found) < min(MOST_LINES, len(prices)):
-        found.append(max(prices, key=lambda p: min(abs(p - one) for one in found)))
+    while len(found) < MOST_LINES:
+        far = max(prices, key=lambda p: min(abs(p - one) for one in found))
+        if min(abs(far - one) for one in found) <= SAME_PRICE_SHARE * prices[-1]:
+            break
+        found.append(far)
     return found
 
 

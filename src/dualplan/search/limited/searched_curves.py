@@ -57,8 +57,8 @@ CORNER_LEVELS_FACTOR = (
     4  # so many times as many, at which policies are looked for that have a share
 )
 BEGINNING_TIME_SHARE = 0.1  # of the time, for the policies to begin with
-SEARCHING_TIME_SHARE = 0.6  # of the time, until which policies are looked for
-MEASURING_TIME_SHARE = 0.85  # of the time, until which they are measured afresh
+SEARCHING_TIME_SHARE = 0.55  # of the time, until which policies are looked for
+MEASURING_TIME_SHARE = 0.75  # of the time, until which they are measured afresh
 LEVEL_TIME_SHARE = 1 / 3  # of the time that is left, for a level at most
 LEAST_LEVEL_SECONDS = 4.0  # the same, however little is left
 LAST_STEPS = 200_000_000  # of a policy that is measured afresh, at most
@@ -117,6 +117,8 @@ class SearchedCurves:
         self._keep_columns()
         self.named = self._with_names()
         curves = [self._curve(name) for name in self.measures]
+        used = {name for curve in curves for point in curve.points for name in point.shares}
+        self.named = tuple(column for column in self.named if column.name in used)
         if self.status is Status.INTERRUPTED:
             return curves
         try:
@@ -224,6 +226,9 @@ class SearchedCurves:
         self.tell(f"{limit.name} at most {level:.4g}, size {size}")
         self.searches += 1
         before = len(self.search.columns)
+        # lattices are fitted to where policies at hand go: those that are followed here
+        self.search.members = [self.columns.members[j] for j in shares.followed]
+        self.search.best = self.search.members[0]
         allowed = max(LEVEL_TIME_SHARE * deadline().left, LEAST_LEVEL_SECONDS)
         with until(deadline().part(allowed)):
             helped = self.step.improve(self.columns, shares, size)

@@ -27,15 +27,18 @@ from dualplan.models.limits import Limit
 from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 from dualplan.search.contract import Candidate, Member, Search
-from dualplan.search.duels import go_on, pace
+from dualplan.search.duels import controlled, go_on, pace
 from dualplan.search.limited.priced import cost_rules, priced_network, searched
 from dualplan.search.limited.program import Shares, best_shares
+from dualplan.values.functions import StateFunction
 
 ROUNDS_BY_SIZE = (3, 6, 10, 16)
 MEASURED_STEPS = 5_000_000  # of a column, at the pace of a policy that looks ahead
 MEASURING_TIME_SHARE = 0.05  # of the time that is left, for a column at most
 REFINING_TIME_SHARE = 0.15  # the same, for one that has a share in the end
 REFINED_STEPS_FACTOR = 10
+CONTROL_TIME_SHARE = 0.2  # of a last measurement, for a control variate
+LEAST_MEASURING_SECONDS = 0.05
 ROUND_TIME_SHARE = 0.35  # of the time that is left, for the searches of a round
 LEAST_ROUND_SECONDS = 2.0  # the same, however little is left
 WORTHWHILE_SHARE = 1e-3  # of the cost: what a round must save
@@ -182,23 +185,29 @@ class Columns:
 
     def measure_afresh(self, member: Member, steps: int, confidence: float) -> None:
         """Measure a policy once more, until the deadline, on random numbers that nothing was chosen
-        by.
+        by, with a control variate if one is fitted in a part of the time.
         """
         if member.run.exact or deadline().over:
             return
+        part = deadline().part(CONTROL_TIME_SHARE * deadline().left)
+        with suppress(OutOfTimeError), until(part):
+            member = controlled(self.search, member)
         judge = Judge(
             steps=max(1, int(steps * pace(self.search, member.candidate))),
             confidence=confidence,
             seed=own_seed(self.seed, PriceWord.LAST),
-            time=deadline().left,
+            time=max(deadline().left, LEAST_MEASURING_SECONDS),
         )
-        self._judge(member.candidate, judge)
+        self._judge(member.candidate, judge, member.control)
 
-    def _judge(self, candidate: Candidate, judge: Judge) -> None:
+    def _judge(
+        self, candidate: Candidate, judge: Judge, control: StateFunction | None = None
+    ) -> None:
+        search = self.search
         with suppress(ModelError, PolicyError, OutOfTimeError):
-            run = judge(self.search.model, candidate.policy, self.search.criterion)
+            run = judge(search.model, candidate.policy, search.criterion, control=control)
             go_on(run)
-            self.search.columns[candidate.policy.digest] = Member(candidate, run)
+            search.columns[candidate.policy.digest] = Member(candidate, run)
 
     def mixture(self) -> Candidate:
         """The cheapest shares, once those that have one were measured for longer."""
