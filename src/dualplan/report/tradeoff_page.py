@@ -40,6 +40,7 @@ TRADEOFF_SECTIONS = {
     "policies": "The policies in words",
     "repeat": "To repeat it",
 }
+RULE_AND_LIMIT = "The rule itself may miss the limit, and then cost less."
 MOST_RULES = 2  # policies that are told as rules
 
 
@@ -201,11 +202,10 @@ def _sentences(curve: Json) -> tuple[str, ...]:
     measure = curve["measure"]
     tight = curve["points"][0]
     free = curve["points"][-1]
-    known = "The least" if curve["exact"] else "The least that was found"
     words = (
         f"Without a limit the cost is {shown(_interval(free['cost']))}, with {measure} "
-        f"{shown(_interval(free['measure']))}. {known} is {shown(_interval(tight['measure']))}, "
-        f"at a cost of {shown(_interval(tight['cost']))}."
+        f"{shown(_interval(free['measure']))}. The tightest limit here, at most "
+        f"{number(tight['at_most'], 4)}, costs {shown(_interval(tight['cost']))}."
     )
     half = free["at_most"] / 2
     there = cost_at(curve, half)

@@ -9,6 +9,7 @@ way are kept (`checkpoint.npz`), and a run that goes on begins with them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,10 +22,11 @@ from dualplan.core.runs import Run
 from dualplan.core.status import Status
 from dualplan.evaluation.judge import exact_evaluation
 from dualplan.evaluation.results import Evaluation
-from dualplan.exact.decomposition import Priced, occupancy_of
+from dualplan.exact.decomposition import PairSweeper, Priced, occupancy_of
 from dualplan.exact.levels import Levels, SolvedLevel
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
+from dualplan.exact.programs import MOST_WHOLE_PROGRAM_PAIRS
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.policies.contract import Policy
@@ -36,6 +38,8 @@ LEVELS_OF_A_CURVE = 13
 # of the time, which the two ends of all curves may take; if they need more, levels would be few,
 # and the time is left to a search
 ENDS_TIME_SHARE = 0.3
+LEAST_RESPONSES = 15  # policies that a curve needs, each of them a matter of so many sweeps
+LEAST_SWEEPS = 200
 LISTED_TIME_SHARE = 0.95  # of the time, for all of it
 START_TIME_SHARE = 0.1  # of the time, for the policies to begin with
 CHECKPOINT_ACTIONS = "actions"  # a row for each policy, an action for each state
@@ -82,6 +86,9 @@ class ListedCurves:
     def _solve(self, clock: Clock, may_give_up: bool) -> bool:
         """Level after level; whether there is time for more than the ends."""
         pairs = Sweeper(self.model).pairs
+        gives_up = may_give_up and not isinstance(self.criterion, Discounted)
+        if gives_up and _least_seconds(pairs) > clock.left:
+            return False
         self._load(pairs)
         every = {
             name: Levels(pairs, self.criterion, name, self.columns, clock) for name in self.measures
@@ -90,9 +97,8 @@ class ListedCurves:
         for name, levels in every.items():
             self.tell(f"the ends of the curve of {name}")
             ends[name] = levels.ends()
-        late = clock.spent > ENDS_TIME_SHARE * clock.allowed
-        if late and may_give_up and not isinstance(self.criterion, Discounted):
-            return False
+            if gives_up and clock.spent > ENDS_TIME_SHARE * clock.allowed:
+                return False
         for share in halving(LEVELS_OF_A_CURVE):
             for name, levels in every.items():
                 low, high = ends[name]
@@ -148,6 +154,19 @@ class ListedCurves:
         if self.run is not None:
             actions = np.unique([one.actions for one in self.columns], axis=0)
             self.run.save_checkpoint({CHECKPOINT_ACTIONS: actions.astype(np.int32)})
+
+
+def _least_seconds(pairs: Pairs) -> float:
+    """What a curve takes at least, by what a sweep over its pairs takes; nothing for programs that
+    are solved whole.
+    """
+    if pairs.losses.size <= MOST_WHOLE_PROGRAM_PAIRS:
+        return 0.0
+    sweeper = PairSweeper(pairs, pairs.losses)
+    values = np.zeros(sweeper.states)
+    started = time.monotonic()
+    sweeper.optimal(values, 1.0, out=np.empty(sweeper.states))
+    return (time.monotonic() - started) * LEAST_SWEEPS * LEAST_RESPONSES
 
 
 def halving(count: int) -> list[float]:

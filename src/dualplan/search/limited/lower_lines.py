@@ -11,7 +11,7 @@ b by the constant −w·b alone. So one bound λ(w), at b = 0, holds at all leve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dualplan.core.status import PROVED
@@ -53,15 +53,18 @@ def priced_bound(
     return replace(found, value=found.value + priced.constant, assumed=assumed, worst=())
 
 
-def with_lines(search: Search, curves: Sequence[Curve], tell: Tell) -> list[Curve]:
-    """The curves with what is proved below them, in the time that is left.
+def with_lines(
+    search: Search, curves: Sequence[Curve], known: Mapping[str, Sequence[Line]], tell: Tell
+) -> list[Curve]:
+    """The curves with what is proved below them, in the time that is left; some lines may be known
+    by measure.
 
     First a line at a price in the middle of each curve, then the bound without a price, then lines
     at other prices; each may take a part of what is left, so that where proofs take long there is
     one.
     """
     clock = search.clock
-    lines: dict[str, list[Line]] = {curve.measure: [] for curve in curves}
+    lines = {curve.measure: list(known.get(curve.measure, ())) for curve in curves}
     prices = {curve.measure: _prices(search.model, curve) for curve in curves}
 
     def prove(turn: int) -> None:

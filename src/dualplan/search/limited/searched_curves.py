@@ -29,7 +29,7 @@ from dualplan.core.deadlines import deadline, time_is_over, until
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.runs import RESULT_FILE, Run, read_json
 from dualplan.core.status import Status
-from dualplan.core.streams import PriceWord, own_seed
+from dualplan.core.streams import Place, PriceWord, own_seed
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.results import SAVED_CONFIDENCE, Evaluation
 from dualplan.models.limits import Limit
@@ -38,8 +38,8 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.saved import load_policy, save_policy
 from dualplan.policies.tables import random_policy, tabulated
 from dualplan.search.contract import Candidate, Member, Search
-from dualplan.search.duels import screen
-from dualplan.search.limited.curves import Column, Curve, Point, followed, mixed
+from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, screen
+from dualplan.search.limited.curves import Column, Curve, Line, Point, followed, mixed
 from dualplan.search.limited.lower_lines import with_lines
 from dualplan.search.limited.program import Shares, best_shares
 from dualplan.search.limited.step import (
@@ -115,14 +115,11 @@ class SearchedCurves:
         except KeyboardInterrupt:
             self.status = Status.INTERRUPTED
         self._keep_columns()
-        self.named = self._with_names()
-        curves = [self._curve(name) for name in self.measures]
-        used = {name for curve in curves for point in curve.points for name in point.shares}
-        self.named = tuple(column for column in self.named if column.name in used)
+        curves = self._named_curves()
         if self.status is Status.INTERRUPTED:
             return curves
         try:
-            return with_lines(self.search, curves, self.tell)
+            return with_lines(self.search, curves, _known_lines(self.run), self.tell)
         except KeyboardInterrupt:
             self.status = Status.INTERRUPTED
             return curves
@@ -139,9 +136,15 @@ class SearchedCurves:
         others = [*(Candidate(policy, "exact") for policy in more), *self._saved()]
         self.tell("simulating the policies to begin with")
         with until(search.clock.part(BEGINNING_TIME_SHARE * search.clock.allowed)):
-            members = screen(search, [*given, *others])
+            members = screen(
+                search,
+                [*given, *others],
+                BEGINNING_STEPS,
+                relative_tol=BEGINNING_RELATIVE_WIDTH,
+                place=Place.BEGINNING,
+            )
         # if not even one was simulated in that time, the first, however long it takes
-        members = members or screen(search, given[:1])
+        members = members or screen(search, given[:1], place=Place.BEGINNING)
         members = [m for m in members if is_known(m, self.measures)]
         if not members:
             raise InputError(
@@ -316,11 +319,19 @@ class SearchedCurves:
                 wanted |= set(best_shares(runs, [Limit(name, float(level))], 0.0).followed)
         return [members[k] for k in sorted(wanted)]
 
-    def _with_names(self) -> tuple[Column, ...]:
+    def _named_curves(self) -> list[Curve]:
+        """All curves, once those policies have names that points follow."""
+        self.named = self._with_names(self._members())
+        curves = [self._curve(name) for name in self.measures]
+        used = {name for curve in curves for point in curve.points for name in point.shares}
+        digests = {column.policy.digest for column in self.named if column.name in used}
+        self.named = self._with_names([m for m in self._members() if m.policy.digest in digests])
+        return [self._curve(name) for name in self.measures]
+
+    def _with_names(self, members: list[Member]) -> tuple[Column, ...]:
         """The policies by the names of heuristics, and numbers for the others, in the order of the
         first measure.
         """
-        members = self._members()
         members.sort(key=lambda m: m.run.measures[self.measures[0]].value)
         found: list[Column] = []
         count = 0
@@ -388,3 +399,11 @@ def _sources(run: Run) -> dict[str, str]:
     if not path.exists():
         return {}
     return {one["digest"]: one["source"] for one in read_json(path).get("columns", [])}
+
+
+def _known_lines(run: Run | None) -> dict[str, list[Line]]:
+    """Lines that a run which goes on has proved before, by their measures."""
+    if run is None or not (run.folder / RESULT_FILE).exists():
+        return {}
+    curves = read_json(run.folder / RESULT_FILE)["curves"]
+    return {curve["measure"]: [Line(**line) for line in curve["lines"]] for curve in curves}
