@@ -248,7 +248,7 @@ def _curves(runs):
 def test_points_are_mixtures_of_neighbouring_corners():
     """Three corners and a policy above the curve: costs by hand."""
     runs = [_run("a", 10.0, 1.0), _run("b", 6.0, 2.0), _run("c", 5.0, 4.0), _run("d", 9.0, 2.0)]
-    curve = _curves(runs)._curve("m")
+    curve = _curves(runs)._named_curves()[0]
     corners = [(1.0, 10.0), (2.0, 6.0), (4.0, 5.0)]
     for point in curve.points:
         by_hand = np.interp(point.at_most, *zip(*corners, strict=True))
@@ -263,7 +263,7 @@ def test_points_are_mixtures_of_neighbouring_corners():
 def test_a_ratio_whose_denominator_differs_is_weighed_by_it():
     """Shares of time θ have the measure Σθn/Σθd."""
     runs = [_run("a", 10.0, 1.0, denominator=2.0), _run("b", 6.0, 2.0)]
-    for point in _curves(runs)._curve("m").points:
+    for point in _curves(runs)._named_curves()[0].points:
         share = point.shares.get("a", 0.0)
         measure = (2 * share + 2 * (1 - share)) / (2 * share + 1 - share)
         assert point.measure.value == pytest.approx(measure)
@@ -272,7 +272,7 @@ def test_a_ratio_whose_denominator_differs_is_weighed_by_it():
 
 def test_intervals_of_a_mixture_reach_from_end_to_end():
     runs = [_run("a", 10.0, 1.0, half=0.1), _run("b", 6.0, 2.0, half=0.02)]
-    curve = _curves(runs)._curve("m")
+    curve = _curves(runs)._named_curves()[0]
     for point in curve.points:
         assert point.measure.upper <= point.at_most + 1e-9  # the whole interval keeps the limit
         share = point.shares.get("a", 0.0)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PANEL_WIDTH_INCHES = 7.4
 PANEL_HEIGHT_INCHES = 5.2
 LEGEND_BELOW = -0.12  # of the panel's height
+MOST_NAMES = 4  # of policies that are not shown
 MOST_PRICES = 4  # that are written at a curve
 # of the range of costs on the curve: heuristics farther above are named at the upper edge
 ROOM_ABOVE_SHARE = 1.0
@@ -175,7 +176,7 @@ def _draw_start(panel: Any, measure: str, start: Sequence[Json], window: Any) ->
         if not is_known(x) or not is_known(y):
             continue
         if not (left <= x <= right and bottom <= y <= top):
-            outside.append(f"{row['policy']} ({number(x, 3)}, {number(y, 4)})")
+            outside.append(row["policy"])
             continue
         words = None if labelled else "policies to begin with"
         labelled = True
@@ -183,7 +184,10 @@ def _draw_start(panel: Any, measure: str, start: Sequence[Json], window: Any) ->
         seen.append((x, y, row["policy"]))
     _name(panel, seen, window)
     if outside:
-        panel.set_title(f"not shown: {'; '.join(outside)}", fontsize="small", loc="left")
+        words = ", ".join(outside[:MOST_NAMES])
+        if len(outside) > MOST_NAMES:
+            words += f" and {len(outside) - MOST_NAMES} more"
+        panel.set_title(f"farther off: {words}", fontsize="small", loc="left")
 
 
 def _name(panel: Any, seen: list[tuple[float, float, str]], window: Any) -> None:

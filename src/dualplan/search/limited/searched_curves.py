@@ -38,7 +38,13 @@ from dualplan.policies.contract import Policy
 from dualplan.policies.saved import load_policy, save_policy
 from dualplan.policies.tables import random_policy, tabulated
 from dualplan.search.contract import Candidate, Member, Search
-from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, screen
+from dualplan.search.duels import (
+    BEGINNING_RELATIVE_WIDTH,
+    BEGINNING_STEPS,
+    QUICK_PACE,
+    pace,
+    screen,
+)
 from dualplan.search.limited.curves import Column, Curve, Line, Point, followed, mixed
 from dualplan.search.limited.lower_lines import with_lines
 from dualplan.search.limited.program import Shares, best_shares
@@ -63,7 +69,9 @@ LEVEL_TIME_SHARE = 1 / 3  # of the time that is left, for a level at most
 LEAST_LEVEL_SECONDS = 4.0  # the same, however little is left
 LAST_STEPS = 200_000_000  # of a policy that is measured afresh, at most
 LEAST_LAST_SECONDS = 0.2
+SLOW_TIME_FACTOR = 3.0  # so many times as long, what is not a rule with a loop of its own
 INTERRUPTED_SECONDS = 2.0  # for what is measured afresh, once it was interrupted
+NEAR_CORNER_SHARE = 0.03  # of the range of levels
 STEP_SHARE = 1e-6  # of the range of levels, by which the slope to the right is taken
 POINT_HALF_WIDTHS = 1.0  # by how many half widths measures of the last runs count as larger
 COLUMN_FILE = "column-{}.npz"  # in the folder of a run
@@ -296,11 +304,18 @@ class SearchedCurves:
         confidence = 1 - (1 - SAVED_CONFIDENCE) / intervals
         known = {member.policy.digest: member for member in chosen}
         self.search.columns = dict(known)
+        shares = np.array([self._slowness(member) for member in chosen])
         for k, member in enumerate(chosen):
             self.tell(f"measuring afresh, {k + 1} of {len(chosen)}")
-            with until(every.part(every.left / (len(chosen) - k))):
+            with until(every.part(every.left * shares[k] / shares[k:].sum())):
                 # one that cannot be measured again keeps what is known of it
                 self.columns.measure_afresh(member, LAST_STEPS, confidence)
+
+    def _slowness(self, member: Member) -> float:
+        """How many times as long a policy is measured as a quick one."""
+        if pace(self.search, member.candidate) < QUICK_PACE:
+            return SLOW_TIME_FACTOR
+        return 1.0
 
     def _with_shares(self) -> list[Member]:
         """The policies that a curve may need: at the ends, at levels between them, and those that
@@ -320,13 +335,19 @@ class SearchedCurves:
         return [members[k] for k in sorted(wanted)]
 
     def _named_curves(self) -> list[Curve]:
-        """All curves, once those policies have names that points follow."""
+        """All curves, once those policies have names that points follow.
+
+        Levels lie at equal distances, and at the corners, which are those policies themselves.
+        """
         self.named = self._with_names(self._members())
-        curves = [self._curve(name) for name in self.measures]
-        used = {name for curve in curves for point in curve.points for name in point.shares}
-        digests = {column.policy.digest for column in self.named if column.name in used}
-        self.named = self._with_names([m for m in self._members() if m.policy.digest in digests])
-        return [self._curve(name) for name in self.measures]
+        curves = [self._curve(name, ()) for name in self.measures]
+        corners = [{name for point in curve.points for name in point.shares} for curve in curves]
+        digests = [
+            [column.policy.digest for column in self.named if column.name in own] for own in corners
+        ]
+        used = {digest for own in digests for digest in own}
+        self.named = self._with_names([m for m in self._members() if m.policy.digest in used])
+        return [self._curve(name, own) for name, own in zip(self.measures, digests, strict=True)]
 
     def _with_names(self, members: list[Member]) -> tuple[Column, ...]:
         """The policies by the names of heuristics, and numbers for the others, in the order of the
@@ -344,13 +365,16 @@ class SearchedCurves:
             found.append(Column(name, source, member.policy, member.run))
         return tuple(found)
 
-    def _curve(self, measure: str) -> Curve:
-        """Points at levels between the least measure and that of the cheapest policy."""
+    def _curve(self, measure: str, corners: Sequence[str]) -> Curve:
+        """Points at levels between the least measure and that of the cheapest policy, and at the
+        measures of corners, which are fingerprints of policies.
+        """
         runs = [column.run for column in self.named]
         measures = np.array([run.measures[measure].upper for run in runs])
         costs = np.array([run.cost for run in runs])
         ends = measures.min(), measures[int(np.argmin(costs))]
-        levels = np.unique(np.linspace(*ends, SHOWN_LEVELS)).tolist()
+        own = [k for k, one in enumerate(self.named) if one.policy.digest in set(corners)]
+        levels = _levels(*ends, measures[own])
         step = STEP_SHARE * (levels[-1] - levels[0])
         points = [self._point(runs, measure, level, step) for level in levels]
         return Curve(measure, tuple(points), (), exact=False)
@@ -391,6 +415,19 @@ class SearchedCurves:
             if policy.digest not in self.homes:
                 self.homes[policy.digest] = visit_counts(policy, seed)
         return meeting(self.search.model, [self.homes[policy.digest] for policy in policies])
+
+
+def _levels(low: float, high: float, corners: Floats) -> list[float]:
+    """Levels at equal distances; those near a corner give way to it."""
+    inner = corners[(corners > low) & (corners < high)]
+    near = NEAR_CORNER_SHARE * (high - low)
+    kept = [
+        level
+        for level in np.linspace(low, high, SHOWN_LEVELS)
+        if level in (low, high) or np.abs(inner - level).min(initial=np.inf) > near
+    ]
+    found: list[float] = np.unique([*kept, *inner]).tolist()
+    return found
 
 
 def _sources(run: Run) -> dict[str, str]:
