@@ -41,7 +41,8 @@ def _curve(curve: dict[str, Any], model: str) -> Table:
     table = Table(title=f"{model}: least cost against {curve['measure']}")
     for name in NUMBERED_COLUMNS:
         table.add_column(name, justify="right")
-    if not curve["exact"]:
+    mixed = any(len(point["shares"]) > 1 for point in curve["points"])
+    if mixed or not curve["exact"]:
         table.add_column("follow")
     for point in curve["points"]:
         cells = [
@@ -51,7 +52,7 @@ def _curve(curve: dict[str, Any], model: str) -> Table:
             number(point["lower_bound"]) if is_known(point["lower_bound"]) else "",
             number(point["price"], 3),
         ]
-        if not curve["exact"]:
+        if mixed or not curve["exact"]:
             cells.append(followed(point["shares"]))
         table.add_row(*cells)
     return table

@@ -110,6 +110,11 @@ class Levels:
         _, d = program.measures[0]
         return SolvedLevel(at_most, found, price * float(d @ found.occupancy))
 
+    @property
+    def weights(self) -> tuple[Floats, Floats]:
+        """n and d of the measure, on all pairs."""
+        return self._program(0.0).measures[0]
+
     def _program(self, at_most: float) -> Program:
         return Program(self.pairs, self.criterion, (Limit(self.measure, at_most),))
 

@@ -5,6 +5,12 @@ First come the two ends: the least measure that any policy can have, and that of
 policy; then levels between them, each halving the widest gap that is left. So a curve that the
 clock cuts off is a coarser one, of which every point is exact. All policies that were found on the
 way are kept (`checkpoint.npz`), and a run that goes on begins with them.
+
+The policy of a point is π_u of the optimal occupancy u. Where a program is decomposed, u mixes
+occupancies of policies that may hardly meet; then the chain of π_u nearly falls apart, and its cost
+is not known well. With the average criterion the same u is had by these policies in turn
+(`policies/alternating.py`), each of which is known well. A level whose cost and lower bound are far
+apart even so is left out.
 """
 
 from __future__ import annotations
@@ -20,24 +26,32 @@ from dualplan.core.errors import InputError, MissingError, ModelError, OutOfTime
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
 from dualplan.core.status import Status
-from dualplan.evaluation.judge import exact_evaluation
-from dualplan.evaluation.results import Evaluation
+from dualplan.core.types import Floats
+from dualplan.evaluation.judge import Judge, exact_evaluation
+from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation
 from dualplan.exact.decomposition import PairSweeper, Priced, occupancy_of
 from dualplan.exact.levels import Levels, SolvedLevel
 from dualplan.exact.operators import Pairs, Sweeper
 from dualplan.exact.policy import evaluate_exact
-from dualplan.exact.programs import MOST_WHOLE_PROGRAM_PAIRS
+from dualplan.exact.programs import MOST_WHOLE_PROGRAM_PAIRS, measure_ratio
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted
+from dualplan.models.limits import Limit
+from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
-from dualplan.policies.tables import tabulated
+from dualplan.policies.tables import TablePolicy, tabulated
 from dualplan.search.contract import Search
-from dualplan.search.limited.curves import Curve, Point
+from dualplan.search.limited.curves import Curve, Point, followed
+from dualplan.search.limited.program import best_shares
 
 LEVELS_OF_A_CURVE = 13
 # of the time, which the two ends of all curves may take; if they need more, levels would be few,
 # and the time is left to a search
 ENDS_TIME_SHARE = 0.3
+POINT_GAP = 1e-3  # of the cost: how far its bounds may be apart for a point
+LEAST_MEETING_SHARE = (
+    1e-9  # of the time that each of several policies is in a state where they meet
+)
 LEAST_RESPONSES = 15  # policies that a curve needs, each of them a matter of so many sweeps
 LEAST_SWEEPS = 200
 LISTED_TIME_SHARE = 0.95  # of the time, for all of it
@@ -60,7 +74,7 @@ class ListedCurves:
         self.run = run
         self.tell = tell
         self.columns: list[Priced] = []
-        self.solved: dict[str, list[SolvedLevel]] = {name: [] for name in measures}
+        self.points: dict[str, list[Point]] = {name: [] for name in measures}
         self.status = Status.SOLVED
 
     def found(self, may_give_up: bool) -> list[Curve] | None:
@@ -77,7 +91,7 @@ class ListedCurves:
             # too large a table, or costs that depend on the start: a search can do without
             return None
         except KeyboardInterrupt:
-            if not all(self.solved.values()):
+            if not all(self.points.values()):
                 raise
             self.status = Status.INTERRUPTED
         self._keep()
@@ -106,7 +120,7 @@ class ListedCurves:
                     continue
                 if not self._solve_level(levels, low + share * (high - low), clock):
                     self.status = Status.TIME
-                    return all(self.solved.values())
+                    return all(self.points.values())
         return True
 
     def _solve_level(self, levels: Levels, at_most: float, clock: Clock) -> bool:
@@ -116,10 +130,14 @@ class ListedCurves:
         self.tell(f"{levels.measure} at most {at_most:.4g}, {len(self.columns)} policies")
         try:
             found = levels.solve(at_most)
-        except (OutOfTimeError, MissingError):
-            return False
-        if found.kept:
-            self.solved[levels.measure].append(found)
+        except (OutOfTimeError, MissingError, ModelError):
+            self.status = Status.TIME
+            return not clock.over
+        point = self._point(levels, found)
+        if point is not None:
+            self.points[levels.measure].append(point)
+        else:
+            self.status = Status.TIME
         if self.run is not None:
             known = {"measure": levels.measure, **found.solution.to_json()}
             self.run.trace(known)
@@ -127,16 +145,50 @@ class ListedCurves:
 
     def _curve(self, measure: str) -> Curve:
         """The points in the order of their levels."""
-        solved = sorted(self.solved[measure], key=lambda one: one.at_most)
-        return Curve(measure, tuple(self._point(one) for one in solved), (), exact=True)
+        points = sorted(self.points[measure], key=lambda one: one.at_most)
+        return Curve(measure, tuple(points), (), exact=True)
 
-    def _point(self, one: SolvedLevel) -> Point:
+    def _point(self, levels: Levels, one: SolvedLevel) -> Point | None:
+        """The point of a level; None if its bounds are far apart."""
         found = one.solution
-        value = found.limits[0].value
-        cost = Interval(found.upper, found.lower, found.upper, 1.0)
-        measure = Interval(value, value, value, 1.0)
-        shares = {found.policy.name: 1.0}
-        return Point(one.at_most, found.policy, shares, cost, measure, found.lower, one.price)
+        if one.kept and _near(found.lower, found.upper):
+            value = found.limits[0].value
+            shares = {found.policy.name: 1.0}
+            cost = Interval(found.upper, found.lower, found.upper, 1.0)
+            measure = Interval(value, value, value, 1.0)
+            policy: Policy = found.policy
+            return Point(one.at_most, policy, shares, cost, measure, found.lower, one.price)
+        if isinstance(self.criterion, Discounted):
+            return None
+        return self._in_turn(levels, one)
+
+    def _in_turn(self, levels: Levels, one: SolvedLevel) -> Point | None:
+        """The point of a level with policies in turn."""
+        pairs = levels.pairs
+        n, d = levels.weights
+        name = levels.measure
+        runs = [_of_occupancy(name, pairs.losses, n, d, column) for column in self.columns]
+        shares = best_shares(runs, [Limit(name, one.at_most)], 0.0)
+        if not shares.feasible:
+            return None
+        chosen = [self.columns[j] for j in shares.followed]
+        common = np.min([pairs.marginal(column.occupancy) for column in chosen], axis=0)
+        if common.max() <= LEAST_MEETING_SHARE:
+            return None
+        parts = [
+            TablePolicy(self.model, column.actions, name=f"optimal {k + 1}")
+            for k, column in enumerate(chosen)
+        ]
+        theta = shares.theta[shares.followed]
+        words = {part.name: float(t) for part, t in zip(parts, theta, strict=True)}
+        home = self.model.box.state(int(np.argmax(common)))
+        policy = Alternating(parts, theta / theta.sum(), home, name=followed(words))
+        known = Judge(method=EXACT_EVALUATION)(self.model, policy, self.criterion)
+        if not _near(one.solution.lower, known.upper):
+            return None
+        cost = Interval(known.cost, known.lower, known.upper, 1.0)
+        lower = min(one.solution.lower, known.upper)
+        return Point(one.at_most, policy, words, cost, known.measures[name], lower, one.price)
 
     # -- the columns of a run that goes on ---------------------------------------------------------
 
@@ -154,6 +206,29 @@ class ListedCurves:
         if self.run is not None:
             actions = np.unique([one.actions for one in self.columns], axis=0)
             self.run.save_checkpoint({CHECKPOINT_ACTIONS: actions.astype(np.int32)})
+
+
+def _near(lower: float, upper: float) -> bool:
+    """Whether the bounds of a level are near enough for a point."""
+    return upper - lower <= POINT_GAP * max(abs(lower), abs(upper))
+
+
+def _of_occupancy(name: str, losses: Floats, n: Floats, d: Floats, column: Priced) -> Evaluation:
+    """What a policy costs, by its occupancy."""
+    u = column.occupancy
+    cost = float(losses @ u)
+    value = measure_ratio(n, d, u)
+    return Evaluation(
+        policy="",
+        cost=cost,
+        lower=cost,
+        upper=cost,
+        confidence=1.0,
+        method=EXACT_EVALUATION,
+        status=Status.SOLVED,
+        measures={name: Interval(value, value, value, 1.0)},
+        denominators={name: float(d @ u)},
+    )
 
 
 def _least_seconds(pairs: Pairs) -> float:

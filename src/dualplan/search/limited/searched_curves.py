@@ -7,8 +7,8 @@ prices as its slopes. It needs no more policies than it has corners, and they se
 
 The search goes over levels between the least measure that any policy reached and that of the
 cheapest policy, the tightest first, then without a limit, then from the middle outwards, and at
-each asks for policies at its price, as the step `limits` does; levels whose mixture is of policies
-that were asked about before are passed over. Then come larger sizes, until the time is over.
+each asks for policies at its price, as the step `limits` does; levels whose mixture and price were asked
+about before are passed over. Then come larger sizes, until the time is over.
 
 *The end.* Every policy that has a share at some level is measured afresh, on random numbers that
 nothing was chosen by, and the curve is that of these runs. Shares are chosen by them, too. So
@@ -182,7 +182,7 @@ class SearchedCurves:
 
     def _search(self) -> None:
         """Searches at the prices of all levels, in growing sizes."""
-        asked: set[tuple[int, str, tuple[str, ...]]] = set()
+        asked: set[tuple[int | str, ...]] = set()
         for size in range(len(ROUNDS_BY_SIZE)):
             improved = True
             while improved:
@@ -191,10 +191,10 @@ class SearchedCurves:
                     if time_is_over():
                         return
                     shares = self._shares(measure, level)
-                    followed = tuple(self._digests(shares))
-                    if (size, measure, followed) in asked:
+                    question = (size, measure, f"{shares.prices[0]:.3g}", *self._digests(shares))
+                    if question in asked:
                         continue
-                    asked.add((size, measure, followed))
+                    asked.add(question)
                     improved = self._ask(level, shares, size) or improved
 
     def _levels(self) -> list[tuple[str, float]]:
@@ -400,7 +400,7 @@ class SearchedCurves:
             cost=mixed([run.interval for run in parts], theta.tolist()),
             measure=mixed([run.measures[measure] for run in parts], weights.tolist()),
             lower_bound=-np.inf,
-            price=float(beyond.prices[0]) * a_step,
+            price=float(beyond.prices[0]) * a_step if step else 0.0,
         )
 
     def _in_turn(self, policies: list[Policy], theta: Floats, names: dict[str, float]) -> Policy:

@@ -24,6 +24,7 @@ from dualplan.evaluation.visits import visited
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Average
 from dualplan.models.limits import Limit
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 from dualplan.search.contract import Candidate, Member, Search
@@ -40,6 +41,7 @@ REFINED_STEPS_FACTOR = 10
 CONTROL_TIME_SHARE = 0.2  # of a last measurement, for a control variate
 LEAST_MEASURING_SECONDS = 0.05
 ROUND_TIME_SHARE = 0.35  # of the time that is left, for the searches of a round
+ALONE_TIME_SHARE = 0.8  # the same, where there is one way to look for policies
 LEAST_ROUND_SECONDS = 2.0  # the same, however little is left
 WORTHWHILE_SHARE = 1e-3  # of the cost: what a round must save
 HOME_VISITS = 20_000  # of each policy, among which they meet
@@ -80,11 +82,16 @@ class ByPrices:
         """Look for policies at the prices, one way after the other until one of them pays; whether
         one did.
         """
-        for made_by in (self._by_rules, self._by_lattice, self._by_search):
+        ways: tuple[Callable[[Columns, Floats, int], list[Candidate]], ...] = (self._by_lattice,)
+        most = ALONE_TIME_SHARE
+        if isinstance(columns.search.model, QueueingNetwork):
+            ways = (self._by_rules, self._by_lattice, self._by_search)
+            most = ROUND_TIME_SHARE
+        for made_by in ways:
             if time_is_over():
                 return False
             found: list[Candidate] = []
-            part = deadline().part(max(ROUND_TIME_SHARE * deadline().left, LEAST_ROUND_SECONDS))
+            part = deadline().part(max(most * deadline().left, LEAST_ROUND_SECONDS))
             try:
                 with until(part):
                     found = made_by(columns, before.prices, size)
