@@ -54,8 +54,9 @@ LEAST_MEETING_SHARE = (
 )
 LEAST_RESPONSES = 15  # policies that a curve needs, each of them a matter of so many sweeps
 LEAST_SWEEPS = 200
-LISTED_TIME_SHARE = 0.95  # of the time, for all of it
+LISTED_TIME_SHARE = 0.85  # of the time, for all of it
 START_TIME_SHARE = 0.1  # of the time, for the policies to begin with
+LEAST_START_SECONDS = 0.5
 CHECKPOINT_ACTIONS = "actions"  # a row for each policy, an action for each state
 
 Tell = Callable[[str], None]
@@ -259,7 +260,8 @@ def halving(count: int) -> list[float]:
 def exact_start(search: Search, policies: Sequence[Policy]) -> tuple[Evaluation, ...]:
     """What the policies to begin with cost over all states, as far as there is time."""
     found = []
-    clock = search.clock.another(max(START_TIME_SHARE * search.clock.allowed, 0.5))
+    allowed = min(START_TIME_SHARE * search.clock.allowed, search.clock.left)
+    clock = search.clock.another(max(allowed, LEAST_START_SECONDS))
     for policy in policies:
         if clock.over:
             break

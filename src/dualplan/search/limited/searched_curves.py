@@ -7,8 +7,8 @@ prices as its slopes. It needs no more policies than it has corners, and they se
 
 The search goes over levels between the least measure that any policy reached and that of the
 cheapest policy, the tightest first, then without a limit, then from the middle outwards, and at
-each asks for policies at its price, as the step `limits` does; levels whose mixture and price were asked
-about before are passed over. Then come larger sizes, until the time is over.
+each asks for policies at its price, as the step `limits` does; levels whose mixture and price were
+asked about before are passed over. Then come larger sizes, until the time is over.
 
 *The end.* Every policy that has a share at some level is measured afresh, on random numbers that
 nothing was chosen by, and the curve is that of these runs. Shares are chosen by them, too. So
@@ -182,7 +182,7 @@ class SearchedCurves:
 
     def _search(self) -> None:
         """Searches at the prices of all levels, in growing sizes."""
-        asked: set[tuple[int | str, ...]] = set()
+        asked: set[tuple[str, ...]] = set()
         for size in range(len(ROUNDS_BY_SIZE)):
             improved = True
             while improved:
@@ -191,7 +191,8 @@ class SearchedCurves:
                     if time_is_over():
                         return
                     shares = self._shares(measure, level)
-                    question = (size, measure, f"{shares.prices[0]:.3g}", *self._digests(shares))
+                    price = f"{shares.prices[0]:.3g}"
+                    question = (measure, str(size), price, *self._digests(shares))
                     if question in asked:
                         continue
                     asked.add(question)
