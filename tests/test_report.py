@@ -779,7 +779,7 @@ def test_the_command_writes_a_page(run, searched, tmp_path, monkeypatch):
     assert "report.html" in out
     assert (searched / "report.html").read_text().startswith("<!DOCTYPE html>")
     monkeypatch.setattr(
-        "dualplan.report.page.render", lambda run, seconds, _: f"{run.model.name} in {seconds}"
+        "dualplan.report.page.render", lambda run, seconds, *_: f"{run.model.name} in {seconds}"
     )
     status, _, _ = run("report", searched, "--out", tmp_path / "p.html", "--time", "1m")
     assert (status, (tmp_path / "p.html").read_text()) == (0, "four-queue in 60.0")

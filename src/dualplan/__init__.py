@@ -28,7 +28,7 @@ from dualplan.models.tabular import TabularModel
 from dualplan.policies.contract import Policy
 from dualplan.policies.saved import load_policy, save_policy
 from dualplan.primal.best_bound import best_bound
-from dualplan.search import SearchResult, solve
+from dualplan.search import SearchResult, solve, tradeoff
 
 __version__ = "0.1.0"
 
@@ -71,5 +71,6 @@ __all__ = [
     "solve",
     "solve_exact",
     "solve_lp",
+    "tradeoff",
     "values",
 ]

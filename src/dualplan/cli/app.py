@@ -24,13 +24,15 @@ from dualplan.cli.report import report
 from dualplan.cli.reproduce import reproduce
 from dualplan.cli.show import show
 from dualplan.cli.solve import solve
+from dualplan.cli.tradeoff import tradeoff
 from dualplan.core.errors import DualplanError
 
 VERSION_OPTION = Annotated[
     bool, typer.Option("--version", help="which version this is", is_eager=True)
 ]
 app = typer.Typer(add_completion=False)
-for command in (models, check, evaluate, exact, solve, show, compare, report, reproduce):
+COMMANDS = (models, check, evaluate, exact, solve, tradeoff, show, compare, report, reproduce)
+for command in COMMANDS:
     app.command()(shared(command))
 
 

@@ -96,6 +96,11 @@ def sources_of(spec: str, model: Model | None = None, function: str | None = Non
     if function is not None:
         own = own_function(spec, function, model)
         return [Source(spec, own, criterion)]
+    if settings.get("task") == "tradeoff":
+        raise InputError(
+            f"the trade-off in {spec!r} has a policy for each limit; name the file of one, as "
+            f"`dualplan report {spec}` lists them."
+        )
     if settings.get("task") != "evaluate":
         raise RunError(
             f"the run in {spec!r} has saved no policy: go on with it by --resume, or, if its "

@@ -13,6 +13,7 @@ from dualplan.cli.options import JsonOption, SetOption
 from dualplan.cli.output import print_json
 from dualplan.cli.run_tables import print_action, print_evaluated, print_rule
 from dualplan.cli.tables import draw, print_planned, print_rows, print_search
+from dualplan.cli.tradeoff_tables import draw_tradeoff, print_tradeoff
 from dualplan.core.errors import InputError
 from dualplan.core.runs import read_result
 from dualplan.core.types import Ints
@@ -40,7 +41,10 @@ def show(
     tol: Annotated[float, typer.Option(min=0, help="of a rule, as a part of the cost")] = 0.01,
     figure: Annotated[
         str | None,
-        typer.Option(help="file for the curve of costs and violations against H; default: none"),
+        typer.Option(
+            help="file for the curve of costs and violations against H, or against limits; "
+            "default: none"
+        ),
     ] = None,
     model: OwnModelOption = None,
     settings: SetOption = None,
@@ -53,11 +57,7 @@ def show(
     made = given_model(model, settings)
     result = read_result(folder)
     if figure is not None:
-        if "tried" not in result:
-            raise InputError(
-                f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out."
-            )
-        draw(result, figure)
+        _draw(result, folder, figure)
     sources: list[Source] = []
     if rules or state is not None:
         sources = sources_of(folder, made, policy)
@@ -86,8 +86,21 @@ def show(
         print_rule(rule)
 
 
+def _draw(result: dict[str, Any], folder: str, figure: str) -> None:
+    if result.get("task") == "tradeoff":
+        draw_tradeoff(result, figure)
+        return
+    if "tried" not in result:
+        raise InputError(
+            f"the run in {folder!r} has no penalties to draw a curve of; leave --figure out."
+        )
+    draw(result, figure)
+
+
 def _print(result: dict[str, Any]) -> None:
-    if result.get("task") == "solve":
+    if result.get("task") == "tradeoff":
+        print_tradeoff(result)
+    elif result.get("task") == "solve":
         print_search(result)
     elif "tried" in result:
         print_planned(result)

@@ -136,13 +136,14 @@ class Growing:
         limits = np.zeros(count), np.full(count, np.inf)
         self._solver.addCols(count, costs, *limits, sparse.nnz, starts, indices, sparse.data)
 
-    def solve(self) -> Optimum:
+    def solve(self, *, timed: bool = True) -> Optimum:
         """Over the columns so far.
 
-        a solution that was not found may still exist (`minimise` tries harder).
+        A solution that was not found may still exist (`minimise` tries harder). Without `timed` it
+        takes its time whatever the deadline, which is for programs of few rows and columns.
         """
         clock = deadline()
-        if math.isfinite(clock.left):
+        if timed and math.isfinite(clock.left):
             # HiGHS counts from its first run
             spent = self._solver.getRunTime()
             self._solver.setOptionValue("time_limit", spent + clock.left)

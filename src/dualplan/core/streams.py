@@ -98,7 +98,9 @@ class PriceWord(IntEnum):
 
     MEASURING = 1  # costs and measures of policies, on common random numbers
     HOME = 2  # visits, among which policies in turn meet
+    LAST = 3  # the same for a curve, of the policies that it is made of
     ROUND = 100  # the seed of a round's searches, the k-th at ROUND + k
+    CURVE = 10_000  # the seed of a curve's searches, after k that a folder has, at CURVE + k
 
 
 @unique

@@ -8,10 +8,14 @@ enters the mixture. Its certified lower bound is one for the limited problem as 
 >= 0 is, and the mixture is an upper bound: when they meet, it is done. If no mixture keeps the
 limits yet, the master minimises the sum of the excesses, each of them scaled to size 1, instead of
 the cost; a positive lower bound on that proves that nothing can.
+
+Occupancies of policies do not depend on limits: the columns that one program has found serve the
+next one on the same pairs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +29,6 @@ from dualplan.core.types import Floats, Ints
 from dualplan.exact.iteration import Search, value_iteration
 from dualplan.exact.operators import Pairs, Sweep
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
 from dualplan.models.criteria import Average, Criterion
 from dualplan.policies.tables import TablePolicy
 
@@ -85,27 +88,35 @@ class PairSweeper:
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """The best policy for one set of prices: its occupancy, the values, and the certified lower
-    bound.
+    """The best policy for one set of prices: its actions and occupancy, the values, and the
+    certified lower bound.
     """
 
+    actions: Ints
     occupancy: Floats
     values: Floats
     lower: float
 
 
 def decompose(
-    program: Program, criterion: Criterion | None, tol: float, clock: Clock
+    program: Program,
+    criterion: Criterion | None,
+    tol: float,
+    clock: Clock,
+    columns: list[Priced] | None = None,
 ) -> Answer | None:
     """By mixing policies; None if no policy keeps the limits.
 
-    When the time is over, the mixture is the best so far.
+    It begins with the `columns`, and appends those that it finds. When the time is over, the
+    mixture is the best so far.
     """
     losses = program.losses
     rows = np.reshape(program.rows, (len(program.limits), losses.size))
+    found = [] if columns is None else columns
     prices = np.zeros(len(rows))
     feasible = True
-    found: list[Priced] = []
+    if found:
+        _, prices, feasible = _mixed(found, losses, rows)
     best = (-np.inf, np.zeros(0), prices)  # lower bound, values, multipliers
     for _ in range(MOST_POLICIES):
         if feasible:
@@ -124,13 +135,11 @@ def decompose(
             best = priced.lower, priced.values, prices
         elif not feasible and priced.lower > 1e-9:
             return None
-        costs = np.array([losses @ p.occupancy for p in found])
-        excess = np.array([rows @ p.occupancy for p in found]).T
-        mixture, prices, feasible = _master(costs, excess)
-        upper = float(costs @ mixture)
+        mixture, prices, feasible = _mixed(found, losses, rows)
+        u = sum(t * p.occupancy for t, p in zip(mixture, found, strict=True) if t > 0)
+        upper = float(losses @ u)
         if feasible and (upper - best[0] <= tol or clock.left <= 0):
-            u = np.sum([t * p.occupancy for t, p in zip(mixture, found, strict=True)], axis=0)
-            return u, best[1], best[2], best[0]
+            return np.asarray(u), best[1], best[2], best[0]
         if clock.left <= 0:
             raise MissingError(
                 "the time was over before a policy was found that keeps the limits; allow more."
@@ -138,6 +147,13 @@ def decompose(
     raise MissingError(
         f"{MOST_POLICIES} policies were not enough to keep the limits within tol={tol:g}; raise it."
     )
+
+
+def _mixed(found: Sequence[Priced], losses: Floats, rows: Floats) -> tuple[Floats, Floats, bool]:
+    """What the master program says of the policies so far."""
+    costs = np.array([losses @ p.occupancy for p in found])
+    excess = np.array([rows @ p.occupancy for p in found]).T
+    return _master(costs, excess)
 
 
 def best_response(
@@ -156,11 +172,13 @@ def best_response(
     before, after = value_iteration(search, start=start)
     best = np.zeros(sweeper.states, np.int64)
     sweeper.optimal(before.copy(), search.gamma, best=best, out=np.empty(sweeper.states))
-    return Priced(_occupancy(pairs, pairs.model, best, criterion), after.copy(), search.lower)
+    occupancy = occupancy_of(pairs, best, criterion)
+    return Priced(best, occupancy, after.copy(), search.lower)
 
 
-def _occupancy(pairs: Pairs, model: Model, actions: Ints, criterion: Criterion | None) -> Floats:
-    evaluation = evaluate_exact(model, TablePolicy(model, actions), criterion)
+def occupancy_of(pairs: Pairs, actions: Ints, criterion: Criterion | None) -> Floats:
+    """The occupancy of a policy with one action for each state."""
+    evaluation = evaluate_exact(pairs.model, TablePolicy(pairs.model, actions), criterion)
     mu = np.zeros(pairs.matrix.shape[1])
     mu[evaluation.reached] = evaluation.occupancy
     return np.where(actions[pairs.states] == pairs.actions, mu[pairs.states], 0.0)

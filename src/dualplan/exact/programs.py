@@ -37,7 +37,7 @@ from dualplan.core.lp import Optimum, minimise
 from dualplan.core.shown import Shown
 from dualplan.core.status import Status
 from dualplan.core.types import Floats, Json
-from dualplan.exact.decomposition import Answer, best_response, decompose
+from dualplan.exact.decomposition import Answer, Priced, best_response, decompose
 from dualplan.exact.iteration import VALUE_ITERATION_DAMPING, peak_mb, rounding
 from dualplan.exact.multichain import MultichainAnswer, several_ends, solve_multichain
 from dualplan.exact.operators import Pairs, Sweeper
@@ -150,23 +150,40 @@ def solve_lp(
     limits = require_limits(limits)
     clock = Clock(math.inf if time is None else seconds(time))
     program = Program(Sweeper(model, threads).pairs, criterion, limits)
-    whole = program.losses.size <= MOST_WHOLE_PROGRAM_PAIRS
-    if whole and not limits and program.average and several_ends(program.pairs):
+    if program.whole and not limits and program.average and several_ends(program.pairs):
         several = solve_multichain(program.pairs, program.start)
         if several is not None:
             return _of_several_classes(program, several, tol, clock)
+    return solve_program(program, criterion, form=form, tol=tol, clock=clock, threads=threads)
+
+
+def solve_program(
+    program: Program,
+    criterion: Criterion,
+    *,
+    form: str = "dual",
+    tol: float,
+    clock: Clock,
+    threads: int | None = None,
+    columns: list[Priced] | None = None,
+) -> LinearSolution:
+    """The solution of a program, whole or decomposed, with a policy that is evaluated exactly.
+
+    A decomposed one begins with the `columns`, and appends those that it finds.
+    """
+    whole = program.whole
     if whole:
         answer = program.solve(form, tol)
     else:
         answer = None
     if answer is None:  # large, or HiGHS sees no solution: its word is not proof
         whole = False
-        answer = decompose(program, criterion, tol / 2, clock)
+        answer = decompose(program, criterion, tol / 2, clock, columns)
     if answer is None:
         raise InputError(_which_is_infeasible(program, criterion))
     u, values, multipliers, lower = answer
     policy = program.policy(u, values, multipliers, LIGHT_STATE_SHARE if whole else 0.0)
-    evaluation = evaluate_exact(model, policy, criterion, threads=threads)
+    evaluation = evaluate_exact(program.pairs.model, policy, criterion, threads=threads)
     reports = program.reports(evaluation.reached, evaluation.occupancy, policy, multipliers)
     # a policy that uses up rounding in a limit may cost less than the bound; one that breaks a
     # limit bounds nothing
@@ -262,6 +279,11 @@ class Program:
         else:
             self._left_out = -1
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is small enough to be solved as it is."""
+        return self.losses.size <= MOST_WHOLE_PROGRAM_PAIRS
+
     @cached_property
     def flow(self) -> Any:
         """B − γP, pairs by states."""
@@ -289,7 +311,7 @@ class Program:
             return None
         values, multipliers = self._potential(y)
         values = self._polished(values, multipliers, tol)
-        return u, values, multipliers, self._lower_bound(values, multipliers)
+        return u, values, multipliers, self.lower_bound(values, multipliers)
 
     def _dual(self) -> tuple[Optimum, Floats, Floats]:
         """Solve for u: the answer, u and the multipliers of all rows."""
@@ -329,7 +351,7 @@ class Program:
         prices = sum(w * row for w, row in zip(multipliers, self.rows, strict=True))
         return np.asarray(self.losses + prices)
 
-    def _lower_bound(self, values: Floats, multipliers: Floats) -> float:
+    def lower_bound(self, values: Floats, multipliers: Floats) -> float:
         """Valid for any values and any multipliers that are not negative."""
         losses = self.priced(multipliers)
         largest = float(np.abs(values).max(initial=0.0) + np.abs(losses).max())
@@ -380,7 +402,7 @@ class Program:
         mu[reached] = occupancy
         u = mu[self.pairs.states] * policy.table[self.pairs.states, self.pairs.actions]
         met = [float(row @ u) <= LIMIT_SLACK_SHARE * float(u.sum()) for row in self.rows]
-        values = [_ratio(n, d, u) for n, d in self.measures]
+        values = [measure_ratio(n, d, u) for n, d in self.measures]
         prices = (multipliers / self.scales).tolist()
         return tuple(
             LimitReport(limit.name, limit.at_most, *rest)
@@ -388,7 +410,8 @@ class Program:
         )
 
 
-def _ratio(n: Floats, d: Floats, u: Floats) -> float:
+def measure_ratio(n: Floats, d: Floats, u: Floats) -> float:
+    """The measure of an occupancy; not a number where nothing is counted."""
     bottom = float(d @ u)
     if bottom != 0:
         return float(n @ u) / bottom
@@ -410,23 +433,27 @@ def _which_is_infeasible(program: Program, criterion: Criterion | None) -> str:
         if best_response(program.pairs, row, criterion, LIMIT_SLACK_SHARE).lower > 0:
             return (
                 f"no policy of {name!r} keeps the limit {limit.name} <= {limit.at_most:g}; the "
-                f"nearest has {_least(program.pairs, criterion, n, d):.6g}."
+                f"nearest has {least_measure(program.pairs, criterion, n, d)[0]:.6g}."
             )
     names = ", ".join(f"{limit.name} <= {limit.at_most:g}" for limit in program.limits)
     return f"no policy of {name!r} keeps all of these limits together: {names}; relax one of them."
 
 
-def _least(pairs: Pairs, criterion: Criterion | None, n: Floats, d: Floats) -> float:
-    """The least ratio of n to d that a policy can have: minimise n − ratio·d, take the ratio it has
-    (Dinkelbach).
+def least_measure(
+    pairs: Pairs, criterion: Criterion | None, n: Floats, d: Floats, clock: Clock | None = None
+) -> tuple[float, list[Priced]]:
+    """The least ratio of n to d that a policy can have, and the policies on the way there: minimise
+    n − ratio·d, take the ratio it has (Dinkelbach).
     """
     scale = max(float(np.abs(n).max()), 1e-300)
     ratio = float("nan")
-    u = best_response(pairs, n / scale, criterion, LIMIT_SLACK_SHARE).occupancy
+    found = [best_response(pairs, n / scale, criterion, LIMIT_SLACK_SHARE, None, clock)]
     for _ in range(LEAST_RATIO_STEPS):
         before = ratio
-        ratio = _ratio(n, d, u)
+        ratio = measure_ratio(n, d, found[-1].occupancy)
         if not np.isfinite(ratio) or abs(ratio - before) <= LIMIT_SLACK_SHARE * abs(ratio):
             break
-        u = best_response(pairs, (n - ratio * d) / scale, criterion, LIMIT_SLACK_SHARE).occupancy
-    return ratio
+        losses = (n - ratio * d) / scale
+        start = found[-1].values
+        found.append(best_response(pairs, losses, criterion, LIMIT_SLACK_SHARE, start, clock))
+    return ratio, found

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dualplan.core.budgets import Clock, seconds
 from dualplan.core.encoding import is_known
 from dualplan.core.errors import InputError
-from dualplan.core.runs import versions, write_bytes
+from dualplan.core.runs import read_result, write_bytes
 from dualplan.core.words import more_by, more_than, number, percent, plus_minus
 from dualplan.evaluation.compared import (
     EXACT_DIFFERENCE,
@@ -30,12 +31,18 @@ from dualplan.policies.contract import Policy
 from dualplan.report import words
 from dualplan.report.gather import Beside, SavedRun, Tell, judge_heuristics, read_run
 from dualplan.report.page_rule import rule_in_words
-from dualplan.report.pictures import DARK_PAGE_THEME, LIGHT_PAGE_THEME, pictures
+from dualplan.report.pictures import LIGHT_PAGE_THEME, pictures
 from dualplan.report.repeat import repeat
 from dualplan.report.slices import Tabulated, tabulate
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from dualplan.report.templates import fill, footer
+from dualplan.report.tradeoff_page import (
+    TRADEOFF_TASK,
+    SavedTradeoff,
+    curves_of,
+    read_tradeoff,
+    render_tradeoff,
+    require_same,
+)
 
 PAGE_SECONDS = 10.0  # for what is simulated and tabulated
 # shares of the time: for maps, and for heuristics that the run has not compared; the rest is for
@@ -56,8 +63,11 @@ def write_report(
     tell: Tell = lambda _: None,
     model: Model | None = None,
     function: Policy | None = None,
+    tradeoff: str | Path | None = None,
 ) -> Path:
     """Write the report of the run in a folder, by default into the folder, and say where.
+
+    `tradeoff` is the folder of curves of the same model, which the page of a policy shows too.
 
     `model` is for runs whose model a file of Python makes, and `function` for those that
     found nothing better than a function of the user, which is not saved.
@@ -66,7 +76,7 @@ def write_report(
     and maps.
     """
     allowed = seconds(time)
-    run = read_run(folder, model, function)
+    page = _page_of(folder, model, function, tradeoff)
     if out is None:
         target = Path(folder) / "report.html"
     else:
@@ -75,16 +85,41 @@ def write_report(
         raise InputError(f"there is no folder {str(target.parent)!r} for the report.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file for the report.")
-    write_bytes(target, render(run, allowed, tell).encode())
+    write_bytes(target, page(allowed, tell).encode())
     return target
 
 
-def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: None) -> str:
+def _page_of(
+    folder: str | Path, model: Model | None, function: Policy | None, tradeoff: str | Path | None
+) -> Callable[[float, Tell], str]:
+    """What makes the page of the run in a folder, in so many seconds."""
+    if read_result(folder).get("task") == TRADEOFF_TASK:
+        if tradeoff is not None:
+            raise InputError(f"{str(folder)!r} is a trade-off itself; leave the other folder out.")
+        return partial(render_tradeoff, read_tradeoff(folder, model))
+    run = read_run(folder, model, function)
+    curves = None
+    if tradeoff is not None:
+        curves = read_tradeoff(tradeoff, model)
+        require_same(curves, run)
+    return partial(_rendered, run, curves)
+
+
+def _rendered(run: SavedRun, curves: SavedTradeoff | None, allowed: float, tell: Tell) -> str:
+    return render(run, allowed, tell, curves)
+
+
+def render(
+    run: SavedRun,
+    allowed: float = PAGE_SECONDS,
+    tell: Tell = lambda _: None,
+    tradeoff: SavedTradeoff | None = None,
+) -> str:
     """The page as text, made in so many seconds."""
     clock = Clock((1 - MAPS_TIME_SHARE) * allowed)
     beside = judge_heuristics(run, HEURISTICS_TIME_SHARE * allowed, tell)
     tell("the policy as a rule")
-    rule = rule_in_words(run, clock.left)
+    rule = rule_in_words(run.policy, run.criterion, clock.left, run.result.get("seed", 0))
     tell("what the policies do")
     others = [policy for policy in beside.heuristics if policy.digest != run.policy.digest]
     policies = [run.policy, *others[:HEURISTICS_ON_THE_MAP]]
@@ -98,12 +133,14 @@ def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: 
     tabulated = tabulate(run.model, policies, visits, MAPS_TIME_SHARE * allowed)
     tell("pictures")
     drawn, left_out = pictures(run, beside, tabulated)
-    return _template().render(
+    sections = {
+        name: words for name, words in PAGE_SECTIONS.items() if tradeoff or name != "tradeoff"
+    }
+    return fill(
+        "page.html",
         title=run.model.name,
-        css=_asset("page.css"),
-        js=_asset("page.js"),
-        palette=list(zip(LIGHT_PAGE_THEME.palette, DARK_PAGE_THEME.palette, strict=True)),
-        sections=list(PAGE_SECTIONS.items()),
+        sections=list(sections.items()),
+        curves=[] if tradeoff is None else curves_of(tradeoff, run),
         model_words=words.model_words(run),
         facts=words.facts(run, beside),
         summary=[words.found_words(run), words.heuristic_words(beside), words.bound_words(run)],
@@ -119,34 +156,19 @@ def render(run: SavedRun, allowed: float = PAGE_SECONDS, tell: Tell = lambda _: 
         groups=words.certificate(run, beside),
         repeat=repeat(run.model, run.settings, run.result),
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
-        footer=footer(run),
+        footer=footer(run.versions, run.model),
     )
 
 
 PAGE_SECTIONS = {
     "summary": "Summary",
     "comparison": "Against heuristics and bounds",
+    "tradeoff": "Cost against a limit",
     "policy": "What the policy does",
     "pictures": "Pictures",
     "certificate": "What is known, and how",
     "repeat": "To repeat it",
 }
-
-
-def _template() -> Template:
-    from jinja2 import (
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )  # which commands without a page need not load
-
-    loader = PackageLoader("dualplan", "report")
-    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return pages.get_template("page.html")
-
-
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -320,12 +342,3 @@ def map_notes(tabulated: Tabulated) -> list[str]:
         f"{cells:,} decisions of {len(tabulated.layers)} policies were tabulated for this page."
     )
     return notes
-
-
-def footer(run: SavedRun) -> str:
-    """The versions that ran, and those that made the page."""
-    ran = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    return (
-        f"The run: {ran}. The page: dualplan {versions()['dualplan']}. Model fingerprint "
-        f"{run.model.digest}."
-    )

@@ -8,8 +8,9 @@ from dualplan.core.budgets import Clock
 from dualplan.core.deadlines import until
 from dualplan.core.errors import DualplanError, OutOfTimeError
 from dualplan.core.words import more_by, percent
+from dualplan.models.criteria import Criterion
+from dualplan.policies.contract import Policy
 from dualplan.policies.rules import Rule, Simplification
-from dualplan.report.gather import SavedRun
 from dualplan.report.rules import readable
 
 # less than what `show --rules` takes, since a page is made in seconds
@@ -29,19 +30,21 @@ class RuleInWords:
     sentences: tuple[str, ...]
 
 
-def rule_in_words(run: SavedRun, seconds: float) -> RuleInWords:
+def rule_in_words(
+    policy: Policy, criterion: Criterion, seconds: float, seed: int = 0
+) -> RuleInWords:
     """The policy as a rule, or why there is none."""
     try:
         with until(Clock(max(seconds, LEAST_RULE_SECONDS))):
             rule = readable(
-                run.model,
-                run.policy,
-                run.criterion,
+                policy.model,
+                policy,
+                criterion,
                 leaves=PAGE_RULE_LEAVES,
                 rounds=PAGE_RULE_ROUNDS,
                 samples=PAGE_RULE_SAMPLES,
                 steps=PAGE_RULE_STEPS,
-                seed=run.result.get("seed", 0),
+                seed=seed,
             )
     except OutOfTimeError:
         return RuleInWords("", (f"The time of the page was too short for a rule; {MORE_TIME}",))
@@ -53,8 +56,8 @@ def rule_in_words(run: SavedRun, seconds: float) -> RuleInWords:
 def _sentences(rule: Rule) -> tuple[str, ...]:
     known = rule.simplification
     first = (
-        f"A rule with {rule.leaves} leaves that comes near the policy. It is a summary: the map "
-        "below has what the policy does."
+        f"A rule with {rule.leaves} leaves that comes near the policy. It is a summary and "
+        "not what the policy does in every state."
     )
     if known is None:
         return (first,)

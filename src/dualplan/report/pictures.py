@@ -75,13 +75,14 @@ def pictures(
     left_out = []
     for title, caption, draw in _drawings(run, beside, tabulated):
         try:
-            found.append(_both(title, caption, draw))
+            found.append(picture(title, caption, draw))
         except InputError as error:
             left_out.append(f"Left out: “{title}”, because {error}")
     return found, left_out
 
 
-def _both(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
+def picture(title: str, caption: str, draw: Callable[[], Figure]) -> Picture:
+    """A figure drawn twice, for light and for dark pages."""
     drawn = {}
     for theme in (LIGHT_PAGE_THEME, DARK_PAGE_THEME):
         with figures.theme(theme):

@@ -25,6 +25,9 @@ from dualplan.search.steps import STEPS_BY_NAME
 
 NETWORK_FILE = "network.toml"
 PLAN_FILE = "plan.toml"
+OWN_POLICIES_NOTE = (
+    "Policies of your own are named as they call themselves; give their files instead."
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,30 @@ def repeat(model: Model, settings: Json, result: Json) -> Repeat:
     """How to do a saved run again."""
     if result.get("task") == "solve":
         return _search(model, settings, result)
+    if result.get("task") == "tradeoff":
+        return _tradeoff(model, settings)
     return _plan(settings)
+
+
+def _tradeoff(model: Model, settings: Json) -> Repeat:
+    spec, parameters, contents = _named(model)
+    words = [spec, *_set(parameters), *_criterion(settings["criterion"])]
+    for measure in settings["measures"]:
+        words += ["--measure", measure]
+    for policy in settings["policies"]:
+        words += ["-p", policy["name"]]
+    if settings["method"] is not None:
+        words += ["--method", settings["method"]]
+    words += ["--time", f"{settings['budget']['seconds']:g}s", "--seed", str(settings["seed"])]
+    notes = [
+        "Exact curves are the same again. What a search finds depends on how many policies it has "
+        "time for; with --out this folder and --resume it goes on where it ended."
+    ]
+    if any(policy["name"] not in model.policies for policy in settings["policies"]):
+        notes.append(OWN_POLICIES_NOTE)
+    return Repeat(
+        _command(words, "tradeoff"), NETWORK_FILE if contents else "", contents, tuple(notes)
+    )
 
 
 def _search(model: Model, settings: Json, result: Json) -> Repeat:
@@ -76,9 +102,7 @@ def _search(model: Model, settings: Json, result: Json) -> Repeat:
             "say."
         )
     if any(policy["name"] not in model.policies for policy in settings["policies"]):
-        notes.append(
-            "Policies of your own are named as they call themselves; give their files instead."
-        )
+        notes.append(OWN_POLICIES_NOTE)
     return Repeat(_command(words), NETWORK_FILE if contents else "", contents, tuple(notes))
 
 
@@ -91,8 +115,8 @@ def _plan(settings: Json) -> Repeat:
     return Repeat(_command([PLAN_FILE, *_set(settings["set"])]), PLAN_FILE, as_toml(plan))
 
 
-def _command(words: Iterable[str]) -> str:
-    return shlex.join(["dualplan", "solve", *words, "--out", "again"])
+def _command(words: Iterable[str], command: str = "solve") -> str:
+    return shlex.join(["dualplan", command, *words, "--out", "again"])
 
 
 def _criterion(criterion: Json) -> list[str]:

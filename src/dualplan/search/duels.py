@@ -159,11 +159,11 @@ def _run(
         steps=max(many, least_steps(search)), seed=look.seed, relative_tol=look.relative_tol
     )
     run = judge(search.model, candidate.policy, search.criterion, control=control)
-    _go_on(run)
+    go_on(run)
     return run
 
 
-def _go_on(*runs: Evaluation) -> None:
+def go_on(*runs: Evaluation) -> None:
     """An interruption during a run ends the search too.
 
     What was simulated till then says too little.
@@ -336,7 +336,7 @@ def duel(search: Search, challenger: Member) -> Verdict:
             confidence=DUEL_CONFIDENCE,
             control=control,
         )
-        _go_on(found.first, found.second)
+        go_on(found.first, found.second)
         last = k == len(looks) - 1 or time_is_over()
         verdict = _verdict(search, found, last)
         hopeless = (

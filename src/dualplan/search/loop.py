@@ -60,7 +60,7 @@ from dualplan.search.contract import (
 )
 from dualplan.search.duels import BEGINNING_RELATIVE_WIDTH, BEGINNING_STEPS, duel, screen
 from dualplan.search.last_evaluation import FINAL_EVALUATION_STEPS, beside_exact, last_evaluation
-from dualplan.search.limited.priced import priced_network
+from dualplan.search.limited.lower_lines import priced_bound
 from dualplan.search.listed import EXACT, OPTIMAL_GAP, solve_listed
 from dualplan.search.steps import swiftest_first
 from dualplan.values.functions import StateFunction
@@ -88,7 +88,6 @@ LEAST_LIMITS_SECONDS = 0.2
 MOST_DEMOTIONS = 3
 DEMOTED_TIME_SHARE = 0.5
 PRICED_BOUND_TIME_SHARE = 0.6  # of that of the bound, for one with prices on limits
-KEEPING = "policies that keep the limits"
 NO_BOUND = LowerBound(-math.inf, UNKNOWN, "", ())
 
 Progress = Callable[[int, int, str], None]
@@ -573,9 +572,6 @@ class Loop:
         search = self.search
         if not search.prices or not search.limits:
             return None
-        priced = priced_network(search.model, search.prices)
-        if priced is None or priced.constant is None:
-            return None
-        found = best_bound(priced.network, search.criterion, time=allowed, seed=search.seed)
-        assumed = f"{found.assumed}, and {KEEPING}" if found.assumed else KEEPING
-        return replace(found, value=found.value + priced.constant, assumed=assumed, worst=())
+        return priced_bound(
+            search.model, search.criterion, search.prices, time=allowed, seed=search.seed
+        )

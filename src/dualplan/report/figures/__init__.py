@@ -21,6 +21,7 @@ from dualplan.report.figures.laws import marginals
 from dualplan.report.figures.maps import policy_maps
 from dualplan.report.figures.progress import convergence, costs, read_trace
 from dualplan.report.figures.rates import sensitivity
+from dualplan.report.figures.tradeoffs import tradeoff
 
 __all__ = [
     "DARK_THEME",
@@ -39,4 +40,5 @@ __all__ = [
     "save",
     "sensitivity",
     "theme",
+    "tradeoff",
 ]

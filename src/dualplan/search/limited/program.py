@@ -92,7 +92,7 @@ def best_shares(
     unit = np.vstack([np.eye(count), np.zeros((1, count))])
     program.add(np.zeros(count), unit)  # what is left below a limit
     program.add(np.full(count, dear), -unit)  # what is above it
-    found = program.solve()
+    found = program.solve(timed=False)
     if not found.found:
         raise InputError(f"the program over {costs.size} policies was not solved: {found.word}.")
     theta = np.maximum(found.x[: costs.size], 0.0)

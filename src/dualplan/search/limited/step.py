@@ -21,21 +21,28 @@ from dualplan.core.streams import Place, PriceWord, own_seed
 from dualplan.core.types import Floats, Ints
 from dualplan.evaluation.judge import Judge
 from dualplan.evaluation.visits import visited
+from dualplan.models.contract import Model
 from dualplan.models.criteria import Average
 from dualplan.models.limits import Limit
+from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.alternating import Alternating
 from dualplan.policies.contract import Policy
 from dualplan.search.contract import Candidate, Member, Search
-from dualplan.search.duels import pace
+from dualplan.search.duels import controlled, go_on, pace
 from dualplan.search.limited.priced import cost_rules, priced_network, searched
 from dualplan.search.limited.program import Shares, best_shares
+from dualplan.values.functions import StateFunction
 
 ROUNDS_BY_SIZE = (3, 6, 10, 16)
 MEASURED_STEPS = 5_000_000  # of a column, at the pace of a policy that looks ahead
 MEASURING_TIME_SHARE = 0.05  # of the time that is left, for a column at most
 REFINING_TIME_SHARE = 0.15  # the same, for one that has a share in the end
 REFINED_STEPS_FACTOR = 10
+CONTROL_TIME_SHARE = 0.2  # of a last measurement, for a control variate
+LEAST_MEASURING_SECONDS = 0.05
 ROUND_TIME_SHARE = 0.35  # of the time that is left, for the searches of a round
+ALONE_TIME_SHARE = 0.8  # the same, where there is one way to look for policies
+LEAST_ROUND_SECONDS = 2.0  # the same, however little is left
 WORTHWHILE_SHARE = 1e-3  # of the cost: what a round must save
 HOME_VISITS = 20_000  # of each policy, among which they meet
 
@@ -70,21 +77,31 @@ class ByPrices:
         """The best mixture after some rounds."""
         columns = Columns(search, search.fresh(Place.PRICES))
         for _ in range(ROUNDS_BY_SIZE[size]):
-            if not self._improve(columns, columns.shares(), size):
+            if not self.improve(columns, columns.shares(), size):
                 break
         return [columns.mixture()]
 
-    def _improve(self, columns: Columns, before: Shares, size: int) -> bool:
+    def improve(self, columns: Columns, before: Shares, size: int) -> bool:
         """Look for policies at the prices, one way after the other until one of them pays; whether
         one did.
         """
-        for made_by in (self._by_rules, self._by_lattice, self._by_search):
+        ways: tuple[Callable[[Columns, Floats, int], list[Candidate]], ...] = (self._by_lattice,)
+        most = ALONE_TIME_SHARE
+        if isinstance(columns.search.model, QueueingNetwork):
+            ways = (self._by_rules, self._by_lattice, self._by_search)
+            most = ROUND_TIME_SHARE
+        for made_by in ways:
             if time_is_over():
                 return False
             found: list[Candidate] = []
-            part = deadline().part(ROUND_TIME_SHARE * deadline().left)
-            with until(part), suppress(DualplanError):  # it may not apply, or take too long
-                found = made_by(columns, before.prices, size)
+            part = deadline().part(max(most * deadline().left, LEAST_ROUND_SECONDS))
+            try:
+                with until(part):
+                    found = made_by(columns, before.prices, size)
+            except OutOfTimeError:
+                columns.cut_off = True
+            except DualplanError:  # it may not apply
+                pass
             for candidate in found:
                 columns.measure(candidate)
             after = columns.shares()
@@ -93,7 +110,12 @@ class ByPrices:
                 return True
         return False
 
-    def _by_rules(self, columns: Columns, prices: Floats, size: int) -> list[Candidate]:  # noqa: ARG002
+    def _by_rules(
+        self,
+        columns: Columns,
+        prices: Floats,
+        size: int,  # noqa: ARG002
+    ) -> list[Candidate]:
         """Heuristics of a network that know costs, and so prices."""
         network = priced_network(columns.search.model, columns.priced(prices))
         if network is None:
@@ -131,7 +153,8 @@ class Columns:
         self.search = search
         self.seed = seed
         self.draws = 0
-        for member in [*search.members, search.incumbent]:
+        self.cut_off = False  # whether a search had too little time
+        for member in search.members:
             known = all(limit.name in member.run.measures for limit in search.limits)
             if known and not isinstance(member.policy, Alternating):
                 search.columns.setdefault(member.policy.digest, member)
@@ -147,17 +170,23 @@ class Columns:
 
     @property
     def members(self) -> list[Member]:
-        """Those of finite cost."""
-        return [m for m in self.search.columns.values() if np.isfinite(m.run.cost)]
+        """Those of finite cost, with measures that are known."""
+        names = [limit.name for limit in self.search.limits]
+        return [m for m in self.search.columns.values() if is_known(m, names)]
 
     def shares(self) -> Shares:
         """The cheapest among them."""
         return best_shares([m.run for m in self.members], self.search.limits)
 
     def measure(self, candidate: Candidate, factor: int = 1) -> None:
-        """Add a policy, unless it is known, or cannot be simulated."""
+        """Add a policy, unless it is known, or cannot be simulated.
+
+        With a factor it is measured again, for so many times as many steps.
+        """
         known = self.search.columns.get(candidate.policy.digest)
         if known is not None and (factor == 1 or known.run.exact):
+            return
+        if deadline().over:
             return
         share = MEASURING_TIME_SHARE if factor == 1 else REFINING_TIME_SHARE
         steps = max(1, int(factor * MEASURED_STEPS * pace(self.search, candidate)))
@@ -167,9 +196,33 @@ class Columns:
             seed=own_seed(self.seed, PriceWord.MEASURING),
             time=allowed if np.isfinite(allowed) else None,
         )
+        self._judge(candidate, judge)
+
+    def measure_afresh(self, member: Member, steps: int, confidence: float) -> None:
+        """Measure a policy once more, until the deadline, on random numbers that nothing was chosen
+        by, with a control variate if one is fitted in a part of the time.
+        """
+        if member.run.exact or deadline().over:
+            return
+        part = deadline().part(CONTROL_TIME_SHARE * deadline().left)
+        with suppress(OutOfTimeError), until(part):
+            member = controlled(self.search, member)
+        judge = Judge(
+            steps=max(1, int(steps * pace(self.search, member.candidate))),
+            confidence=confidence,
+            seed=own_seed(self.seed, PriceWord.LAST),
+            time=max(deadline().left, LEAST_MEASURING_SECONDS),
+        )
+        self._judge(member.candidate, judge, member.control)
+
+    def _judge(
+        self, candidate: Candidate, judge: Judge, control: StateFunction | None = None
+    ) -> None:
+        search = self.search
         with suppress(ModelError, PolicyError, OutOfTimeError):
-            run = judge(self.search.model, candidate.policy, self.search.criterion)
-            self.search.columns[candidate.policy.digest] = Member(candidate, run)
+            run = judge(search.model, candidate.policy, search.criterion, control=control)
+            go_on(run)
+            search.columns[candidate.policy.digest] = Member(candidate, run)
 
     def mixture(self) -> Candidate:
         """The cheapest shares, once those that have one were measured for longer."""
@@ -189,16 +242,31 @@ class Columns:
         return Candidate(policy, f"{len(parts)} policies in turn, price {words}")
 
 
+def is_known(member: Member, measures: Sequence[str]) -> bool:
+    """Whether its cost is finite, and so are these measures."""
+    run = member.run
+    return all(np.isfinite([run.cost, *(run.measures[name].upper for name in measures)]))
+
+
+VisitCounts = dict[tuple[int, ...], int]
+
+
 def meeting_state(policies: Sequence[Policy], seed: int) -> Ints:
     """A state that all of them visit: the start if they do, else the one that the policy which
     visits it least visits most.
     """
-    model = policies[0].model
-    counts: list[dict[tuple[int, ...], int]] = []
-    for policy in policies:
-        states = visited(model, policy, samples=HOME_VISITS, seed=seed)
-        rows, often = np.unique(states, axis=0, return_counts=True)
-        counts.append({tuple(x.tolist()): int(n) for x, n in zip(rows, often, strict=True)})
+    return meeting(policies[0].model, [visit_counts(policy, seed) for policy in policies])
+
+
+def visit_counts(policy: Policy, seed: int) -> VisitCounts:
+    """How often a policy visits states."""
+    states = visited(policy.model, policy, samples=HOME_VISITS, seed=seed)
+    rows, often = np.unique(states, axis=0, return_counts=True)
+    return {tuple(x.tolist()): int(n) for x, n in zip(rows, often, strict=True)}
+
+
+def meeting(model: Model, counts: Sequence[VisitCounts]) -> Ints:
+    """Where policies with such visits meet."""
     common = {x for x in counts[0] if all(x in other for other in counts)}
     start = tuple(model.start.tolist())
     if start in common or not common:
