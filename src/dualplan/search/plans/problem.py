@@ -10,7 +10,7 @@ import numpy as np
 
 from dualplan.core.budgets import MOST_EXACT_STATES
 from dualplan.core.checks import is_number
-from dualplan.core.errors import InputError, within
+from dualplan.core.errors import InputError, ModelError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
@@ -20,13 +20,14 @@ from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN_MESSAGE
 from dualplan.evaluation.results import EXACT_EVALUATION
-from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion, Discounted
-from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, make_features, ranked
+from dualplan.policies.named import named_policy
+from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, make_features
 from dualplan.search.plans.keys import Part
 from dualplan.search.plans.plan import Plan, keys_about
-from dualplan.values.functions import StateFunction, state_function
+from dualplan.search.plans.standard import ranked, values_of
+from dualplan.values.functions import StateFunction
 
 PENALTY_GRID = (
     0.03,
@@ -38,6 +39,7 @@ PENALTY_GRID = (
     30.0,
     100.0,
 )  # default penalties, in units of the largest loss of a feature
+HARD_FACTOR = 10.0  # of the largest H of the flow: the usual one of the negative part
 
 
 def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
@@ -47,7 +49,7 @@ def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
         if plan.base is None:
             base = None
         else:
-            base = families.occupancies(model, [model.policy(plan.base)], criterion)
+            base = families.occupancies(model, [named_policy(model, plan.base)], criterion)
     return DualALP(
         model,
         chosen,
@@ -61,24 +63,27 @@ def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
 
 
 def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
-    """The values of a heuristic over all states, where all can be reached.
+    """The values of a policy over all states.
 
-    By default only with the standard set.
+    By default those of the best heuristic, with the standard set and where states are few.
     """
-    name = plan.potential or (BEST_HEURISTIC if plan.features == STANDARD_FEATURES else None)
-    if name is None:
-        return None
+    if plan.potential is None:
+        return _usual_potential(plan, model, criterion)
     with within("potential"):
-        if name == BEST_HEURISTIC:
+        if plan.potential == BEST_HEURISTIC:
             policy = ranked(model, criterion)[0]
         else:
-            policy = model.policy(name)
-    result = evaluate_exact(model, policy, criterion)
-    # states that the policy never sees have no value of its own; there the potential is the
-    # largest, which warns
-    values = np.full(int(model.box.count or 0), float(result.values.max()))
-    values[result.reached] = result.values
-    return state_function(model, values)
+            policy = named_policy(model, plan.potential)
+        return values_of(model, policy, criterion)
+
+
+def _usual_potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
+    if plan.features != STANDARD_FEATURES or not few_states(model):
+        return None
+    try:
+        return values_of(model, ranked(model, criterion)[0], criterion)
+    except ModelError:  # no heuristic has one cost, and all pairs are features
+        return None
 
 
 def scheme_of(plan: Plan, problem: DualALP) -> Scheme | None:
@@ -99,7 +104,7 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     """The plan with what it left open: the method, and the penalties as a list.
 
     With a potential the flow's penalty is a trust region and may be small; the negative part's must
-    not be.
+    not be (`both_penalties`).
     """
     scale = max(float(np.abs(problem.losses).max()), 1e-12)
     if is_number(plan.penalty):
@@ -108,14 +113,15 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
         given = plan.penalty
     if scheme is not None:
         return replace(plan, method=(method_of(plan, problem.model),), penalty=scheme.weights)
+    penalties = given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID]
     if problem.potential is not None:
-        hard = 10 * PENALTY_GRID[-1] * scale
+        hard = HARD_FACTOR * max(PENALTY_GRID[-1] * scale, *penalties)
     else:
         hard = None
     return replace(
         plan,
         method=(method_of(plan, problem.model),),
-        penalty=given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID],
+        penalty=penalties,
         penalty_negative=plan.penalty_negative or hard,
     )
 

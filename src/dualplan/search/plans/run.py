@@ -186,7 +186,7 @@ def _run_plan(
         if plan.fallback is None:
             fallback = None
         else:
-            fallback = model.policy(plan.fallback)
+            fallback = named_policy(model, plan.fallback)
     problem = make_problem(plan, model, criterion)
     scheme = scheme_of(plan, problem)
     plan = with_defaults(plan, problem, scheme)
