@@ -21,18 +21,21 @@ STANDARD_FEATURES = "standard"  # the features if none are named
 BEST_HEURISTIC = "best"  # the heuristic that costs least
 
 
-def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
-    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a
-    family.
+def make_features(
+    model: Model, given: Any, criterion: Criterion | None = None, *, key: str = "features"
+) -> Features:
+    """Features from a key of a plan: 'standard', 'paper-366', 'paper-372', or tables that each name
+    a family.
     """
     if isinstance(given, str):
         if given not in NAMED_FEATURE_SETS:
-            raise unknown("feature set", given, NAMED_FEATURE_SETS, at=("features",))
-        return NAMED_FEATURE_SETS[given](model, criterion)
-    kinds.features_of(NAMED_FEATURE_SETS).check("features", given)
+            raise unknown("feature set", given, NAMED_FEATURE_SETS, at=(key,))
+        with within(key):
+            return NAMED_FEATURE_SETS[given](model, criterion)
+    kinds.features_of(NAMED_FEATURE_SETS).check(key, given)
     made = []
     for k, entry in enumerate(given):
-        with within("features", k):
+        with within(key, k):
             made.append(_family(model, dict(entry), criterion))
     return concat(*made)
 
@@ -69,6 +72,8 @@ KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
 
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
     name = entry.pop("family", None)
+    if name == "ratios":
+        raise InputError("features 'ratios' need form = 'simulated'; add it.", at=("family",))
     if not isinstance(name, str) or name not in ARGUMENTS_OF_FAMILIES:
         raise unknown("family of features", str(name), ARGUMENTS_OF_FAMILIES, at=("family",))
     needed, more = ARGUMENTS_OF_FAMILIES[name]

@@ -14,8 +14,10 @@ from dualplan.core.errors import InputError, ModelError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
+from dualplan.dual.features.contract import Features
 from dualplan.dual.meta import CHOICE_BY_RULE
 from dualplan.dual.problem import DualALP
+from dualplan.dual.sampling import SAMPLING_SCHEMES
 from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN_MESSAGE
@@ -27,6 +29,7 @@ from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, ma
 from dualplan.search.plans.keys import Part
 from dualplan.search.plans.plan import Plan, keys_about
 from dualplan.search.plans.standard import ranked, values_of
+from dualplan.search.plans.weights import make_weights
 from dualplan.values.functions import StateFunction
 
 PENALTY_GRID = (
@@ -39,6 +42,17 @@ PENALTY_GRID = (
     30.0,
     100.0,
 )  # default penalties, in units of the largest loss of a feature
+SAMPLING_CHOICES = ("features", *SAMPLING_SCHEMES)
+KEYS_OF_THE_SIMULATED_FORM = (
+    "reference",
+    "explore",
+    "outcomes",
+    "tests",
+    "anchor",
+    "every",
+    "warm_up",
+)
+OF_THE_SIMULATED_FORM = {name: getattr(Plan(""), name) for name in KEYS_OF_THE_SIMULATED_FORM}
 HARD_FACTOR = 10.0  # of the largest H of the flow: the usual one of the negative part
 
 
@@ -55,11 +69,19 @@ def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
         chosen,
         criterion,
         base=base,
-        sampling=plan.sampling,
+        sampling=_sampling(plan, model, criterion),
         radius=plan.radius,
+        weights=make_weights(plan.weights, model, criterion),
         potential=_potential(plan, model, criterion),
         limits=plan.limits,
     )
+
+
+def _sampling(plan: Plan, model: Model, criterion: Criterion) -> str | Features:
+    """A scheme, or another set of features that constraints are drawn from."""
+    if plan.sampling in SAMPLING_CHOICES:
+        return str(plan.sampling)
+    return make_features(model, plan.sampling, criterion, key="sampling")
 
 
 def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
@@ -136,12 +158,9 @@ def method_of(plan: Plan, model: Model) -> str:
 
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
-    of_search = keys_about(Part.SEARCH)
-    if any(getattr(plan, name) for name in of_search) or (plan.method and plan.solver is None):
-        raise InputError(
-            f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
-            "dual program; leave out either."
-        )
+    for name, usual in OF_THE_SIMULATED_FORM.items():
+        if getattr(plan, name) != usual:
+            raise InputError(f"{name} belongs to form = 'simulated'; add it.", at=(name,))
     check_solver(method_of(plan, model), plan.samples, plan.options)
     if plan.grid is None and plan.choice == CHOICE_BY_RULE:
         raise InputError(
@@ -158,9 +177,8 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
             "the theorems are about one penalty H for both violations; leave penalty_negative or "
             "epsilon out."
         )
-    if plan.epsilon is not None and (
-        plan.features == STANDARD_FEATURES or plan.potential is not None or plan.limits
-    ):
+    weighty = plan.potential is not None or plan.weights is not None or plan.limits
+    if plan.epsilon is not None and (plan.features == STANDARD_FEATURES or weighty):
         raise InputError(NOT_PLAIN_MESSAGE)
     unmeasured = (
         plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
@@ -180,6 +198,16 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
         criterion.start_distribution(model)
     if folder is not None and not resume:
         require_free(folder)
+
+
+def check_not_a_search(plan: Plan) -> None:
+    """Raise if a plan of the dual program says something about a search."""
+    of_search = keys_about(Part.SEARCH)
+    if any(getattr(plan, name) for name in of_search) or (plan.method and plan.solver is None):
+        raise InputError(
+            f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
+            "dual program; leave out either."
+        )
 
 
 def both_penalties(plan: Plan, penalty: float) -> tuple[float, float]:

@@ -55,7 +55,8 @@ from dualplan.values.functions import StateFunction, state_function
 
 MOST_PAIR_FEATURES = 5_000  # pairs that are all features
 MOST_LISTED_PAIRS = 50_000  # of the whole box, up to which those that can be reached are counted
-MOST_TILE_FEATURES = 300
+MOST_TILE_FEATURES = 300  # where laws are exact
+MOST_FITTED_TILE_FEATURES = 160  # of trees, each of which is asked at each constraint
 MOST_ACTIONS_OF_TILES = 32  # beyond which tiles take the choices of policies
 FIRST_TILES = 8
 LEAST_TILES = 4
@@ -131,8 +132,8 @@ def ranked(model: Model, criterion: Criterion | None = None) -> list[Policy]:
         if able:
             return sorted(able, key=lambda policy: costs[policy])
     raise ModelError(
-        f"no heuristic of {model.name!r} has one average cost, nor has the random policy: they come "
-        "to rest in several classes of states, or grow without end; start elsewhere, use the "
+        f"no heuristic of {model.name!r} has one average cost, nor has the random policy: they "
+        "come to rest in several classes of states, or grow without end; start elsewhere, use the "
         "discounted criterion, or name features in the plan."
     )
 
@@ -296,7 +297,9 @@ class _Tiling:
             ways = len(self.model.actions)
         else:
             ways = len(self.ways)
-        return max(LEAST_TILES, MOST_TILE_FEATURES // ways)
+        if self.exact:
+            return max(LEAST_TILES, MOST_TILE_FEATURES // ways)
+        return max(LEAST_TILES, MOST_FITTED_TILE_FEATURES // ways)
 
     def _first_cells(self) -> list[Cell]:
         """Cut at medians, the heaviest cell first."""
@@ -336,9 +339,7 @@ class _Tiling:
         shares = weights / weights.sum()
         return np.asarray(shares @ (states - shares @ states) ** 2)
 
-    def _cuts(
-        self, cell: Cell, i: int, values: Ints, weights: Floats
-    ) -> list[tuple[Cell, Cell]]:
+    def _cuts(self, cell: Cell, i: int, values: Ints, weights: Floats) -> list[tuple[Cell, Cell]]:
         """Cut where the mass of the lower part is nearest to a half, and behind the lowest
         value.
         """
@@ -414,11 +415,7 @@ class _Tiling:
 
     def _problem(self, features: Features, where: Features) -> DualALP:
         return DualALP(
-            self.model,
-            features,
-            self.criterion,
-            sampling=where,
-            potential=self._potential,
+            self.model, features, self.criterion, sampling=where, potential=self._potential
         )
 
     @cached_property
@@ -426,4 +423,3 @@ class _Tiling:
         if not self.exact:
             return None
         return values_of(self.model, self.best, self.criterion)
-
