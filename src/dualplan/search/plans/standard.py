@@ -4,10 +4,10 @@
 program is the linear program of the model itself: with an H at which the penalties are exact, its
 minimum is the optimum.
 
-*Otherwise* tiles: where the best heuristic goes, cut into cells, times the actions (or, where these
-are many or not allowed everywhere, times what the heuristics choose), and the occupancies of the
-next three. The law is exact where states are few, and beyond that of a tree fitted to simulated
-visits. Cells are first cut at medians of the visits, the heaviest cell along the coordinate that
+*Otherwise* tiles: where the best heuristic goes, cut into cells, and the occupancies of the four best
+ones. Where states are few the law is exact, and tiles are multiplied with the actions; beyond, the
+law is that of a tree fitted to simulated visits, and tiles are multiplied with what the heuristics
+choose. Cells are first cut at medians of the visits, the heaviest cell along the coordinate that
 varies most, and then where the program asks for it. Let λ, z, y be its multipliers over drawn
 constraints. A half t of a cell, with the choice k, has the reduced cost
 
@@ -35,6 +35,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan.core.errors import ModelError
+from dualplan.core.status import Status
 from dualplan.core.streams import FIXED_SEED
 from dualplan.core.types import Bools, Floats, Ints
 from dualplan.dual import features as families
@@ -56,12 +57,12 @@ from dualplan.values.functions import StateFunction, state_function
 MOST_PAIR_FEATURES = 5_000  # pairs that are all features
 MOST_LISTED_PAIRS = 50_000  # of the whole box, up to which those that can be reached are counted
 MOST_TILE_FEATURES = 300  # where laws are exact
-MOST_FITTED_TILE_FEATURES = 160  # of trees, each of which is asked at each constraint
+MOST_FITTED_TILE_FEATURES = 120  # of trees, each of which is asked at each constraint
 MOST_ACTIONS_OF_TILES = 32  # beyond which tiles take the choices of policies
 FIRST_TILES = 8
 LEAST_TILES = 4
-MOST_CUT_COORDINATES = 8  # of a cell, those that vary most
-CUT_SHARE = 0.5  # of the cells that are cut in a round
+MOST_CUT_COORDINATES = 6  # of a cell, those that vary most
+CUT_SHARE = 0.5  # of the cells that are cut in a round, where laws are exact; all otherwise
 MOST_CUT_ROUNDS = 8
 WORTHLESS_CUT_SHARE = 1e-6  # of the largest loss: what rounding makes
 MOST_OCCUPANCIES = 4  # of the best heuristics, whole
@@ -146,9 +147,9 @@ def _cost(model: Model, policy: Policy, criterion: Criterion) -> float:
         except ModelError:  # several recurrent classes
             return math.inf
     found = evaluate(model, policy, criterion, steps=RANKING_STEPS, seed=FIXED_SEED)
-    if found.status.good and math.isfinite(found.cost):
-        return found.cost
-    return math.inf
+    if found.status is Status.UNSTABLE or not math.isfinite(found.cost):
+        return math.inf
+    return found.cost
 
 
 def values_of(model: Model, policy: Policy, criterion: Criterion) -> StateFunction:
@@ -206,13 +207,16 @@ class _Tiling:
         return weighted_visits(model, visits.draw(CUT_VISITS, FIXED_SEED))
 
     def _ways(self) -> list[Policy] | None:
-        """The choices that tiles are multiplied with; none stands for the actions."""
+        """The choices that tiles are multiplied with; none stands for the actions.
+
+        Without an end of states a tile may have none either, where one action alone, or one that is
+        not allowed, would do harm: there the choices are those of heuristics.
+        """
         model = self.model
-        many = len(model.actions) > MOST_ACTIONS_OF_TILES
-        if not many and (self.exact or all(model.allowed(x).all() for x in self.seen.states)):
+        if self.exact and len(model.actions) <= MOST_ACTIONS_OF_TILES:
             return None
         able = [p for p in self.ranked[:MOST_OCCUPANCIES] if p.code is not None]
-        if all(p.digest != random_policy(model).digest for p in able):
+        if len(able) < 2:
             able.append(random_policy(model))
         return able
 
@@ -371,7 +375,8 @@ class _Tiling:
             if room <= 0:
                 break
             best = self._best_cuts(cells, where)
-            made = dict(list(best.items())[: min(room, max(1, int(CUT_SHARE * len(cells))))])
+            share = CUT_SHARE if self.exact else 1.0
+            made = dict(list(best.items())[: min(room, max(1, int(share * len(cells))))])
             if not made:
                 break
             cells = [part for k, cell in enumerate(cells) for part in made.get(k, (cell,))]
