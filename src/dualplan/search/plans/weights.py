@@ -93,10 +93,10 @@ def make_weights(given: Any, model: Model, criterion: Criterion) -> StateFunctio
     with within("weights"):
         if isinstance(given, Mapping):
             return _linear(given, model)
-        if ".py:" in given:
-            return _own(given, model)
         if given.startswith(VALUES_PREFIX):
             return _values(named_policy(model, given.removeprefix(VALUES_PREFIX)), model, criterion)
+        if ".py:" in given:
+            return _own(given, model)
         if given == LOSS_WEIGHTS:
             return LossWeights(model)
     known = [LOSS_WEIGHTS, f"{VALUES_PREFIX}POLICY", "FILE.py:FUNCTION"]
