@@ -163,13 +163,13 @@ class Plan:
     ] = None
     base: Annotated[
         str | None,
-        _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to", without="none"),
+        _of_dual(kinds.NAME, "a policy whose occupancy the mixture is added to", without="none"),
     ] = None
     potential: Annotated[
         str | None,
         _of_dual(
             kinds.NAME,
-            "a heuristic whose values shape the loss, or best",
+            "a policy whose values shape the loss, or best",
             without="best, with the standard features",
         ),
     ] = None
@@ -269,9 +269,7 @@ class Plan:
     ] = None
     fallback: Annotated[
         str | None,
-        _of_dual(
-            kinds.NAME, "a heuristic for states without a feature", without="all actions evenly"
-        ),
+        _of_dual(kinds.NAME, "a policy for states without a feature", without="all actions evenly"),
     ] = None
     evaluation: Annotated[
         str | None,

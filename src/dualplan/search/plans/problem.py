@@ -42,6 +42,8 @@ PENALTY_GRID = (
     30.0,
     100.0,
 )  # default penalties, in units of the largest loss of a feature
+# the same where there is a potential, and H is the radius of a trust region
+RADIUS_GRID = (0.3, 0.6, 1.25, 2.5, 5.0, 10.0, 20.0, 100.0)
 SAMPLING_CHOICES = ("features", *SAMPLING_SCHEMES)
 KEYS_OF_THE_SIMULATED_FORM = (
     "reference",
@@ -135,7 +137,11 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
         given = plan.penalty
     if scheme is not None:
         return replace(plan, method=(method_of(plan, problem.model),), penalty=scheme.weights)
-    penalties = given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID]
+    if problem.potential is None:
+        grid = PENALTY_GRID
+    else:
+        grid = RADIUS_GRID
+    penalties = given or [float(f"{scale * factor:.3g}") for factor in grid]
     if problem.potential is not None:
         hard = HARD_FACTOR * max(PENALTY_GRID[-1] * scale, *penalties)
     else:

@@ -4,12 +4,12 @@
 program is the linear program of the model itself: with an H at which the penalties are exact, its
 minimum is the optimum.
 
-*Otherwise* tiles: where the best heuristic goes, cut into cells, and the occupancies of the four best
-ones. Where states are few the law is exact, and tiles are multiplied with the actions; beyond, the
-law is that of a tree fitted to simulated visits, and tiles are multiplied with what the heuristics
-choose. Cells are first cut at medians of the visits, the heaviest cell along the coordinate that
-varies most, and then where the program asks for it. Let λ, z, y be its multipliers over drawn
-constraints. A half t of a cell, with the choice k, has the reduced cost
+*Otherwise* tiles: where the best heuristic goes, cut into cells, and the occupancies of the four
+best ones. Where states are few the law is exact, and tiles are multiplied with the actions; beyond,
+the law is that of a tree fitted to simulated visits, and tiles are multiplied with what the
+heuristics choose. Cells are first cut at medians of the visits, the heaviest cell along the
+coordinate that varies most, and then where the program asks for it. Let λ, z, y be its multipliers
+over drawn constraints. A half t of a cell, with the choice k, has the reduced cost
 
     r_tk = L_tk − R_tkᵀz + F_tkᵀy − λ,
 
