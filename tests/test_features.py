@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 import dualplan as dp
-from bank import CRITERIA, admission_events, dense, matrix, mixed_features, mm1
+from bank import CRITERIA, admission_events, dense, dense_flow, matrix, mixed_features, mm1
 from dualplan.dual import features as families
 from dualplan.dual.features import Empirical, Geometric, Truncated
 from dualplan.dual.problem import DualALP
 from dualplan.dual.solvers import MixturePolicy
+from dualplan.policies.tables import random_policy
 
 DRAWS = 4_000
 
@@ -635,3 +636,114 @@ def test_laws_of_the_wrong_kind_are_refused():
         with pytest.raises(dp.errors.InputError):
             make()
     assert families.Truncated(np.float64(0.5), np.int64(1)).low == 1
+
+
+# -- functions of the state as policies ------------------------------------------------------------
+
+
+SMALL_MODELS = {
+    "admission": {"servers": 2, "room": 5},
+    "sysadmin": {"machines": 3},
+    "lost-sales": {"lead_time": 2, "demand": 2.0, "capacity": 6},
+}
+
+
+class Cautious:
+    """An object that is called with a state, which nothing can compile."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, x):
+        allowed = np.flatnonzero(self.model.allowed(x))
+        return int(allowed[int(x.sum()) % len(allowed)])
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+@pytest.mark.parametrize("criterion", [dp.Average(), dp.Discounted(0.8)], ids=str)
+def test_functions_of_the_state_have_occupancies(name, criterion):
+    """Against the solution of the balance equations, written densely; the flow of one balances."""
+    model = dp.load(name, **SMALL_MODELS[name])
+    function = Cautious(model)
+    rows, _ = matrix(model)
+    actions = len(model.actions)
+    count = model.box.count
+    chosen = np.array([function(model.box.state(i)) for i in range(count)])
+    chain = rows.reshape(count, actions, count)[np.arange(count), chosen]
+    start = np.eye(count)[model.box.index(model.start)]
+    if isinstance(criterion, dp.Average):
+        mu = start @ np.linalg.matrix_power((chain + np.eye(count)) / 2, 2**16)
+    else:
+        mu = 0.2 * np.linalg.solve(np.eye(count) - 0.8 * chain.T, start)
+    expected = np.zeros((count, actions))
+    expected[np.arange(count), chosen] = mu
+    features = families.occupancies(model, [function], criterion)
+    np.testing.assert_allclose(dense(features).reshape(count, actions), expected, atol=1e-8)
+    problem = DualALP(model, features, criterion)
+    parts = problem.value(np.array([problem.total]), 1.0, problem.enumerate())
+    assert parts.flow <= 1e-8
+    assert parts.objective == pytest.approx(
+        dp.evaluate_exact(model, dp.policies.FunctionPolicy(model, function), criterion).cost
+    )
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_functions_of_the_state_have_ratios(name):
+    """π_k/π_ref is one over the reference's probability at what the function does, else 0."""
+    model = dp.load(name, **SMALL_MODELS[name])
+    function = Cautious(model)
+    reference = random_policy(model)
+    ratios = families.portfolio(reference, [function])
+    for i in range(0, model.box.count, 3):
+        x = model.box.state(i)
+        for a in np.flatnonzero(model.allowed(x)):
+            indices, values = ratios.row(x, int(a))
+            if a == function(x):
+                assert values.tolist() == pytest.approx([model.allowed(x).sum()])
+            else:
+                assert indices.size == 0
+
+
+def test_occupancies_without_an_end_of_states_are_fitted():
+    """Parallel servers: the law is that of the fitted tree, the choice that of the function; what
+    cannot be compiled is refused in one sentence.
+    """
+    model = dp.load("parallel-servers")
+
+    def longest(x):
+        if x[2] == 0:
+            return 0
+        if x[2] == 2 and x[1] > 0:
+            return 1
+        return 0
+
+    features = families.occupancies(model, [longest])
+    policy = dp.policies.FunctionPolicy(model, longest)
+    law = families.fit_tree(model, policy)
+    states = np.array([[0, 0, 0], [2, 1, 2], [3, 0, 1], [1, 4, 2]])
+    for x, log in zip(states, law.log_density(states), strict=True):
+        indices, values = features.row(x, longest(x))
+        assert values.tolist() == pytest.approx([math.exp(log)])
+        assert indices.tolist() == [0]
+    with pytest.raises(dp.errors.PolicyError, match="cannot be compiled"):
+        families.occupancies(model, [Cautious(model)])
+    with pytest.raises(dp.errors.InputError, match="split by action"):
+        families.occupancies(model, [longest], by_action=True)
+
+
+def test_flows_of_models_without_predecessors_are_listed():
+    """SysAdmin has next states only; rows of its flow against dense sums."""
+    model = dp.load("sysadmin", machines=7)
+    assert not model.has_predecessors
+    table = np.random.default_rng(5).dirichlet(np.ones(128 * len(model.actions)), size=3).T
+    features = families.table(model, table)
+    for criterion in (dp.Average(), dp.Discounted(0.9)):
+        problem = DualALP(model, features, criterion)
+        expected, alpha = dense_flow(model, criterion, table)
+        listed = problem.enumerate()
+        np.testing.assert_allclose(listed.flows.toarray(), expected, atol=1e-12)
+        np.testing.assert_allclose(listed.masses, alpha, atol=1e-12)
+        theta = problem.total * np.array([2.0, -0.5, -0.5])
+        drawn = problem.value(theta, 1.0, problem.draw(40_000))
+        exact = problem.value(theta, 1.0, listed)
+        assert abs(drawn.flow - exact.flow) <= 5 * drawn.flow_error

@@ -1,6 +1,7 @@
 """Plans in TOML and `dualplan solve`."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from dualplan.dual.meta import solve_along
 from dualplan.dual.solvers import MixturePolicy, solve
 from dualplan.report.figures import curve
 from dualplan.search.plans import Plan, make_features, run_plan
+from dualplan.search.plans.standard import ranked
+from dualplan.search.plans.weights import make_weights
+from dualplan.values import test_functions
 
 PLAN = """
 model = "four-queue"
@@ -265,10 +269,8 @@ def test_bad_plans_get_one_sentence(tmp_path, run, text):
     assert err.count("\n") == 1
 
 
-def test_models_without_end_need_features_of_their_own():
+def test_models_without_end_with_features_of_their_own():
     unbounded = dp.load("four-queue", buffers=None)
-    with pytest.raises(dp.errors.InputError, match="infinitely many"):
-        make_features(unbounded, "standard")
     laws = [{"family": "products", "ratios": [[0.9, 0.5, 0.9, 0.5], [0.95, 0.8, 0.95, 0.8]]}]
     features = make_features(unbounded, laws)
     problem = dp.dual.DualALP(unbounded, features)
@@ -651,3 +653,284 @@ def test_reference_figures_of_programs_on_values():
         bound = primal.average_bound(model, primal.monomials(model, degree)).lower_bound
         assert bound.kind == "proved"
         assert figure <= bound.value <= 8.1054
+
+
+# -- the standard features off networks ------------------------------------------------------------
+
+
+FOUR_STATES = """
+import numpy as np
+import dualplan as dp
+
+rng = np.random.default_rng(11)
+table = dp.TabularModel(rng.dirichlet(np.ones(4), size=(3, 4)), rng.random((4, 3)), name="four")
+
+
+def weight(states):
+    return 1.0 + states[:, 0]
+
+
+def of_one(x):
+    return 1.0 + float(x[0]) ** 2
+
+
+def first(x):
+    return 0
+"""
+
+
+@pytest.fixture
+def four(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(FOUR_STATES)
+    return path
+
+
+@pytest.mark.parametrize("model", ["garnet", "forest", "four"])
+@pytest.mark.parametrize("gamma", [None, 0.9])
+def test_the_standard_plan_is_exact_where_pairs_are_few(run, four, model, gamma):
+    """At an exact H the program over all pairs is the model's own: the optimum to 1e-6."""
+    name = f"{four}:table" if model == "four" else model
+    words = ["solve", name, "--features", "standard", "--penalty", "1000", "--json"]
+    criterion = dp.Average()
+    if gamma is not None:
+        words += ["--criterion", "discounted", "--gamma", gamma]
+        criterion = dp.Discounted(gamma)
+    status, out, _ = run(*words)
+    found = json.loads(out)
+    optimum = dp.solve_exact(dp.load(name), criterion, tol=1e-9).value
+    assert status == 0
+    assert found["solver"] == "listed-lp"
+    assert found["cost"] == pytest.approx(optimum, abs=1e-6)
+    assert found["objective"] == pytest.approx(optimum, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("admission", {"servers": 2, "room": 5}),
+        ("sysadmin", {"machines": 3}),
+        ("lost-sales", {"lead_time": 2, "demand": 2.0, "capacity": 6}),
+    ],
+)
+def test_keys_of_sampling_and_weights(name, parameters, tmp_path):
+    """Constraints from a set of features of their own, and violations times weights: the problem is
+    that put together by hand.
+    """
+    first = dp.load(name, **parameters).coordinates[0]
+    names = list(dp.load(name, **parameters).policies)[:2]
+    tables = [{"family": "occupancies", "policies": names}]
+    plan = Plan(
+        name,
+        parameters,
+        features=tables,
+        sampling="standard",
+        weights={"constant": 2.0, first: 0.5},
+        penalty=30.0,
+        method="sampled-lp",
+        samples=2_000,
+    )
+    result = run_plan(plan)
+    model = result.problem.model
+    by_hand = dp.dual.DualALP(
+        model,
+        families.occupancies(model, [model.policy(policy) for policy in names]),
+        sampling=make_features(model, "standard"),
+        weights=lambda x: 2.0 + 0.5 * x[:, 0],
+    )
+    again = solve(by_hand, 30.0, method="sampled-lp", samples=2_000)
+    assert result.best.solution.theta == pytest.approx(again.theta, abs=1e-9)
+    assert result.best.solution.parts.flow == pytest.approx(again.parts.flow, abs=1e-9)
+    everywhere = model.box.states(np.arange(model.box.count))
+    means = [
+        np.mean([model.loss(x, int(a)) for a in np.flatnonzero(model.allowed(x))])
+        for x in everywhere
+    ]
+    assert make_weights("loss", model, dp.Average())(everywhere) == pytest.approx(
+        1.0 + np.abs(means)
+    )
+    exact = dp.evaluate_exact(model, model.policy(names[0]))
+    values = make_weights(f"values of {names[0]}", model, dp.Average())(everywhere)
+    start = exact.values[exact.reached == model.box.index(model.start)]
+    assert values[exact.reached] == pytest.approx(1.0 + np.abs(exact.values - start))
+
+
+def test_weights_are_functions_of_files(four):
+    model = dp.load(f"{four}:table")
+    states = np.arange(4)[:, None]
+    both = [make_weights(f"{four}:{name}", model, dp.Average()) for name in ("weight", "of_one")]
+    assert both[0](states).tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert both[1](states).tolist() == [1.0, 2.0, 5.0, 10.0]
+    for given, words in (
+        ("los", "did you mean 'loss'"),
+        (f"{four}:table", "no function of states"),
+        (f"values of {four}:frist", "did you mean 'first'"),
+        ({"stat": 1.0}, "did you mean 'state'"),
+        ({"constant": 1.0, "state": -1.0}, "must be positive"),
+    ):
+        with pytest.raises(dp.errors.InputError, match=words):
+            make_weights(given, model, dp.Average())
+
+
+def test_policies_of_tables_are_named_as_on_the_command_line(four, tmp_path):
+    """A function in a file and a saved policy are occupancies, as by hand."""
+    model = dp.load(f"{four}:table")
+    saved = tmp_path / "mine.npz"
+    mine = dp.policies.TablePolicy(model, np.array([0, 1, 2, 1]), name="mine")
+    dp.save_policy(mine, saved)
+    names = [f"{four}:first", str(saved), "random"]
+    found = make_features(model, [{"family": "occupancies", "policies": names}])
+    first = dp.policies.TablePolicy(model, np.zeros(4, int), name="first")
+    by_hand = families.occupancies(model, [first, mine, model.policy("random")])
+    assert found.losses == pytest.approx(by_hand.losses, abs=1e-12)
+    assert found.names == by_hand.names
+    with pytest.raises(dp.errors.InputError, match="did you mean"):
+        make_features(model, [{"family": "occupancies", "policies": ["randon"]}])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "policies", "cut"),
+    [
+        ("admission", {"servers": 2, "room": 5}, ["admit-all", "threshold"], 3),
+        ("sysadmin", {"machines": 3}, ["nothing", "first-failed"], 1),
+        ("lost-sales", {"lead_time": 2, "demand": 2.0, "capacity": 6}, ["myopic", "base-stock"], 2),
+    ],
+)
+def test_the_simulated_form_is_a_plan(name, parameters, policies, cut, tmp_path):
+    """Against the problem put together by hand; the cost is that of its policy."""
+    model = dp.load(name, **parameters)
+    table = {"family": "ratios", "policies": policies, "cuts": {model.coordinates[0]: [cut]}}
+    plan = Plan(
+        name,
+        parameters,
+        form="simulated",
+        features=[table],
+        reference=policies[0],
+        explore=0.5,
+        tests="quadratic",
+        penalty=[3.0, 300.0],
+        penalty_negative=1000.0,
+        samples=4_000,
+        seed=5,
+    )
+    result = run_plan(plan, folder=str(tmp_path / "run"))
+    chosen = [model.policy(policy) for policy in policies]
+    partition = families.cells(model, {0: [cut]})
+    ratios = families.portfolio(
+        dp.policies.exploring(chosen[0], 0.5, chosen[1:]), chosen, partition
+    )
+    seen = test_functions.concat(
+        test_functions.cells(partition), test_functions.polynomials(model, 2)
+    )
+    problem = dp.dual.SimulatedALP(
+        ratios, seen, samples=4_000, anchor=partition, expected=True, seed=5
+    )
+    for outcome, penalty in zip(result.outcomes, (3.0, 300.0), strict=True):
+        again = dp.dual.solve_simulated(problem, (1000.0, penalty))
+        assert outcome.solution.value == pytest.approx(again.value, rel=1e-9)
+        exact = dp.evaluate_exact(model, again.policy()).cost
+        assert outcome.cost == pytest.approx(exact, rel=1e-6)
+    told = result.to_json()
+    assert told["form"] == "simulated"
+    assert told["lower_bound"] <= dp.solve_exact(model).upper
+    assert told["cost"] == min(row["cost"] for row in told["tried"])
+    assert set(told["certificate"]["entries"]) >= {"flow", "mass", "effective"}
+    saved = dp.load_policy(str(tmp_path / "run" / "policy.npz"), model)
+    assert dp.evaluate_exact(model, saved).cost == pytest.approx(told["cost"], rel=1e-9)
+
+
+def test_the_simulated_form_of_a_simulator(tmp_path, run):
+    """Nothing but a step is known: the standard plan takes this form by itself."""
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import dualplan as dp\n\n\n"
+        "def step(x, a, rng):\n"
+        "    up = rng.random() < (0.3 if a == 0 else 0.7)\n"
+        "    return min(max(x[0] + (1 if up else -1), 0), 4), float(x[0]) + 0.1 * (a == 0)\n\n\n"
+        "walk = dp.SimulatorModel(lower=[0], upper=[4], actions=2, step=step)\n"
+    )
+    status, out, _ = run(
+        "solve",
+        f"{path}:walk",
+        "--features",
+        "standard",
+        "-H",
+        "100",
+        "--samples",
+        "4000",
+        "--steps",
+        "20000",
+        "--json",
+    )
+    found = json.loads(out)
+    assert status == 0
+    assert found["form"] == "simulated"
+    assert found["cost_lower"] < found["cost"] < found["cost_upper"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('form = "simulated"\nmethod = "sampled-lp"', "belongs to the form with densities"),
+        ('form = "simulated"\nweights = "loss"', "weights belongs to the form with densities"),
+        ('form = "simulated"\nsampling = "uniform"', "draws transitions"),
+        ('form = "simulated"\nfeatures = "paper-366"', "has ratios for features"),
+        ('form = "simulated"\nfeatures = [{family = "boxes"}]', "of the family 'ratios'"),
+        ('form = "simulated"\nfeatures = [{family = "ratios", cut = 1}]', "did you mean 'cuts'"),
+        ('form = "simulated"\nfeatures = [{family = "ratios"}]', "lack 'policies'"),
+        ('form = "simulated"\noptions = {batch = 3}', "unknown option"),
+        ('features = [{family = "ratios", policies = ["lbfs"]}]', "need form = 'simulated'"),
+        ('features = "standard"\nexplore = 0.5', "explore belongs to form = 'simulated'"),
+        ('form = "simulate"', "did you mean 'simulated'"),
+        ('sampling = [{family = "bands"}]', "lack 'intervals'"),
+        ("weights = 3", "weights must be 'loss'"),
+        ('weights = "loss of time"', "unknown weights over states"),
+    ],
+)
+def test_bad_forms_samplings_and_weights_get_one_sentence(tmp_path, run, text, words):
+    path = tmp_path / "bad.toml"
+    path.write_text(f'model = "four-queue"\nset = {{buffers = 1}}\n{text}\n')
+    status, out, err = run("solve", str(path), "--json")
+    assert (status, out) == (2, "")
+    assert words in err.replace("\n", " ")
+    assert err.count("\n") == 1
+
+
+def test_tiles_are_cut_where_the_program_asks_for_it(monkeypatch):
+    """With no room for all pairs: probabilities that cover the best heuristic's law, more of them
+    than it began with, and a policy that costs less than every heuristic.
+    """
+    monkeypatch.setattr("dualplan.search.plans.standard.MOST_PAIR_FEATURES", 10)
+    monkeypatch.setattr("dualplan.search.plans.standard.MOST_TILE_FEATURES", 80)
+    result = run_plan(Plan("four-queue", {"buffers": 3}))
+    model = result.problem.model
+    costs = [dp.evaluate_exact(model, model.policy(name)).cost for name in model.policies]
+    assert 64 < len(result.problem.features) <= 84
+    assert result.best.cost < min(costs) - 1e-3
+    assert result.best.evaluation.upper >= dp.solve_exact(model).lower
+    sums = np.asarray(result.problem.enumerate().pairs.sum(axis=0)).ravel()
+    assert sums == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_the_standard_plan_without_an_end_of_states():
+    """Unbounded queues: laws are fitted, and the policy is no worse than twice the best
+    heuristic.
+    """
+    plan = Plan("tandem", {"queues": 2, "servers": 1, "decisions": "joint"}, features="standard")
+    result = run_plan(replace(plan, penalty=1000.0, samples=4_000, steps=200_000))
+    model = result.problem.model
+    least = min(
+        dp.evaluate(model, model.policy(name), steps=200_000).cost for name in model.policies
+    )
+    assert result.best.cost <= 2 * least
+
+
+def test_heuristics_without_one_cost_get_one_sentence():
+    """Two traps, and every policy may fall into either."""
+    stay = np.eye(3)
+    stay[0] = [0.0, 0.5, 0.5]
+    model = dp.TabularModel([stay], np.array([0.0, 1.0, 2.0]), name="traps")
+    with pytest.raises(dp.errors.ModelError, match="no heuristic of 'traps' has one average cost"):
+        ranked(model)
+    assert len(make_features(model, "standard")) == 3

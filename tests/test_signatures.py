@@ -15,7 +15,7 @@ FUNCTIONS = signatures.functions()
 # what a word may be annotated with
 TYPES = {
     "model": {"Model", "FactoredModel", "LostSales", "AdmissionControl", "SysAdmin"},
-    "policy": {"Policy", "Policy | None", "NetworkPolicy"},
+    "policy": {"Policy", "Policy | None", "NetworkPolicy", "AnyPolicy"},
     "criterion": {"Criterion", "Criterion | None", "Discounted"},
     "seed": {"int", "int | None"},
     "threads": {"int | None"},
@@ -27,7 +27,12 @@ TYPES = {
     "tol": {"float"},
     "confidence": {"float"},
     "method": {"str", "str | None", "str | Sequence[str] | None"},
-    "policies": {"Sequence[Policy]", "Policy | Sequence[Policy]", "Sequence[Policy] | None"},
+    "policies": {
+        "Sequence[Policy]",
+        "Policy | Sequence[Policy]",
+        "Sequence[Policy] | None",
+        "Sequence[AnyPolicy]",
+    },
     "limits": {"Sequence[Limit | str]", "Sequence[Limit]"},
     "folder": {"str | None", "str | Path", "str | Path | None"},
     "resume": {"bool"},

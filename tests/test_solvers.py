@@ -152,3 +152,33 @@ def test_watching_changes_nothing_and_tells_what_is_reached(solver, options):
     assert samples[-1] == watched.samples
     assert told[-1][1].total == pytest.approx(watched.parts.total, rel=0.1)
     assert told[-1][1].objective == pytest.approx(watched.parts.objective, rel=0.05)
+
+
+def test_reduced_costs_say_which_features_are_worth_adding():
+    """None of the program's own lies below 0; one that does lowers the minimum when it is added,
+    and where none does the minimum stays.
+    """
+    model = dp.load("garnet", states=12, actions=2)
+    rng = np.random.default_rng(3)
+    table = rng.dirichlet(np.full(24, 0.2), size=9).T
+    few = families.table(model, table[:, :4])
+    more = families.table(model, table[:, 4:])
+    problem = dp.dual.DualALP(model, few, radius=1e3)
+    listed = problem.enumerate()
+    found = solve_listed(problem, 2.0)
+    others = dp.dual.DualALP(model, more, radius=1e3)
+    own = found.multipliers.reduced_costs(problem, listed)
+    assert np.abs(own).max() <= 1e-7  # θ is free, and inside the ball
+    costs = found.multipliers.reduced_costs(others, others.enumerate())
+    for j, cost in enumerate(costs):
+        wider = families.concat(few, families.table(model, table[:, [4 + j]]))
+        value = solve_listed(dp.dual.DualALP(model, wider, radius=1e3), 2.0).value
+        assert (value < found.value - 1e-9) == (abs(cost) > 1e-7)
+        small = 1e-6 * np.sign(-cost)
+        theta = np.append(found.theta, 0.0)
+        moved = theta + small * np.append(-np.eye(4)[0], 1.0)
+        wide = dp.dual.DualALP(model, wider, radius=1e3)
+        assert (
+            wide.value(moved, 2.0, wide.enumerate()).total
+            >= found.value - 1e-6 * abs(cost) * (1 + 1e-6) - 1e-10
+        )

@@ -31,6 +31,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels import constraints as kernels
+from dualplan._kernels import listed
+from dualplan._kernels.compiler import Kernel
 from dualplan._kernels.features import Row
 from dualplan._kernels.network_backward import changes as network_changes
 from dualplan._kernels.philox import generator
@@ -40,7 +42,8 @@ from dualplan.core.streams import Stream
 from dualplan.core.threads import in_parallel
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.contract import EXPECTED_LOSS_DRAWS, Features
-from dualplan.models.contract import Model, vector
+from dualplan.exact.operators import Sweeper
+from dualplan.models.contract import Model, few_states, vector
 from dualplan.models.criteria import Criterion, Discounted
 from dualplan.models.limits import Limit
 from dualplan.models.transitions import tallies_of
@@ -77,16 +80,53 @@ class Listed:
     masses: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """How the predecessors of a state are found: a function, the arrays that it reads with the
+    model's other functions, and how many there are at most.
+    """
+
+    function: Kernel
+    ints: Ints
+    floats: Floats
+    most: int
+
+    @staticmethod
+    def of(model: Model) -> Before:
+        """The model's own, and where it has none those of a list of all transitions, if its states
+        are few.
+        """
+        code = model.code
+        if code.predecessors is not None:
+            return Before(code.predecessors, code.ints, code.floats, code.max_predecessors)
+        if not few_states(model):
+            raise MissingError(
+                f"model {model.name!r} has no predecessors: {model.why_no_predecessors}; the "
+                "forward-only form (form = 'simulated') needs none."
+            )
+        return _listed_before(model)
+
+
+def _listed_before(model: Model) -> Before:
+    """From a list of all transitions."""
+    code = model.code
+    pairs = Sweeper(model).pairs
+    back = sp.csc_array(pairs.matrix)
+    box = model.box
+    head = np.concatenate([[box.dim], box.lower, box.strides, box.upper - box.lower + 1])
+    fields = [head, back.indptr, pairs.states[back.indices], pairs.actions[back.indices]]
+    ends = [back.nnz, code.floats.size, code.ints.size]
+    ints = np.concatenate([code.ints, *fields, ends]).astype(np.int64)
+    floats = np.concatenate([code.floats, back.data])
+    most = max(1, int(np.diff(back.indptr).max()))
+    return Before(listed.predecessors, ints, floats, most)
+
+
 class Rows:
     """Rows of a model's constraints for a set of features."""
 
     def __init__(self, model: Model, features: Features, criterion: Criterion) -> None:
-        predecessors = model.code.predecessors
-        if predecessors is None:
-            raise MissingError(
-                f"model {model.name!r} has no predecessors: {model.why_no_predecessors}."
-            )
-        self.predecessors = predecessors
+        self.before = Before.of(model)
         self.model = model
         self.features = features
         self.gamma = criterion.gamma
@@ -104,7 +144,7 @@ class Rows:
 
     @property
     def _width(self) -> int:
-        reach = self.model.code.max_predecessors + len(self.model.actions)
+        reach = self.before.most + len(self.model.actions)
         return int(min(len(self.features), reach * self.features.widest))
 
     # -- drawn -------------------------------------------------------------------------------------
@@ -209,10 +249,10 @@ class Rows:
         return kernels.Backward(
             code.allowed,
             code.step,
-            self.predecessors,
+            self.before.function,
             changes,
-            code.ints,
-            code.floats,
+            self.before.ints,
+            self.before.floats,
             len(self.model.actions),
             self._local,
         )
@@ -228,7 +268,7 @@ class Rows:
     def _room(self) -> kernels.RowRoom:
         """Arrays for the kernels to work in."""
         code = self.model.code
-        most = code.max_predecessors
+        most = self.before.most
         dim = self.model.box.dim
         whole = most
         parts = 1

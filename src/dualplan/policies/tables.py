@@ -25,13 +25,15 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.models.contract import Model, few_states, read_only, register_heuristics, vector
 from dualplan.models.sampled import sampled_states
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy, PolicyCode
+from dualplan.policies.contract import Policy, PolicyCode, require_policy_of
 from dualplan.policies.saved import Parts, register_recognised, saved_as
 
 # states at which a function is tried out, and how far its answers may differ by rounding
 FEWEST_PROBES = 11
 PROBE_TOLERANCE = 1e-9
 STATES_AT_ONCE = 65_536  # of a table, asked together
+
+AnyPolicy = Policy | Callable[[Ints], Any]  # or a plain function of the state
 
 # the tables of policies, which take long to make, and the policies that have none
 _tables: WeakKeyDictionary[Policy, TablePolicy] = WeakKeyDictionary()
@@ -334,6 +336,16 @@ def _distribution(user: Any) -> Kernel:
                 out[a] = np.nan
 
     return act
+
+
+def as_policy(model: Model, given: AnyPolicy) -> Policy:
+    """A policy of the model as it is, or a plain function of the state; one that cannot be compiled
+    as a table where states are few.
+    """
+    if isinstance(given, Policy) or not callable(given):
+        require_policy_of(model, given)
+        return given
+    return tabulated(FunctionPolicy(model, given))
 
 
 def random_policy(model: Model) -> Policy:

@@ -18,7 +18,8 @@ from dualplan.core.errors import PolicyError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.compiled import UserRule
 from dualplan.models.contract import Model
-from dualplan.policies.contract import Policy, require_policy_of
+from dualplan.policies.contract import Policy
+from dualplan.policies.tables import AnyPolicy, as_policy, tabulated
 
 KINDS_OF_RULES = {
     network_rule: kernels.NETWORK_CHOICE,
@@ -38,17 +39,17 @@ class Choices:
     user: tuple[UserRule, ...]
 
     @staticmethod
-    def of(model: Model, policies: Sequence[Policy] | None) -> Choices:
+    def of(model: Model, given: Sequence[AnyPolicy] | None) -> Choices:
         """Each action, or each policy's own choice."""
-        if policies is None:
+        if given is None:
             return Choices(model.actions, (), ())
+        policies = [tabulated(as_policy(model, policy)) for policy in given]
         if not policies:
             raise PolicyError(
                 "choices need at least one policy; without choices there is a feature for each "
                 "action."
             )
         for policy in policies:
-            require_policy_of(model, policy)
             if policy.code is None:
                 raise PolicyError(
                     f"policy {policy.name!r} cannot be compiled, so it cannot be part of a feature."

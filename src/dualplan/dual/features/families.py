@@ -1,7 +1,8 @@
 """Families of features.
 
 table        any distributions on the pairs of a model that can be enumerated
-occupancies  of policies, computed exactly; whole, or split by action
+occupancies  of policies, computed exactly; whole, or split by action. Where states are too many
+             to list, the law of a tree fitted to simulated visits takes the place of μ
 tiles        a policy's occupancy cut into tiles of the states, times an action or the choice of
              other policies:
              μ(x)·1{x in tile}·1{a = A} or μ(x)·1{x in tile}·π_k(a|x), each normalised
@@ -29,19 +30,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualplan._kernels.features import BANDS, BOXES, TABLE
+from dualplan.core.budgets import MOST_LISTED_STATES
 from dualplan.core.checks import is_number
-from dualplan.core.errors import InputError, MissingError
+from dualplan.core.errors import InputError, MissingError, PolicyError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.choices import Choices
 from dualplan.dual.features.contract import Block, Features, check_allowed, concat, estimated_losses
+from dualplan.dual.features.tree_fits import fitted_law
 from dualplan.dual.features.tree_laws import Node, Tree
 from dualplan.dual.features.trees import check_pairs, trees
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import UNBOUNDED, Model
+from dualplan.models.contract import UNBOUNDED, Model, few_states
 from dualplan.models.criteria import Criterion, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy
+from dualplan.policies.tables import AnyPolicy, as_policy
 
 Interval = tuple[int, int]
 MOST_TILED_STATES = 2**31  # that can be numbered for tiles
@@ -116,20 +120,26 @@ def _check_columns(model: Model, columns: Any, allowed: Any) -> None:
 
 def occupancies(
     model: Model,
-    policies: Sequence[Policy],
+    policies: Sequence[AnyPolicy],
     criterion: Criterion | None = None,
     *,
     by_action: bool = False,
 ) -> Features:
-    """The exact occupancies of policies, normalised to 1.
+    """The occupancies of policies or functions of the state, normalised to 1: exact where states
+    can be listed.
 
-    With `by_action`, one feature for each action of each.
+    With `by_action`, one feature for each action of each. Where states are too many to list, each
+    is the law of a tree fitted to simulated visits times what the policy does there, and its flow
+    violation measures how far that is from the truth.
     """
     columns = []
     names = []
     if not policies:
         raise InputError("occupancies need at least one policy.")
-    for policy in policies:
+    chosen = [as_policy(model, policy) for policy in policies]
+    if not few_states(model, MOST_LISTED_STATES):
+        return _simulated(model, chosen, criterion, by_action=by_action)
+    for policy in chosen:
         occupancy = _occupancy(model, policy, criterion)
         for a in range(len(model.actions)) if by_action else [None]:
             if a is None:
@@ -142,12 +152,33 @@ def occupancies(
     return table(model, sp.hstack(columns), names)
 
 
+def _simulated(
+    model: Model, policies: Sequence[Policy], criterion: Criterion | None, *, by_action: bool
+) -> Features:
+    """Laws of trees fitted to where policies go, times what they do."""
+    if by_action:
+        raise InputError(
+            f"occupancies split by action are exact ones, and {model.name!r} has too many states; "
+            "use trees, whose laws are fitted to simulated visits, times the actions."
+        )
+    for policy in policies:
+        if policy.code is None:
+            raise PolicyError(
+                f"policy {policy.name!r} cannot be compiled and the states of {model.name!r} "
+                "cannot be listed, so its occupancy is no feature; use it in ratios "
+                "(features.portfolio), which only simulate it."
+            )
+    laws = [fitted_law(model, policy, criterion) for policy in policies]
+    alone = [trees(model, [law], choices=[p]) for law, p in zip(laws, policies, strict=True)]
+    return concat(*alone)
+
+
 def tiles(
     model: Model,
-    policy: Policy,
+    policy: AnyPolicy,
     cuts: Sequence[Sequence[Interval]],
     *,
-    choices: Sequence[Policy] | None = None,
+    choices: Sequence[AnyPolicy] | None = None,
     criterion: Criterion | None = None,
 ) -> Features:
     """A policy's stationary law cut into products of intervals, times each action, or each policy's
@@ -162,12 +193,14 @@ def tiles(
         raise InputError(
             f"tiles need intervals for each of {model.box.dim} coordinates, got {len(cuts)}."
         )
-    mu = _occupancy(model, policy, criterion).sum(axis=1)
+    law_of = as_policy(model, policy)
+    mu = _occupancy(model, law_of, criterion).sum(axis=1)
     every = model.box.states(np.arange(mu.size))
     if choices is None:
         laws = _actions(model)
     else:
-        laws = [(p.name, _table_of(model, p)) for p in choices]
+        chosen = [as_policy(model, choice) for choice in choices]
+        laws = [(p.name, _table_of(model, p)) for p in chosen]
     columns = []
     names = []
     for tile in itertools.product(*cuts):
@@ -181,7 +214,7 @@ def tiles(
                 columns.append(sp.csc_array((part / part.sum()).reshape(-1, 1)))
                 names.append(f"{tile}, {name}")
     if not columns:
-        raise InputError(f"policy {policy.name!r} is never in any of the tiles.")
+        raise InputError(f"policy {law_of.name!r} is never in any of the tiles.")
     return table(model, sp.hstack(columns), names)
 
 
@@ -210,7 +243,7 @@ def _occupancy(model: Model, policy: Policy, criterion: Criterion | None) -> Flo
 
 
 def boxes(
-    model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[Policy] | None = None
+    model: Model, cuts: Sequence[Sequence[Interval]], *, choices: Sequence[AnyPolicy] | None = None
 ) -> Features:
     """Uniform on each product of intervals, one from `cuts[i]` for each coordinate i, times each
     action or choice.
@@ -284,7 +317,7 @@ def bands(
     intervals: Sequence[Interval],
     weights: Sequence[int] | None = None,
     *,
-    choices: Sequence[Policy] | None = None,
+    choices: Sequence[AnyPolicy] | None = None,
 ) -> Features:
     """Uniform on the states with low <= Σ w_i·x_i <= high for each (low, high), times each action
     or choice.

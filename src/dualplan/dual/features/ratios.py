@@ -59,9 +59,10 @@ from dualplan.core.types import ArrayLike, Floats, Ints
 from dualplan.dual.features.compiled import chosen_row
 from dualplan.models.contract import Model, read_only, require_made_for, vector
 from dualplan.models.simulator import SimulatorModel
-from dualplan.policies.contract import Policy, PolicyCode, require_policy, require_policy_of
+from dualplan.policies.contract import Policy, PolicyCode, require_policy
 from dualplan.policies.mixed import bank
 from dualplan.policies.saved import Parts, inner, outer, saved_as
+from dualplan.policies.tables import AnyPolicy, as_policy
 from dualplan.values.partitions import USER_FUNCTION_ERRORS, Partition, partition_of, whole
 
 PORTFOLIO_RATIOS, USER_RATIOS = range(2)
@@ -434,17 +435,18 @@ def _model_of(reference: Policy) -> Model:
 
 
 def portfolio(
-    reference: Policy, policies: Sequence[Policy], partition: Partition | None = None
+    reference: Policy, policies: Sequence[AnyPolicy], partition: Partition | None = None
 ) -> Ratios:
-    """π_k/π_ref for each policy on each cell of the partition, by default on all states."""
+    """π_k/π_ref for each policy, or function of the state, on each cell of the partition, by
+    default on all states.
+    """
     model = _model_of(reference)
     if not isinstance(policies, (list, tuple)) or not policies:
         raise InputError(
             "a portfolio needs a list of at least one policy, such as the reference, got "
             f"{policies!r}."
         )
-    for policy in policies:
-        require_policy_of(model, policy)
+    chosen = [as_policy(model, policy) for policy in policies]
     if partition is None:
         given = whole(model)
     else:
@@ -452,8 +454,8 @@ def portfolio(
     if not isinstance(given, Partition):
         raise InputError(f"a partition is needed (features.cells, features.levels), got {given!r}.")
     require_made_for(model, given.model, "partition")
-    names = tuple(f"{cell}: {policy.name}" for cell in given.names for policy in policies)
-    return Ratios(reference, [Portfolio(tuple(policies), given, names)])
+    names = tuple(f"{cell}: {policy.name}" for cell in given.names for policy in chosen)
+    return Ratios(reference, [Portfolio(tuple(chosen), given, names)])
 
 
 def user_ratios(

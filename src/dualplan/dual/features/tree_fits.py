@@ -33,7 +33,9 @@ from dualplan.core.errors import InputError
 from dualplan.core.types import Floats, Ints
 from dualplan.dual.features.tree_laws import Node, Tree
 from dualplan.evaluation.simulation import REPLICAS, engine
+from dualplan.evaluation.visits import Visits
 from dualplan.models.contract import Box, Model
+from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.policies.contract import Policy, require_policy_of
 
@@ -61,6 +63,26 @@ def fit_tree(
     """
     seen = _visited(model, policy, samples, every, listed, seed)
     return _fitted(model, seen, smoothing, least, name or f"tree of {policy.name}")
+
+
+def fitted_law(
+    model: Model,
+    policy: Policy,
+    criterion: Criterion | None = None,
+    *,
+    samples: int = TREE_FIT_VISITS,
+    seed: int = 0,
+) -> Tree:
+    """The tree of where a policy goes under a criterion: of its stationary law, or of its
+    discounted one from the start.
+    """
+    criterion = require_criterion(criterion)
+    if not isinstance(criterion, Discounted):
+        return fit_tree(model, policy, samples=samples, seed=seed)
+    drawn = Visits(model, policy, criterion, samples, seed).draw(samples, seed)
+    seen = Seen.nothing(model.box, samples, MOST_FITTED_VALUES)
+    seen.add(drawn, 0)
+    return _fitted(model, seen, 1.0, 1e-3, f"tree of {policy.name}")
 
 
 def fit_product(

@@ -20,14 +20,14 @@ from dualplan.dual.features.contract import Block, Features, check_allowed, esti
 from dualplan.dual.features.tree_laws import Interval, Node, Tree
 from dualplan.models.contract import UNBOUNDED, Model, coordinate_of
 from dualplan.models.queueing import QueueingNetwork
-from dualplan.policies.contract import Policy
+from dualplan.policies.tables import AnyPolicy
 
 
 def trees(
     model: Model,
     laws: Sequence[Tree],
     *,
-    choices: Sequence[Policy] | None = None,
+    choices: Sequence[AnyPolicy] | None = None,
     cuts: Mapping[int | str, Sequence[Interval]] | None = None,
 ) -> Features:
     """Laws of the states times each action, or each policy's own choice; with `cuts`, each law cut

@@ -16,9 +16,31 @@ from dualplan.core.status import Status
 from dualplan.core.types import Floats, Ints, Json
 from dualplan.dual.features.contract import concat
 from dualplan.dual.policy import MixturePolicy
-from dualplan.dual.problem import DualALP, Value
+from dualplan.dual.problem import Constraints, DualALP, Value
 from dualplan.policies.contract import Policy
 from dualplan.values.functions import Combination, StateFunction, StateSum, state_function
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Those of a linear program: λ of the mass, z of the pairs, y of the flows and v of the limits,
+    with the weights of the constraints in them.
+    """
+
+    mass: float
+    pairs: Floats
+    flows: Floats
+    limits: Floats
+
+    def reduced_costs(self, others: DualALP, constraints: Constraints) -> Floats:
+        """L − Rᵀz + Fᵀy + Gᵀv − λ of other features, whose rows at the same constraints these are.
+
+        Mass that is moved to a feature changes the program's value by this much for each unit, to
+        first order.
+        """
+        c = constraints
+        rows = np.asarray(c.flows.T @ self.flows - c.pairs.T @ self.pairs)
+        return np.asarray(others.slope + rows + others.limit_rows.T @ self.limits - self.mass)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +51,7 @@ class Solution(Shown):
     solver has not seen. Linear programs also have their own optimal `value` (over drawn constraints
     it is too low on average) and the `potential` at the states of their flow rows, signed as in the
     average criterion's Lagrangian; `states` are those of drawn rows.
+    `multipliers` are those of all constraints of one program.
     """
 
     problem: DualALP
@@ -43,6 +66,7 @@ class Solution(Shown):
     value: float | None = None
     potential: Floats | None = None
     states: Ints | None = None
+    multipliers: Multipliers | None = None
 
     def policy(self, fallback: Policy | None = None, name: str = "dual") -> MixturePolicy:
         """π_θ, with the base measure where there is one."""

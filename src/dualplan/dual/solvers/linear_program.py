@@ -47,7 +47,7 @@ from dualplan.core.lp import minimise
 from dualplan.core.status import Status
 from dualplan.core.types import Floats
 from dualplan.dual.problem import Constraints, DualALP, Penalty, Value, penalties
-from dualplan.dual.solvers.contract import Solution
+from dualplan.dual.solvers.contract import Multipliers, Solution
 
 SAMPLED_GAP_TOLERANCE = 0.01  # of the value, the gap that a sampled program may have
 LEAST_JUDGING_ROWS = 20_000  # rows that judge the result, at least
@@ -108,6 +108,7 @@ def solve_sampled(
         value=float(np.mean(values)),
         potential=np.concatenate(potentials),
         states=np.concatenate([half.states for half in halves if half.states is not None]),
+        multipliers=None,
     )
 
 
@@ -171,7 +172,8 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
         )
     theta, parts = _cleaned(problem, penalty, constraints, -found.y)
     inside = np.linalg.norm(theta) <= problem.radius * (1 + 1e-9)
-    potential = found.x[1 + a.size : 1 + a.size + b.size] * on_flow * c.flow_prices
+    z, y, v = np.split(found.x[1 : 1 + many], [a.size, a.size + b.size])
+    potential = y * on_flow * c.flow_prices
     value = problem.intercept - float(costs @ found.x) * scale
     if inside:
         status = Status.SOLVED
@@ -190,6 +192,7 @@ def minimum(problem: DualALP, penalty: Penalty, constraints: Constraints) -> Sol
         value,
         potential,
         c.states,
+        Multipliers(float(found.x[0]) * scale, z * a, y * b, v * prices),
     )
 
 

@@ -1,9 +1,6 @@
-"""Features from a plan, by their names.
-
-The standard set is for models whose states can be enumerated: where the best heuristic goes, cut
-into tiles at 0 of each coordinate, times the actions, and the occupancies of the next three. Unless
-another potential is named, the best heuristic's values are the potential, so that H is the radius
-of a trust region about them.
+"""Features from a plan, by their names: sets that have one (`standard.py` makes the standard one),
+and tables that each name a family. Policies in them are named as everywhere: heuristics, saved
+policies, functions in files.
 """
 
 from __future__ import annotations
@@ -11,72 +8,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dualplan.core.budgets import MOST_LISTED_STATES
-from dualplan.core.errors import InputError, ModelError, unknown, within
+from dualplan.core.errors import InputError, unknown, within
 from dualplan.dual import features as families
 from dualplan.dual.features.contract import Features, concat
-from dualplan.exact.policy import evaluate_exact
 from dualplan.models.contract import UNBOUNDED, Model
 from dualplan.models.criteria import Criterion
-from dualplan.policies.contract import Policy
+from dualplan.policies.named import named_policy
 from dualplan.search.plans import kinds
+from dualplan.search.plans.standard import standard
 
 STANDARD_FEATURES = "standard"  # the features if none are named
 BEST_HEURISTIC = "best"  # the heuristic that costs least
 
 
-def make_features(model: Model, given: Any, criterion: Criterion | None = None) -> Features:
-    """Features from a plan: 'standard', 'paper-366', 'paper-372', or tables that each name a
-    family.
+def make_features(
+    model: Model, given: Any, criterion: Criterion | None = None, *, key: str = "features"
+) -> Features:
+    """Features from a key of a plan: 'standard', 'paper-366', 'paper-372', or tables that each name
+    a family.
     """
     if isinstance(given, str):
         if given not in NAMED_FEATURE_SETS:
-            raise unknown("feature set", given, NAMED_FEATURE_SETS, at=("features",))
-        return NAMED_FEATURE_SETS[given](model, criterion)
-    kinds.features_of(NAMED_FEATURE_SETS).check("features", given)
+            raise unknown("feature set", given, NAMED_FEATURE_SETS, at=(key,))
+        with within(key):
+            return NAMED_FEATURE_SETS[given](model, criterion)
+    kinds.features_of(NAMED_FEATURE_SETS).check(key, given)
     made = []
     for k, entry in enumerate(given):
-        with within("features", k):
+        with within(key, k):
             made.append(_family(model, dict(entry), criterion))
     return concat(*made)
-
-
-def standard(model: Model, criterion: Criterion | None = None) -> Features:
-    """Tiles of where the best heuristic goes, times the actions, and the occupancies of the next
-    three.
-    """
-    best, *others = ranked(model, criterion)
-    if others:
-        occupied = [families.occupancies(model, others[:3], criterion)]
-    else:
-        occupied = []
-    cuts = [
-        [(low, low), (low + 1, high)] if high > low else [(low, high)]
-        for low, high in zip(model.box.lower.tolist(), model.box.upper.tolist(), strict=True)
-    ]
-    return concat(families.tiles(model, best, cuts, criterion=criterion), *occupied)
-
-
-def ranked(model: Model, criterion: Criterion | None) -> list[Policy]:
-    """The heuristics of a model that have one cost, the cheapest first."""
-    count = model.box.count
-    if count is None or count > MOST_LISTED_STATES:
-        raise InputError(
-            f"model {model.name!r} has {'infinitely many' if count is None else f'{count:,}'} "
-            "states, too many for the standard features; name some in the plan: trees, boxes, "
-            "bands or products."
-        )
-    costs: dict[Policy, float] = {}
-    trouble = ModelError(f"model {model.name!r} has no heuristics.")
-    for name in model.policies:
-        policy = model.policy(name)
-        try:
-            costs[policy] = evaluate_exact(model, policy, criterion).cost
-        except ModelError as error:  # several recurrent classes: such a heuristic is no candidate
-            trouble = error
-    if not costs:
-        raise trouble
-    return sorted(costs, key=lambda policy: costs[policy])
 
 
 NAMED_FEATURE_SETS: dict[str, Callable[[Model, Criterion | None], Features]] = {
@@ -111,6 +72,8 @@ KEYS_OF_FAMILIES: dict[str, kinds.Kind] = {
 
 def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) -> Features:
     name = entry.pop("family", None)
+    if name == "ratios":
+        raise InputError("features 'ratios' need form = 'simulated'; add it.", at=("family",))
     if not isinstance(name, str) or name not in ARGUMENTS_OF_FAMILIES:
         raise unknown("family of features", str(name), ARGUMENTS_OF_FAMILIES, at=("family",))
     needed, more = ARGUMENTS_OF_FAMILIES[name]
@@ -123,9 +86,11 @@ def _family(model: Model, entry: dict[str, Any], criterion: Criterion | None) ->
             raise InputError(f"features {name!r} lack {key!r}; add it.", at=(key,))
     for key in ("policies", "choices"):
         if key in entry:
-            entry[key] = [model.policy(p) for p in entry[key]]
+            with within(key):
+                entry[key] = [named_policy(model, name) for name in entry[key]]
     if "policy" in entry:
-        entry["policy"] = model.policy(entry["policy"])
+        with within("policy"):
+            entry["policy"] = named_policy(model, entry["policy"])
     if "cuts" in entry:
         entry["cuts"] = [[tuple(interval) for interval in cuts] for cuts in entry["cuts"]]
     if "intervals" in entry:

@@ -85,12 +85,21 @@ PENALTIES = Kind(
     list[float],
 )
 PARAMETERS = Kind(is_table, "a table of parameters", list[str])
+WEIGHTS = Kind(
+    lambda v: is_text(v) or (is_table(v) and all(is_number(w) for w in v.values())),
+    "'loss', 'values of POLICY', FILE.py:FUNCTION, or a table of numbers by coordinate",
+    str,
+)
 TABLE = Kind(is_table, "a table")
 START = Kind(lambda v: isinstance(v, (list, tuple)), "a state, or a list of [state, probability]")
 NAMES = Kind(is_list(is_text), "a list of names")
 INTEGERS = Kind(is_list(is_whole), "a list of integers")
 INTERVALS = Kind(is_list(is_interval), "a list of intervals [low, high]")
 CUTS = Kind(is_list(is_list(is_interval)), "a list of intervals [low, high] for each coordinate")
+CUTS_BY_COORDINATE = Kind(
+    lambda v: is_table(v) and all(is_list(is_whole)(w) for w in v.values()),
+    "a table of coordinates with the integers at which each is cut",
+)
 RATIOS = Kind(is_list(is_list(is_number)), "lists of numbers, one for each coordinate")
 
 

@@ -57,6 +57,13 @@ from dualplan.search.plans.families import NAMED_FEATURE_SETS, STANDARD_FEATURES
 from dualplan.search.plans.keys import Key, Part, as_markdown, keys_of
 from dualplan.search.steps import all_steps
 
+FORMS = ("densities", "simulated")
+MEANS = "means"
+ANCHORED = "cells"
+TESTS_BY_NAME = {"cells": 0, "quadratic": 2, "cubic": 3}  # degrees of the polynomials
+SIMULATED_LP, SIMULATED_SADDLE = SIMULATED_SOLVERS = ("simulated-lp", "simulated-saddle")
+DUAL_METHODS = (*SOLVERS, *SIMULATED_SOLVERS)
+
 _of_search = partial(Key, part=Part.SEARCH)
 _of_dual = partial(Key, part=Part.DUAL)
 
@@ -121,7 +128,7 @@ class Plan:
     method: Annotated[
         tuple[str, ...],
         Key(
-            replace(kinds.METHODS, names=(EXACT, *all_steps(), *SOLVERS)),
+            replace(kinds.METHODS, names=(EXACT, *all_steps(), *DUAL_METHODS)),
             "one method or several",
             without="all that are for the model",
             flags=("--method",),
@@ -138,6 +145,14 @@ class Plan:
             identifies=False,
         ),
     ] = False
+    form: Annotated[
+        str | None,
+        _of_dual(
+            kinds.one_of(FORMS),
+            "whether features are densities, or ratios against a policy that is simulated",
+            without="densities, where the model has predecessors or few states",
+        ),
+    ] = None
     features: Annotated[
         Any,
         _of_dual(
@@ -148,20 +163,32 @@ class Plan:
     ] = None
     base: Annotated[
         str | None,
-        _of_dual(kinds.NAME, "a heuristic whose occupancy the mixture is added to", without="none"),
+        _of_dual(kinds.NAME, "a policy whose occupancy the mixture is added to", without="none"),
     ] = None
     potential: Annotated[
         str | None,
         _of_dual(
             kinds.NAME,
-            "a heuristic whose values shape the loss, or best",
+            "a policy whose values shape the loss, or best",
             without="best, with the standard features",
         ),
     ] = None
     sampling: Annotated[
-        str,
-        _of_dual(kinds.one_of(["features", *SAMPLING_SCHEMES]), "where constraints are drawn from"),
+        Any,
+        _of_dual(
+            kinds.features_of(["features", *SAMPLING_SCHEMES, *NAMED_FEATURE_SETS]),
+            "where constraints are drawn from: the features, a scheme, or another set of features",
+        ),
     ] = "features"
+    weights: Annotated[
+        Any,
+        _of_dual(
+            kinds.WEIGHTS,
+            "over states, by which violations are multiplied",
+            without="all 1",
+            metavar="WEIGHTS",
+        ),
+    ] = None
     samples: Annotated[
         int | None,
         _of_dual(
@@ -197,11 +224,52 @@ class Plan:
     options: Annotated[dict[str, Any], _of_dual(kinds.TABLE, "of the method")] = field(
         default_factory=dict
     )
-    fallback: Annotated[
+    reference: Annotated[
         str | None,
         _of_dual(
-            kinds.NAME, "a heuristic for states without a feature", without="all actions evenly"
+            kinds.NAME, "the policy that the simulated form simulates", without="the best heuristic"
         ),
+    ] = None
+    explore: Annotated[
+        float,
+        _of_dual(
+            kinds.BETWEEN_0_AND_1, "share of its actions that are those of the other policies"
+        ),
+    ] = 0.3
+    outcomes: Annotated[
+        str | None,
+        _of_dual(
+            kinds.one_of([MEANS, "drawn"]),
+            "of its steps: means over next states, or those that were drawn",
+            without="means where next states can be listed",
+        ),
+    ] = None
+    tests: Annotated[
+        str,
+        _of_dual(
+            kinds.one_of(TESTS_BY_NAME),
+            "functions that see its flow: constant on cells, or polynomials as well",
+        ),
+    ] = "cells"
+    anchor: Annotated[
+        str,
+        _of_dual(
+            kinds.one_of([ANCHORED, "none"]),
+            "where its mass must be the reference's: on each cell, or only in sum",
+        ),
+    ] = ANCHORED
+    every: Annotated[
+        int, _of_dual(kinds.COUNT, "steps from one recorded transition to the next")
+    ] = 1
+    warm_up: Annotated[
+        int | None,
+        _of_dual(
+            kinds.FROM_0, "steps of each trajectory that are left out", without="a fifth of them"
+        ),
+    ] = None
+    fallback: Annotated[
+        str | None,
+        _of_dual(kinds.NAME, "a policy for states without a feature", without="all actions evenly"),
     ] = None
     evaluation: Annotated[
         str | None,
@@ -285,7 +353,7 @@ class Plan:
     @property
     def solver(self) -> str | None:
         """The method that solves the dual program, if one was named."""
-        named = [name for name in self.method if name in SOLVERS]
+        named = [name for name in self.method if name in DUAL_METHODS]
         if not named:
             return None
         if len(self.method) > 1:

@@ -10,23 +10,27 @@ import numpy as np
 
 from dualplan.core.budgets import MOST_EXACT_STATES
 from dualplan.core.checks import is_number
-from dualplan.core.errors import InputError, within
+from dualplan.core.errors import InputError, ModelError, within
 from dualplan.core.runs import require_free
 from dualplan.dual import features as families
 from dualplan.dual.certificates import loss_range, measurable
+from dualplan.dual.features.contract import Features
 from dualplan.dual.meta import CHOICE_BY_RULE
 from dualplan.dual.problem import DualALP
+from dualplan.dual.sampling import SAMPLING_SCHEMES
 from dualplan.dual.scheme import Scheme, make_scheme
 from dualplan.dual.solvers.solve import check_solver
 from dualplan.dual.theorems import NOT_PLAIN_MESSAGE
 from dualplan.evaluation.results import EXACT_EVALUATION
-from dualplan.exact.policy import evaluate_exact
-from dualplan.models.contract import Model
+from dualplan.models.contract import Model, few_states
 from dualplan.models.criteria import Criterion, Discounted
-from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, make_features, ranked
+from dualplan.policies.named import named_policy
+from dualplan.search.plans.families import BEST_HEURISTIC, STANDARD_FEATURES, make_features
 from dualplan.search.plans.keys import Part
 from dualplan.search.plans.plan import Plan, keys_about
-from dualplan.values.functions import StateFunction, state_function
+from dualplan.search.plans.standard import ranked, values_of
+from dualplan.search.plans.weights import make_weights
+from dualplan.values.functions import StateFunction
 
 PENALTY_GRID = (
     0.03,
@@ -38,6 +42,20 @@ PENALTY_GRID = (
     30.0,
     100.0,
 )  # default penalties, in units of the largest loss of a feature
+# the same where there is a potential, and H is the radius of a trust region
+RADIUS_GRID = (0.3, 0.6, 1.25, 2.5, 5.0, 10.0, 20.0, 100.0)
+SAMPLING_CHOICES = ("features", *SAMPLING_SCHEMES)
+KEYS_OF_THE_SIMULATED_FORM = (
+    "reference",
+    "explore",
+    "outcomes",
+    "tests",
+    "anchor",
+    "every",
+    "warm_up",
+)
+OF_THE_SIMULATED_FORM = {name: getattr(Plan(""), name) for name in KEYS_OF_THE_SIMULATED_FORM}
+HARD_FACTOR = 10.0  # of the largest H of the flow: the usual one of the negative part
 
 
 def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
@@ -47,38 +65,49 @@ def make_problem(plan: Plan, model: Model, criterion: Criterion) -> DualALP:
         if plan.base is None:
             base = None
         else:
-            base = families.occupancies(model, [model.policy(plan.base)], criterion)
+            base = families.occupancies(model, [named_policy(model, plan.base)], criterion)
     return DualALP(
         model,
         chosen,
         criterion,
         base=base,
-        sampling=plan.sampling,
+        sampling=_sampling(plan, model, criterion),
         radius=plan.radius,
+        weights=make_weights(plan.weights, model, criterion),
         potential=_potential(plan, model, criterion),
         limits=plan.limits,
     )
 
 
-def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
-    """The values of a heuristic over all states, where all can be reached.
+def _sampling(plan: Plan, model: Model, criterion: Criterion) -> str | Features:
+    """A scheme, or another set of features that constraints are drawn from."""
+    if plan.sampling in SAMPLING_CHOICES:
+        return str(plan.sampling)
+    return make_features(model, plan.sampling, criterion, key="sampling")
 
-    By default only with the standard set.
+
+def _potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
+    """The values of a policy over all states.
+
+    By default those of the best heuristic, with the standard set and where states are few.
     """
-    name = plan.potential or (BEST_HEURISTIC if plan.features == STANDARD_FEATURES else None)
-    if name is None:
-        return None
+    if plan.potential is None:
+        return _usual_potential(plan, model, criterion)
     with within("potential"):
-        if name == BEST_HEURISTIC:
+        if plan.potential == BEST_HEURISTIC:
             policy = ranked(model, criterion)[0]
         else:
-            policy = model.policy(name)
-    result = evaluate_exact(model, policy, criterion)
-    # states that the policy never sees have no value of its own; there the potential is the
-    # largest, which warns
-    values = np.full(int(model.box.count or 0), float(result.values.max()))
-    values[result.reached] = result.values
-    return state_function(model, values)
+            policy = named_policy(model, plan.potential)
+        return values_of(model, policy, criterion)
+
+
+def _usual_potential(plan: Plan, model: Model, criterion: Criterion) -> StateFunction | None:
+    if plan.features != STANDARD_FEATURES or not few_states(model):
+        return None
+    try:
+        return values_of(model, ranked(model, criterion)[0], criterion)
+    except ModelError:  # no heuristic has one cost, and all pairs are features
+        return None
 
 
 def scheme_of(plan: Plan, problem: DualALP) -> Scheme | None:
@@ -99,7 +128,7 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
     """The plan with what it left open: the method, and the penalties as a list.
 
     With a potential the flow's penalty is a trust region and may be small; the negative part's must
-    not be.
+    not be (`both_penalties`).
     """
     scale = max(float(np.abs(problem.losses).max()), 1e-12)
     if is_number(plan.penalty):
@@ -108,14 +137,19 @@ def with_defaults(plan: Plan, problem: DualALP, scheme: Scheme | None) -> Plan:
         given = plan.penalty
     if scheme is not None:
         return replace(plan, method=(method_of(plan, problem.model),), penalty=scheme.weights)
+    if problem.potential is None:
+        grid = PENALTY_GRID
+    else:
+        grid = RADIUS_GRID
+    penalties = given or [float(f"{scale * factor:.3g}") for factor in grid]
     if problem.potential is not None:
-        hard = 10 * PENALTY_GRID[-1] * scale
+        hard = HARD_FACTOR * max(PENALTY_GRID[-1] * scale, *penalties)
     else:
         hard = None
     return replace(
         plan,
         method=(method_of(plan, problem.model),),
-        penalty=given or [float(f"{scale * factor:.3g}") for factor in PENALTY_GRID],
+        penalty=penalties,
         penalty_negative=plan.penalty_negative or hard,
     )
 
@@ -130,12 +164,9 @@ def method_of(plan: Plan, model: Model) -> str:
 
 def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, resume: bool) -> None:
     """Whatever can be seen to be wrong before any long work."""
-    of_search = keys_about(Part.SEARCH)
-    if any(getattr(plan, name) for name in of_search) or (plan.method and plan.solver is None):
-        raise InputError(
-            f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
-            "dual program; leave out either."
-        )
+    for name, usual in OF_THE_SIMULATED_FORM.items():
+        if getattr(plan, name) != usual:
+            raise InputError(f"{name} belongs to form = 'simulated'; add it.", at=(name,))
     check_solver(method_of(plan, model), plan.samples, plan.options)
     if plan.grid is None and plan.choice == CHOICE_BY_RULE:
         raise InputError(
@@ -152,9 +183,8 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
             "the theorems are about one penalty H for both violations; leave penalty_negative or "
             "epsilon out."
         )
-    if plan.epsilon is not None and (
-        plan.features == STANDARD_FEATURES or plan.potential is not None or plan.limits
-    ):
+    weighty = plan.potential is not None or plan.weights is not None or plan.limits
+    if plan.epsilon is not None and (plan.features == STANDARD_FEATURES or weighty):
         raise InputError(NOT_PLAIN_MESSAGE)
     unmeasured = (
         plan.span is None and not isinstance(criterion, Discounted) and not measurable(model)
@@ -174,6 +204,16 @@ def check(plan: Plan, model: Model, criterion: Criterion, folder: str | None, re
         criterion.start_distribution(model)
     if folder is not None and not resume:
         require_free(folder)
+
+
+def check_not_a_search(plan: Plan) -> None:
+    """Raise if a plan of the dual program says something about a search."""
+    of_search = keys_about(Part.SEARCH)
+    if any(getattr(plan, name) for name in of_search) or (plan.method and plan.solver is None):
+        raise InputError(
+            f"{', '.join(of_search[:-1])} and {of_search[-1]} are for a search without keys of the "
+            "dual program; leave out either."
+        )
 
 
 def both_penalties(plan: Plan, penalty: float) -> tuple[float, float]:

@@ -40,11 +40,13 @@ from dualplan.search.plans.plan import Plan, asked
 from dualplan.search.plans.problem import (
     both_penalties,
     check,
+    check_not_a_search,
     make_problem,
     scheme_of,
     with_defaults,
 )
 from dualplan.search.plans.settings import open_run
+from dualplan.search.plans.simulated import PlannedSimulated, run_simulated, wants_simulation
 
 CERTIFICATE_DRAWS = 200_000  # constraints of each kind for the certificate
 DRAWS_IF_INTERRUPTED = 20_000  # of them when a run was interrupted
@@ -164,12 +166,16 @@ def run_plan(
     resume: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Planned:
-    """Solve and evaluate for each penalty.
+) -> Planned | PlannedSimulated:
+    """Solve and evaluate for each penalty, in the form that the plan asks for.
 
     With a folder, what is done is kept there and not done again.
     """
     with plan.source.explained():
+        plan = replace(plan, features=plan.features or STANDARD_FEATURES)
+        check_not_a_search(plan)
+        if wants_simulation(plan, asked(plan)[1]):
+            return run_simulated(plan, folder=folder, resume=resume, progress=progress)
         return _run_plan(plan, folder, resume, workers, progress)
 
 
@@ -177,7 +183,6 @@ def _run_plan(
     plan: Plan, folder: str | None, resume: bool, workers: int | None, progress: Progress | None
 ) -> Planned:
     started = time.monotonic()
-    plan = replace(plan, features=plan.features or STANDARD_FEATURES)
     criterion, model = asked(plan)
     judge = Judge(plan.evaluation, plan.steps, plan.confidence, plan.seed)
     check(plan, model, criterion, folder, resume)
@@ -186,7 +191,7 @@ def _run_plan(
         if plan.fallback is None:
             fallback = None
         else:
-            fallback = model.policy(plan.fallback)
+            fallback = named_policy(model, plan.fallback)
     problem = make_problem(plan, model, criterion)
     scheme = scheme_of(plan, problem)
     plan = with_defaults(plan, problem, scheme)
