@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from functools import cache
 from typing import TypeVar
 
@@ -37,7 +38,8 @@ def in_parallel(
 ) -> list[T]:
     """Run tasks on threads; results in the order of the tasks.
 
-    No task begins after a deadline (`deadlines.py`), unless they are not `stoppable`.
+    No task begins after a deadline (`deadlines.py`), and each finds it set on its own thread,
+    unless they are not `stoppable`.
     """
     require_threads(threads)
     workers = threads or cores()
@@ -50,5 +52,7 @@ def in_parallel(
 
     if workers == 1:
         return [run(task) for task in tasks]
+    listed = list(tasks)
+    contexts = [copy_context() if stoppable else Context() for _ in listed]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, tasks))
+        return list(pool.map(lambda context, task: context.run(run, task), contexts, listed))

@@ -81,7 +81,8 @@ from dualplan.values.interpolation import Lattice
 
 MOST_PROGRAM_FUNCTIONS = 150  # of a basis at most
 PROGRAM_STATES = 20_000  # states whose constraints are taken
-SEEN_VISITS = 20_000  # visits by which the laws of drawn states are fitted
+SEEN_VISITS = 20_000  # visits by which lattices and the laws of drawn states are fitted
+SEEN_VISITS_A_NODE = 8  # of a lattice, where that is less
 # drawn states are so many times as far out as those that the policy visits
 DRAWN_STATES_REACH = 2.0
 STEPS_BETWEEN_SEEN_VISITS = 20  # steps between two of these visits
@@ -308,15 +309,16 @@ class OnLattice:
     ) -> Candidate | None:
         """In two stages, each fitted to where all policies at hand go."""
         model = search.model
+        visits = min(SEEN_VISITS, SEEN_VISITS_A_NODE * nodes)
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
             seen = [
                 visited(
                     model,
                     policy,
-                    samples=SEEN_VISITS,
+                    samples=visits,
                     seed=search.fresh(Place.VISITS),
-                    every=STEPS_BETWEEN_SEEN_VISITS,
+                    every=_between_visits(search, policy),
                 )
                 for policy in policies
             ]
@@ -334,6 +336,12 @@ class OnLattice:
         name = f"lattice, {found.lattice.nodes:,} nodes"
         # with prices, values are of another loss: no control variates for this one
         return Candidate(found.policy(name=name), name, None if prices else found.values)
+
+
+def _between_visits(search: Search, policy: Policy) -> int:
+    """Steps between two visits that are looked at: fewer of a policy whose steps take long."""
+    share = min(1.0, pace(search, Candidate(policy, "")))
+    return max(1, int(STEPS_BETWEEN_SEEN_VISITS * share))
 
 
 def _nodes(search: Search, size: int) -> int:
