@@ -36,10 +36,8 @@ BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were meas
 GAUSS_SEIDEL_BLOCKS = 8
 # states below which a sweep takes less time than threads take to begin
 LEAST_SHARED_STATES = 5_000
-# a table of transitions: its size at most, what sweeps read of it in a second, and how many sweeps
-# come before it
+# a table of transitions: its size at most, and how many sweeps come before it
 MOST_TABLE_BYTES = 2**31
-TABLE_OUTCOMES_A_SECOND = 2e8
 SWEEPS_WITHOUT_TABLE = 2
 # states by which the time of a sweep is estimated, and next states of all of them at most
 TIMED_STATES = 20_000
@@ -170,16 +168,7 @@ class Sweeper:
     @cached_property
     def table(self) -> table_sweep.PairTable:
         """All transitions, row by row."""
-        pairs = self.pairs
-        firsts = np.searchsorted(pairs.states, np.arange(self.states + 1))
-        return table_sweep.PairTable(
-            firsts.astype(np.int64),
-            pairs.matrix.indptr.astype(np.int64),
-            pairs.matrix.indices.astype(np.int64),
-            pairs.matrix.data,
-            np.ascontiguousarray(pairs.losses),
-            np.ascontiguousarray(pairs.actions),
-        )
+        return _table(self.pairs, self.states)
 
     def _optimal_loop(self, update: kernels.Update) -> tuple[Any, int]:
         """The loop that sweeps L, and the number of units that it counts by."""
@@ -198,7 +187,9 @@ class Sweeper:
         return partial(kernels.optimal, self.law, self.grid, update), self.states
 
     def seconds_for(self, sweeps: int) -> float:
-        """About how long so many sweeps of L take, by one over a part of the states."""
+        """About how long so many sweeps of L take, and the table that they read if there is one, by
+        some over a part of the states.
+        """
         values = np.zeros(self.states)
         update = kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
         loop, units = self._optimal_loop(update)
@@ -209,7 +200,12 @@ class Sweeper:
         one = min(self._seconds(loop, values, tried) for _ in range(TIMED_SWEEPS)) * units / tried
         if not self.tabular:
             return sweeps * one
-        return cores() * one + sweeps * self.states * outcomes / TABLE_OUTCOMES_A_SECOND
+        timed = min(timed, self.states)
+        table = _table(self._pairs_of(timed), timed)
+        reading = partial(table_sweep.optimal, table, update)
+        read = min(self._seconds(reading, values, timed) for _ in range(TIMED_SWEEPS))
+        # of the first states some have fewer outcomes than there can be
+        return cores() * one + sweeps * read * self.states * outcomes / table.entries.size
 
     def _seconds(self, loop: Any, out: Floats, count: int) -> float:
         """How long one sweep took; the least of several is that of an undisturbed one."""
@@ -282,7 +278,6 @@ class Sweeper:
     @cached_property
     def pairs(self) -> Pairs:
         """All pairs, with P as a sparse matrix: for methods that cannot do without."""
-        code = self.model.code
         most = self.states * len(self.model.actions)
         need = self._table_bytes
         have = _memory()
@@ -292,6 +287,12 @@ class Sweeper:
                 f"whose transitions need about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; "
                 "use value iteration, which needs no table."
             )
+        return self._pairs_of(self.states)
+
+    def _pairs_of(self, states: int) -> Pairs:
+        """The pairs of the first so many states."""
+        code = self.model.code
+        most = states * len(self.model.actions)
         rows = kernels.ChainRows(
             np.empty(most * code.max_outcomes, np.int64),
             np.empty(most * code.max_outcomes),
@@ -299,7 +300,7 @@ class Sweeper:
             np.empty(most),
         )
         listed = kernels.PairList(np.empty(most, np.int64), np.empty(most, np.int64))
-        count = kernels.pair_rows(self.law, self.grid, rows, listed, 0, self.states)
+        count = kernels.pair_rows(self.law, self.grid, rows, listed, 0, states)
         if count < 0:
             _blame(self.model, -1 - int(count))
         ptr = np.concatenate([[0], rows.ends[:count]])
@@ -373,6 +374,19 @@ class Sweeper:
             block.sum_duplicates()
             blocks.append(block)
         return sp.csr_array(sp.vstack(blocks)), losses
+
+
+def _table(pairs: Pairs, states: int) -> table_sweep.PairTable:
+    """The pairs of the first so many states, as sweeps read them."""
+    firsts = np.searchsorted(pairs.states, np.arange(states + 1))
+    return table_sweep.PairTable(
+        firsts.astype(np.int64),
+        pairs.matrix.indptr.astype(np.int64),
+        pairs.matrix.indices.astype(np.int64),
+        pairs.matrix.data,
+        np.ascontiguousarray(pairs.losses),
+        np.ascontiguousarray(pairs.actions),
+    )
 
 
 def _with_room(loop: Any, dim: int, size: int) -> Any:
