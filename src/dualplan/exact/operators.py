@@ -190,28 +190,47 @@ class Sweeper:
         """About how long so many sweeps of L take, and the table that they read if there is one, by
         some over a part of the states.
         """
-        values = np.zeros(self.states)
-        update = kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
-        loop, units = self._optimal_loop(update)
-        outcomes = len(self.model.actions) * max(1, self.model.code.max_outcomes)
-        timed = min(TIMED_STATES, max(1, TIMED_OUTCOMES // outcomes))
-        tried = max(1, units * timed // max(self.states, timed))
-        self._sweep(loop, values, 1)  # which compiles
-        one = min(self._seconds(loop, values, tried) for _ in range(TIMED_SWEEPS)) * units / tried
         if not self.tabular:
-            return sweeps * one
-        timed = min(timed, self.states)
-        table = _table(self._pairs_of(timed), timed)
-        reading = partial(table_sweep.optimal, table, update)
-        read = min(self._seconds(reading, values, timed) for _ in range(TIMED_SWEEPS))
+            return sweeps * self.seconds_of_one
+        table = _table(self._pairs_of(self._timed), self._timed)
+        reading = partial(table_sweep.optimal, table, self._to_nowhere)
+        read = self._least_seconds(reading, self._timed)
         # of the first states some have fewer outcomes than there can be
-        return cores() * one + sweeps * read * self.states * outcomes / table.entries.size
+        each = read * self.states * self._most_outcomes / table.entries.size
+        return cores() * self.seconds_of_one + sweeps * each
 
-    def _seconds(self, loop: Any, out: Floats, count: int) -> float:
-        """How long one sweep took; the least of several is that of an undisturbed one."""
-        started = timer.monotonic()
-        self._sweep(loop, out, count)
-        return timer.monotonic() - started
+    @cached_property
+    def seconds_of_one(self) -> float:
+        """About how long a sweep of L takes that does not read the table."""
+        loop, units = self._optimal_loop(self._to_nowhere)
+        tried = max(1, units * self._timed // self.states)
+        self._sweep(loop, self._to_nowhere.values, 1)  # which compiles
+        return self._least_seconds(loop, tried) * units / tried
+
+    @cached_property
+    def _to_nowhere(self) -> kernels.Update:
+        """Of values that nobody reads."""
+        values = np.zeros(self.states)
+        return kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
+
+    @property
+    def _most_outcomes(self) -> int:
+        """Of all actions in a state."""
+        return len(self.model.actions) * max(1, int(self.model.code.max_outcomes))
+
+    @property
+    def _timed(self) -> int:
+        """The number of states by which sweeps are timed."""
+        return min(self.states, TIMED_STATES, max(1, TIMED_OUTCOMES // self._most_outcomes))
+
+    def _least_seconds(self, loop: Any, count: int) -> float:
+        """How long a sweep takes: the least of several is that of an undisturbed one."""
+        spent = []
+        for _ in range(TIMED_SWEEPS):
+            started = timer.monotonic()
+            self._sweep(loop, self._to_nowhere.values, count)
+            spent.append(timer.monotonic() - started)
+        return min(spent)
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at

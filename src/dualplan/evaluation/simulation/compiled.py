@@ -22,7 +22,6 @@ from dualplan.models.contract import Model, vector
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.values.contract import ValueCode
 
-
 VISITING_STEPS_AT_ONCE = 5_000  # of a trajectory, between two looks at a deadline
 
 
