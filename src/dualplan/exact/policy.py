@@ -35,7 +35,7 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 
-# steps of the chain after which a frequent state is picked, unless they move less than such a share
+# steps of the chain after which a frequent state is picked, unless less than a share moves by then
 CENTRING_STEPS = 256
 CENTRED_MASS_SHARE = 1e-3
 Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual

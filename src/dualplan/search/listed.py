@@ -144,7 +144,8 @@ class _Prospect:
         width = min(upper - lower, self.widths[-1][1] if self.widths else math.inf)
         self.widths.append((now, width))
         wanted = self.gap * min(abs(lower), abs(upper))
-        if now < TRIAL_TIME_SHARE * self.clock.allowed or width <= wanted or wanted == 0:
+        trial = max(TRIAL_TIME_SHARE * self.clock.allowed, LEAST_EXACT_SECONDS)
+        if now < trial or width <= wanted or wanted == 0:
             return False
         if len(self.widths) < LEAST_RATED_SWEEPS:
             return False
