@@ -14,7 +14,9 @@ from dualplan.core import budgets
 from dualplan.core.budgets import Clock
 from dualplan.core.deadlines import deadline, require_time, time_is_over, until
 from dualplan.core.threads import in_parallel
+from dualplan.evaluation.visits import visited
 from dualplan.exact.operators import Sweeper
+from dualplan.policies.greedy import GreedyPolicy
 from dualplan.search import listed
 from dualplan.search.contract import Search
 
@@ -157,7 +159,7 @@ def test_the_time_of_sweeps_is_measured_with_and_without_a_table():
         started = listed.time.monotonic()
         sweeper.optimal(values)
         spent.append(listed.time.monotonic() - started)
-    assert estimated == pytest.approx(min(spent), rel=0.8)
+    assert min(spent) / 5 < estimated < 5 * min(spent)
     assert estimated < sweeper.seconds_of_one
 
 
@@ -228,13 +230,13 @@ def test_the_earliest_deadline_counts_and_ends_tasks():
 def test_visits_of_a_slow_policy_end_at_a_deadline():
     """Those that are done are the same in one piece and in many."""
     model = dp.load("lost-sales", lead_time=2, demand=2.0)
-    policy = dp.policies.GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
-    few = dp.evaluation.visited(model, policy, samples=80, seed=3, every=7)
-    many = dp.evaluation.visited(model, policy, samples=16_000, seed=3, every=7)
-    assert (many.reshape(8, -1, 3)[:, :10] == few.reshape(8, -1, 3)).all()
+    policy = GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
+    few = visited(model, policy, samples=80, seed=3, every=7)
+    many = visited(model, policy, samples=16_000, seed=3, every=7)
+    assert (many.reshape(8, -1, model.box.dim)[:, :10] == few.reshape(8, -1, model.box.dim)).all()
     started = listed.time.monotonic()
     with until(Clock(0.2)), pytest.raises(dp.errors.OutOfTimeError):
-        dp.evaluation.visited(model, policy, samples=10**8, seed=3, every=7)
+        visited(model, policy, samples=10**8, seed=3, every=7)
     assert listed.time.monotonic() - started < 5.0
 
 
@@ -244,9 +246,9 @@ def _linear(model):
 
 
 def test_a_first_look_takes_no_longer_than_the_time():
-    """64 chunks of a policy that looks ahead take a second and more; two are enough to hand over."""
+    """64 chunks of a policy that looks ahead take a second and more; one is enough to hand over."""
     model = dp.load("lost-sales", lead_time=2, demand=2.0)
-    policy = dp.policies.GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
+    policy = GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
     short = dp.evaluate(model, policy, steps=10**12, time=0.01)
     assert 0 < short.steps < 64 * 512 * 8
     free = dp.evaluate(model, policy, steps=500_000)

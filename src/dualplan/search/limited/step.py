@@ -90,7 +90,12 @@ class ByPrices:
                 return True
         return False
 
-    def _by_rules(self, columns: Columns, prices: Floats, size: int) -> list[Candidate]:  # noqa: ARG002
+    def _by_rules(
+        self,
+        columns: Columns,
+        prices: Floats,
+        size: int,  # noqa: ARG002
+    ) -> list[Candidate]:
         """Heuristics of a network that know costs, and so prices."""
         network = priced_network(columns.search.model, columns.priced(prices))
         if network is None:
