@@ -14,7 +14,9 @@ from dualplan.core import budgets
 from dualplan.core.budgets import Clock
 from dualplan.core.deadlines import deadline, require_time, time_is_over, until
 from dualplan.core.threads import in_parallel
+from dualplan.evaluation.visits import visited
 from dualplan.exact.operators import Sweeper
+from dualplan.policies.greedy import GreedyPolicy
 from dualplan.search import listed
 from dualplan.search.contract import Search
 
@@ -131,14 +133,49 @@ def test_sweeps_that_will_not_meet_in_time_leave_it_to_the_search():
         return None
 
     now[0] = 60.0
-    assert not prospect(1, 1.0, 2.0)  # one long sweep: there is no rate yet
+    for sweep in range(1, listed.LEAST_RATED_SWEEPS):  # a few long ones: there is no rate yet
+        assert not prospect(sweep, 1.0, 2.0)
     assert stopped(0.1) == pytest.approx(listed.TRIAL_TIME_SHARE * 100, abs=1)
     now[0] = 0.0
     assert stopped(0.25) is None
 
 
+def test_a_disturbed_second_does_not_end_the_sweeps():
+    """Bounds that stand still for less than a second, whatever the time, say nothing of a rate."""
+    search = Search(dp.load("forest"), dp.Average(), (), 0, clock=Clock(0.01))
+    prospect = listed._Prospect(search)
+    assert not any(prospect(sweep, 1.0, 2.0) for sweep in range(50))
+
+
+def test_the_time_of_sweeps_is_measured_with_and_without_a_table():
+    """Against the clock, with room for a busy machine; sweeps by a table are the quicker ones."""
+    model = dp.load("sysadmin", machines=8)
+    sweeper = Sweeper(model)
+    assert sweeper.tabular
+    estimated = (sweeper.seconds_for(200) - sweeper.seconds_for(0)) / 200
+    values = np.zeros(sweeper.states)
+    spent = []
+    for _ in range(10):
+        started = listed.time.monotonic()
+        sweeper.optimal(values)
+        spent.append(listed.time.monotonic() - started)
+    assert min(spent) / 5 < estimated < 5 * min(spent)
+    assert estimated < sweeper.seconds_of_one
+
+
+def test_a_dense_model_of_a_thousand_states_is_solved_in_five_seconds():
+    """Of 1,024 states, each a next state of every other; the cost is that of a linear program."""
+    model = dp.load("sysadmin")
+    search = Search(model, dp.Average(), (), 0, clock=Clock(4.0))
+    assert listed.fits(search)
+    found = listed.solve_listed(search)
+    assert found is not None
+    assert found.done
+    assert found.evaluation.cost == pytest.approx(3.2342474, rel=1e-6)
+
+
 def test_sweeps_that_the_clock_stopped_show_in_the_status():
-    model = dp.load("four-queue", buffers=9)
+    model = dp.load("four-queue", buffers=19)
     found = dp.solve(model, time=0.05, method="exact")
     optimum = dp.solve_exact(model, tol=1e-6)
     assert found.status is dp.Status.TIME
@@ -185,6 +222,38 @@ def test_the_earliest_deadline_counts_and_ends_tasks():
             in_parallel([lambda: done.append(1)] * 4, 2)
     assert not done
     assert in_parallel([lambda: 1, lambda: 2], 2) == [1, 2]
+    with until(Clock(100.0)):  # which tasks find on their own threads, unless they are sweeps
+        assert max(in_parallel([lambda: deadline().left] * 3, 2)) <= 100.0
+        assert in_parallel([lambda: deadline().left] * 3, 2, stoppable=False) == [math.inf] * 3
+
+
+def test_visits_of_a_slow_policy_end_at_a_deadline():
+    """Those that are done are the same in one piece and in many."""
+    model = dp.load("lost-sales", lead_time=2, demand=2.0)
+    policy = GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
+    few = visited(model, policy, samples=80, seed=3, every=7)
+    many = visited(model, policy, samples=16_000, seed=3, every=7)
+    assert (many.reshape(8, -1, model.box.dim)[:, :10] == few.reshape(8, -1, model.box.dim)).all()
+    started = listed.time.monotonic()
+    with until(Clock(0.2)), pytest.raises(dp.errors.OutOfTimeError):
+        visited(model, policy, samples=10**8, seed=3, every=7)
+    assert listed.time.monotonic() - started < 5.0
+
+
+def _linear(model):
+    basis = dp.primal.monomials(model, 2)
+    return basis, np.linspace(0.1, 1.0, len(basis))
+
+
+def test_a_first_look_takes_no_longer_than_the_time():
+    """64 chunks of a policy that looks ahead take a second and more; one is enough to hand over."""
+    model = dp.load("lost-sales", lead_time=2, demand=2.0)
+    policy = GreedyPolicy(model, dp.primal.LinearValues(*_linear(model)))
+    short = dp.evaluate(model, policy, steps=10**12, time=0.01)
+    assert 0 < short.steps < 64 * 512 * 8
+    free = dp.evaluate(model, policy, steps=500_000)
+    timed = dp.evaluate(model, policy, steps=500_000, time="1h")
+    assert (timed.cost, timed.lower, timed.upper) == (free.cost, free.lower, free.upper)
 
 
 def test_a_simulation_hands_over_what_it_has_at_a_deadline():

@@ -487,3 +487,19 @@ def test_the_least_loss_bounds_models_of_any_size():
     )
     assert dp.lower_bound(paid).value == 1.5
     assert dp.lower_bound(paid, dp.Discounted(0.9), potential=None).value == pytest.approx(15.0)
+
+
+def test_a_sweep_that_is_not_worth_waiting_for_gives_way_to_the_declared_loss(monkeypatch):
+    """No policy of a network costs less than nothing, and of lost sales no order at all."""
+    model = dp.load("lost-sales", lead_time=2, demand=2.0)
+    swept = dp.best_bound(model, time=1.0)
+    monkeypatch.setattr(Sweeper, "seconds_of_one", 100.0)
+    found = dp.best_bound(model, time=1.0)
+    assert found.kind == "proved"
+    assert found.sweeps == 0
+    assert found.value == model.least_loss
+    assert found.value <= swept.value
+    asked = dp.best_bound(model, time=1.0, sweeps=2)
+    assert asked.sweeps == 2
+    discounted = dp.best_bound(model, dp.Discounted(0.9), time=1.0)
+    assert discounted.value == pytest.approx(10 * model.least_loss)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import Context, copy_context
 from functools import cache
 from typing import TypeVar
 
@@ -56,7 +57,8 @@ def in_parallel(
 ) -> list[T]:
     """Run tasks on threads; results in the order of the tasks.
 
-    No task begins after a deadline (`deadlines.py`), unless they are not `stoppable`.
+    No task begins after a deadline (`deadlines.py`), and each finds it set on its own thread,
+    unless they are not `stoppable`.
     """
     require_threads(threads)
     workers = threads or cores()
@@ -69,5 +71,7 @@ def in_parallel(
 
     if workers == 1:
         return [run(task) for task in tasks]
+    listed = list(tasks)
+    contexts = [copy_context() if stoppable else Context() for _ in listed]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, tasks))
+        return list(pool.map(lambda context, task: context.run(run, task), contexts, listed))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dualplan.core.deadlines import time_is_over
+from dualplan.core.deadlines import deadline
 from dualplan.core.errors import InputError, OutOfTimeError, unknown
 from dualplan.core.intervals import Interval
 from dualplan.core.runs import Run
@@ -348,12 +348,14 @@ def _drive(
                 record.next_look = max(
                     record.next_look + 1, math.ceil(record.next_look * LOOK_RATIO)
                 )
-            late = wanted.seconds is not None and time.monotonic() - started > wanted.seconds
-            if (late or time_is_over()) and record.size:
+            left = deadline().left
+            if wanted.seconds is not None:
+                left = min(left, wanted.seconds - (time.monotonic() - started))
+            if left <= 0 and record.size:
                 save(force=True)
                 return Status.TIME
             try:
-                record.advance()
+                record.advance(left)
             except OutOfTimeError:
                 if record.size:
                     continue

@@ -14,6 +14,7 @@ that the first one's cost is what is wanted; `go_on_alone` then leaves the other
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -56,6 +57,7 @@ MOST_ROWS_A_REPLICA = 2_048
 TASK_CHUNKS = 64  # chunks of one replica in one task: what an interruption can lose
 CHUNK_STEPS = 512
 SLOW_CHUNK_STEPS = 32
+LEAST_SECONDS = 1e-6  # that some chunks count as
 RUNS_PER_TASK = 64
 SLOW_RUNS_PER_TASK = 16  # where each run is stepped from Python
 TASKS_TOGETHER = 8
@@ -118,6 +120,7 @@ class LongRun:
         )  # chunks of the first length, for each replica
         self.next_look = min(FIRST_LOOK_CHUNKS, self.limit)
         self.size = 0
+        self.chunk_seconds = math.inf  # that the last ones took each; not known yet
         self.merged = 1  # chunks in one row
         self.replicas: list[list[Replica]] = [
             [e.first(r) for r in range(REPLICAS)] for e in self.engines
@@ -131,10 +134,16 @@ class LongRun:
         """Steps simulated, of all replicas and policies."""
         return self.size * self.chunk * REPLICAS * len(self.policies)
 
-    def advance(self) -> None:
-        """A few chunks further with every replica; nothing changes unless all of them are done."""
+    def advance(self, left: float = math.inf) -> None:
+        """A few chunks further with every replica; nothing changes unless all of them are done.
+
+        Fewer, where these would take more seconds than are left.
+        """
+        started = time.monotonic()
         per_row = self.merged
         rows = max(1, min(TASK_CHUNKS, min(self.next_look, self.limit) - self.size) // per_row)
+        if math.isfinite(left):
+            rows = max(1, min(rows, int(left / (self.chunk_seconds * per_row))))
         if self.rows[0].shape[1] % 2:
             rows = 1  # an even number of rows can be merged
         tasks = [
@@ -165,6 +174,7 @@ class LongRun:
             + np.array([sum((r.cycles for r in new), np.zeros(CYCLE_SUMS)) for new in mine]),
             size=self.size + rows * per_row,
             merged=merged,
+            chunk_seconds=max(time.monotonic() - started, LEAST_SECONDS) / (rows * per_row),
         )
 
     def _dropped(self, rows: Floats) -> int:
@@ -482,7 +492,7 @@ class ManyRuns:
         """Steps simulated."""
         return int(self.lengths.sum())
 
-    def advance(self) -> None:
+    def advance(self, left: float = math.inf) -> None:  # noqa: ARG002 - pieces are small enough
         """A few hundred runs more of each policy; fewer where steps are slow, so that a deadline
         finds something.
         """

@@ -337,6 +337,7 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
     values = shaped.everywhere(sweeper.states)
     value = -math.inf
     best = values
+    after = values  # of `best`, up to a constant
     done = 0
     while done == 0 or (done <= sweeps and not time_is_over()):
         done += 1
@@ -347,10 +348,11 @@ def _proved(shaped: _Shaped, sweeps: int, threads: int | None) -> LowerBound:
         if found > value:
             value = found
             best = values
+            after = sweep.values
         values = sweep.values
         if shaped.average:
             values -= values[0]
-    worst = model.box.state(int(np.argmin(sweeper.optimal(best, gamma).values - best)))
+    worst = model.box.state(int(np.argmin(after - best)))
     if sweeps:
         improved = best.copy()
     else:

@@ -187,6 +187,16 @@ def solve_exact(
     )
 
 
+def seconds_for(sweeper: Sweeper, sweeps: int) -> float:
+    """About how long so many sweeps of the default method take: most of them look at one action, if
+    those of L look at all, one after the other.
+    """
+    if sweeper.swift:
+        return sweeper.seconds_for(sweeps)
+    share = (1 + INNER_SWEEPS / len(sweeper.model.actions)) / (1 + INNER_SWEEPS)
+    return sweeper.seconds_for(math.ceil(share * sweeps))
+
+
 def peak_mb() -> float:
     """The most memory that the process has held."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)

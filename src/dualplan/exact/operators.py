@@ -36,10 +36,8 @@ BYTES_PER_STATE = 100  # of the vectors that the methods here keep; 95 were meas
 GAUSS_SEIDEL_BLOCKS = 8
 # states below which a sweep takes less time than threads take to begin
 LEAST_SHARED_STATES = 5_000
-# a table of transitions: its size at most, what sweeps read of it in a second, and how many sweeps
-# come before it
+# a table of transitions: its size at most, and how many sweeps come before it
 MOST_TABLE_BYTES = 2**31
-TABLE_OUTCOMES_A_SECOND = 2e8
 SWEEPS_WITHOUT_TABLE = 2
 # states by which the time of a sweep is estimated, and next states of all of them at most
 TIMED_STATES = 20_000
@@ -170,16 +168,7 @@ class Sweeper:
     @cached_property
     def table(self) -> table_sweep.PairTable:
         """All transitions, row by row."""
-        pairs = self.pairs
-        firsts = np.searchsorted(pairs.states, np.arange(self.states + 1))
-        return table_sweep.PairTable(
-            firsts.astype(np.int64),
-            pairs.matrix.indptr.astype(np.int64),
-            pairs.matrix.indices.astype(np.int64),
-            pairs.matrix.data,
-            np.ascontiguousarray(pairs.losses),
-            np.ascontiguousarray(pairs.actions),
-        )
+        return _table(self.pairs, self.states)
 
     def _optimal_loop(self, update: kernels.Update) -> tuple[Any, int]:
         """The loop that sweeps L, and the number of units that it counts by."""
@@ -198,24 +187,50 @@ class Sweeper:
         return partial(kernels.optimal, self.law, self.grid, update), self.states
 
     def seconds_for(self, sweeps: int) -> float:
-        """About how long so many sweeps of L take, by one over a part of the states."""
-        values = np.zeros(self.states)
-        update = kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
-        loop, units = self._optimal_loop(update)
-        outcomes = len(self.model.actions) * max(1, self.model.code.max_outcomes)
-        timed = min(TIMED_STATES, max(1, TIMED_OUTCOMES // outcomes))
-        tried = max(1, units * timed // max(self.states, timed))
-        self._sweep(loop, values, 1)  # which compiles
-        one = min(self._seconds(loop, values, tried) for _ in range(TIMED_SWEEPS)) * units / tried
+        """About how long so many sweeps of L take, and the table that they read if there is one, by
+        some over a part of the states.
+        """
         if not self.tabular:
-            return sweeps * one
-        return cores() * one + sweeps * self.states * outcomes / TABLE_OUTCOMES_A_SECOND
+            return sweeps * self.seconds_of_one
+        table = _table(self._pairs_of(self._timed), self._timed)
+        reading = partial(table_sweep.optimal, table, self._to_nowhere)
+        read = self._least_seconds(reading, self._timed)
+        # of the first states some have fewer outcomes than there can be
+        each = read * self.states * self._most_outcomes / table.entries.size
+        return cores() * self.seconds_of_one + sweeps * each
 
-    def _seconds(self, loop: Any, out: Floats, count: int) -> float:
-        """How long one sweep took; the least of several is that of an undisturbed one."""
-        started = timer.monotonic()
-        self._sweep(loop, out, count)
-        return timer.monotonic() - started
+    @cached_property
+    def seconds_of_one(self) -> float:
+        """About how long a sweep of L takes that does not read the table."""
+        loop, units = self._optimal_loop(self._to_nowhere)
+        tried = max(1, units * self._timed // self.states)
+        self._sweep(loop, self._to_nowhere.values, 1)  # which compiles
+        return self._least_seconds(loop, tried) * units / tried
+
+    @cached_property
+    def _to_nowhere(self) -> kernels.Update:
+        """Of values that nobody reads."""
+        values = np.zeros(self.states)
+        return kernels.Update(1.0, 1.0, values, values, np.empty(0, np.int64))
+
+    @property
+    def _most_outcomes(self) -> int:
+        """Of all actions in a state."""
+        return len(self.model.actions) * max(1, int(self.model.code.max_outcomes))
+
+    @property
+    def _timed(self) -> int:
+        """The number of states by which sweeps are timed."""
+        return min(self.states, TIMED_STATES, max(1, TIMED_OUTCOMES // self._most_outcomes))
+
+    def _least_seconds(self, loop: Any, count: int) -> float:
+        """How long a sweep takes: the least of several is that of an undisturbed one."""
+        spent = []
+        for _ in range(TIMED_SWEEPS):
+            started = timer.monotonic()
+            self._sweep(loop, self._to_nowhere.values, count)
+            spent.append(timer.monotonic() - started)
+        return min(spent)
 
     def optimal_in_place(self, values: Floats, gamma: float, out: Floats) -> Sweep:
         """A Gauss–Seidel sweep of L: in each of a fixed number of blocks, new values count at
@@ -282,7 +297,6 @@ class Sweeper:
     @cached_property
     def pairs(self) -> Pairs:
         """All pairs, with P as a sparse matrix: for methods that cannot do without."""
-        code = self.model.code
         most = self.states * len(self.model.actions)
         need = self._table_bytes
         have = _memory()
@@ -292,6 +306,12 @@ class Sweeper:
                 f"whose transitions need about {need / 2**30:.1f} GiB of {have / 2**30:.1f} GiB; "
                 "use value iteration, which needs no table."
             )
+        return self._pairs_of(self.states)
+
+    def _pairs_of(self, states: int) -> Pairs:
+        """The pairs of the first so many states."""
+        code = self.model.code
+        most = states * len(self.model.actions)
         rows = kernels.ChainRows(
             np.empty(most * code.max_outcomes, np.int64),
             np.empty(most * code.max_outcomes),
@@ -299,7 +319,7 @@ class Sweeper:
             np.empty(most),
         )
         listed = kernels.PairList(np.empty(most, np.int64), np.empty(most, np.int64))
-        count = kernels.pair_rows(self.law, self.grid, rows, listed, 0, self.states)
+        count = kernels.pair_rows(self.law, self.grid, rows, listed, 0, states)
         if count < 0:
             _blame(self.model, -1 - int(count))
         ptr = np.concatenate([[0], rows.ends[:count]])
@@ -373,6 +393,19 @@ class Sweeper:
             block.sum_duplicates()
             blocks.append(block)
         return sp.csr_array(sp.vstack(blocks)), losses
+
+
+def _table(pairs: Pairs, states: int) -> table_sweep.PairTable:
+    """The pairs of the first so many states, as sweeps read them."""
+    firsts = np.searchsorted(pairs.states, np.arange(states + 1))
+    return table_sweep.PairTable(
+        firsts.astype(np.int64),
+        pairs.matrix.indptr.astype(np.int64),
+        pairs.matrix.indices.astype(np.int64),
+        pairs.matrix.data,
+        np.ascontiguousarray(pairs.losses),
+        np.ascontiguousarray(pairs.actions),
+    )
 
 
 def _with_room(loop: Any, dim: int, size: int) -> Any:

@@ -35,7 +35,9 @@ from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.policies.contract import Policy, require_policy_of
 
-CENTRING_STEPS = 256  # steps of the chain after which a frequent state is picked
+# steps of the chain after which a frequent state is picked, unless less than a share moves by then
+CENTRING_STEPS = 256
+CENTRED_MASS_SHARE = 1e-3
 Parts = tuple[float, float, Floats, Floats, float]  # lower, upper, values, occupancy, residual
 
 
@@ -250,5 +252,8 @@ def _recurrent_state(chain: Any, policy: Policy) -> int:
     mass = np.full(chain.shape[0], 1.0 / chain.shape[0])
     backward = sp.csr_array(chain.T)
     for _ in range(CENTRING_STEPS):
-        mass = backward @ mass
+        before = mass
+        mass = backward @ before
+        if np.abs(mass - before).sum() <= CENTRED_MASS_SHARE:
+            break
     return int(closed[0][np.argmax(mass[closed[0]])])

@@ -29,7 +29,7 @@ from dualplan.core.status import PROVED, UNKNOWN
 from dualplan.evaluation.lower_bounds import LowerBound, lower_bound
 from dualplan.exact.operators import Sweeper
 from dualplan.models.contract import Model
-from dualplan.models.criteria import Average, Criterion, require_criterion
+from dualplan.models.criteria import Average, Criterion, Discounted, require_criterion
 from dualplan.models.factored import FactoredModel
 from dualplan.models.queueing import QueueingNetwork
 from dualplan.models.simulator import SimulatorModel
@@ -38,6 +38,7 @@ from dualplan.values.functions import StateFunction
 # of value iteration: at most so many; outcomes a second where they are not compiled
 MOST_BOUND_SWEEPS = 1_000
 OUTCOMES_A_SECOND = 1.5e7
+SWEEP_SECONDS_BEYOND = 1.5  # the time, that a first sweep may take
 # squares need 2^classes cells; where these are many, the tolerance is larger
 MOST_SQUARE_CELLS = 4_096
 FEW_SQUARE_CELLS = 256
@@ -81,6 +82,10 @@ def best_bound(
         return LowerBound(
             -math.inf, UNKNOWN, "", (), functions="nothing: the model does not list its next states"
         )
+    if listed and _listable(model) and sweeps is None and not _has_time(model, allowed):
+        return _declared(model, criterion) or LowerBound(
+            -math.inf, UNKNOWN, "", (), functions="nothing: a sweep over all states takes longer"
+        )
     if _listable(model) or not listed:
         least = None
     else:
@@ -111,6 +116,9 @@ def best_bound(
             best = replace(found, functions=name)
     if best is None and not listed:
         return LowerBound(-math.inf, UNKNOWN, "", (), functions="nothing")
+    declared = _declared(model, criterion)
+    if best is not None and declared is not None and declared.value > best.value:
+        return declared
     if best is None:  # nothing is proved: what drawn states say, labelled as such
         if least is None:
             best = lower_bound(model, criterion, potential=None, seed=seed)
@@ -122,6 +130,24 @@ def best_bound(
 def _listable(model: Model) -> bool:
     few = model.box.count is not None and model.box.count <= MOST_LISTED_STATES
     return few and model.has_forward
+
+
+def _has_time(model: Model, seconds: float) -> bool:
+    """Whether a first sweep ends in so many seconds, or soon after."""
+    try:
+        return Sweeper(model).seconds_of_one <= seconds + SWEEP_SECONDS_BEYOND
+    except (InputError, MissingError):  # which a sweep says again
+        return True
+
+
+def _declared(model: Model, criterion: Criterion) -> LowerBound | None:
+    """The least loss that the model declares, for ever."""
+    if model.least_loss is None:
+        return None
+    gamma = criterion.gamma if isinstance(criterion, Discounted) else 0.0
+    start = tuple(model.start.tolist())
+    least = model.least_loss / (1 - gamma)
+    return LowerBound(least, PROVED, criterion.words, start, functions="the least loss")
 
 
 def _families(

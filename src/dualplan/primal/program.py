@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from dualplan.core.deadlines import require_time
 from dualplan.core.errors import InputError, MissingError
 from dualplan.core.lp import Growing, Optimum, minimise
 from dualplan.core.status import Status
@@ -99,6 +100,7 @@ class Program:
         matrix = np.ones((actions.size, self.width))
         right = np.empty(actions.size)
         for first in range(0, actions.size, size):
+            require_time()
             piece = slice(first, min(first + size, actions.size))
             law = transitions(self.model, states[piece], actions[piece])
             ahead = law.mean(self.basis(law.states))

@@ -30,7 +30,7 @@ from dualplan.core.streams import Place
 from dualplan.evaluation.judge import Judge, exact_evaluation
 from dualplan.evaluation.lower_bounds import LowerBound
 from dualplan.evaluation.results import EXACT_EVALUATION, Evaluation
-from dualplan.exact.iteration import ExactSolution, solve_exact
+from dualplan.exact.iteration import ExactSolution, seconds_for, solve_exact
 from dualplan.exact.operators import Sweeper
 from dualplan.exact.policy import evaluate_exact
 from dualplan.exact.programs import solve_lp
@@ -47,6 +47,8 @@ MOST_OUTCOMES_A_SECOND = 1e9  # of sweeps: where that is not enough, nothing nee
 EXACT_TIME_SHARE = 0.8  # of what is left, at most
 LEAST_EXACT_SECONDS = 1.0  # whatever is left: a small model is solved in any time
 TRIAL_TIME_SHARE = 0.3  # of what is left, after which the prospect counts
+# sweeps of all actions before which nothing can be said of a rate: the first ones take longer
+LEAST_RATED_SWEEPS = 4
 # of an optimal policy with many states: what its measures may take, of what the solution took
 MEASURING_TIME_SHARE = 0.1
 LEAST_MEASURING_SECONDS = 1.0
@@ -82,7 +84,7 @@ def fits(search: Search) -> bool:
         sweeper = Sweeper(model)
     except (MissingError, InputError):
         return False
-    return sweeper.seconds_for(LEAST_SWEEPS) <= _exact_seconds(search.clock)
+    return seconds_for(sweeper, LEAST_SWEEPS) <= _exact_seconds(search.clock)
 
 
 def _exact_seconds(clock: Clock) -> float:
@@ -142,9 +144,10 @@ class _Prospect:
         width = min(upper - lower, self.widths[-1][1] if self.widths else math.inf)
         self.widths.append((now, width))
         wanted = self.gap * min(abs(lower), abs(upper))
-        if now < TRIAL_TIME_SHARE * self.clock.allowed or width <= wanted or wanted == 0:
+        trial = max(TRIAL_TIME_SHARE * self.clock.allowed, LEAST_EXACT_SECONDS)
+        if now < trial or width <= wanted or wanted == 0:
             return False
-        if len(self.widths) == 1:  # a single sweep that took so long says nothing of a rate
+        if len(self.widths) < LEAST_RATED_SWEEPS:
             return False
         while self.widths[self.half + 1][0] < now / 2:
             self.half += 1

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -54,6 +54,7 @@ from dualplan.search.families import Family
 from dualplan.search.trials import Budget, make_trials
 
 FIRST_SIGMA = 0.5
+AVERAGED_SHARE = 0.25  # of the generations, whose means are averaged
 JUDGING_STEPS_SHARE = 0.25  # the part of the budget that the last comparison takes
 
 
@@ -61,19 +62,31 @@ JUDGING_STEPS_SHARE = 0.25  # the part of the budget that the last comparison ta
 class Proposed:
     """The last mean of a search, not compared with anything yet.
 
-    `trace` is the cost of the mean in each generation on that generation's random numbers: too
-    noisy to compare generations by.
+    `average` is that of the means of the last quarter of the generations, in which much of their
+    noise is gone. `trace` is the cost of the mean in each generation on that generation's random
+    numbers: too noisy to compare generations by.
     """
 
     family: Family
     theta: Floats
     trace: Floats
     steps: int
+    average: Floats
 
     @property
     def policy(self) -> Policy:
         """What is proposed."""
         return self.family.make(self.theta)
+
+    @property
+    def averaged(self) -> Proposed:
+        """The average in the place of the last mean."""
+        return replace(self, theta=self.average)
+
+
+def unsearched(family: Family) -> Proposed:
+    """The start of a family, to be compared with what searches propose."""
+    return Proposed(family, family.start, np.zeros(0), 0, family.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +193,7 @@ def propose(
     budget = Budget(steps, population, seed, threads, outposts=family.outposts)
     trials = make_trials(made(family.start), wanted, budget)
     trace: list[float] = []
+    means: list[Floats] = []
     for _ in range(trials.trials):
         thetas = family.start + family.scales * np.vstack([strategy.ask(), strategy.mean])
         try:
@@ -190,8 +204,15 @@ def propose(
             raise
         trace.append(float(costs[-1]))
         strategy.tell(costs[:-1])
+        means.append(strategy.mean)
+    averaged = max(1, int(AVERAGED_SHARE * len(means)))
+    last, average = strategy.mean, np.mean(means[-averaged:], axis=0)
     return Proposed(
-        family, family.start + family.scales * strategy.mean, np.array(trace), trials.steps
+        family,
+        family.start + family.scales * last,
+        np.array(trace),
+        trials.steps,
+        family.start + family.scales * average,
     )
 
 

@@ -75,14 +75,15 @@ from dualplan.search.lattice import (
 )
 from dualplan.search.learned import Learned
 from dualplan.search.limited.step import ByPrices
-from dualplan.search.policy_search import Proposed, best_of
+from dualplan.search.policy_search import Proposed, best_of, unsearched
 from dualplan.search.policy_search import propose as parameters
 from dualplan.search.rollouts import rollout_step
 from dualplan.values.interpolation import Lattice
 
 MOST_PROGRAM_FUNCTIONS = 150  # of a basis at most
 PROGRAM_STATES = 20_000  # states whose constraints are taken
-SEEN_VISITS = 20_000  # visits by which the laws of drawn states are fitted
+SEEN_VISITS = 20_000  # visits by which lattices and the laws of drawn states are fitted
+SEEN_VISITS_A_NODE = 8  # of a lattice, where that is less
 # drawn states are so many times as far out as those that the policy visits
 DRAWN_STATES_REACH = 2.0
 STEPS_BETWEEN_SEEN_VISITS = 20  # steps between two of these visits
@@ -99,7 +100,12 @@ FEWEST_SHARING_CLASSES = 5  # classes from which on indices that they share are 
 # what a search simulates in a second, of what an evaluation does; and steps at least
 SEARCHING_PACE_SHARE = 0.6
 LEAST_SEARCHED_STEPS = 100_000
-CHOOSING_STEPS_DIVISOR = 10  # the best of them is found by so many times fewer steps
+# a short search of each start, and the choice of the best, take so many times fewer steps
+SHORT_SEARCH_DIVISOR = 12
+CHOOSING_STEPS_DIVISOR = 10
+# the last choice takes more of them: policies of a search differ by less than a short trial tells
+LAST_CHOICE_DIVISOR = 4
+REFINING_SIGMA = 0.25  # of the search that goes on from the best
 LOOK_AHEAD_STEPS_DIVISOR = 40  # so many times fewer of them for policies that look ahead
 # indices with all slopes, weights, and parts of a mixture, at most
 MOST_CLASSES_WITH_ALL_SLOPES = 8
@@ -318,15 +324,16 @@ class OnLattice:
     ) -> Candidate | None:
         """In two stages, each fitted to where all policies at hand go."""
         model = search.model
+        visits = min(SEEN_VISITS, SEEN_VISITS_A_NODE * nodes)
 
         def fit(policies: list[Policy], size: int) -> Lattice | None:
             seen = [
                 visited(
                     model,
                     policy,
-                    samples=SEEN_VISITS,
+                    samples=visits,
                     seed=search.fresh(Place.VISITS),
-                    every=STEPS_BETWEEN_SEEN_VISITS,
+                    every=_between_visits(search, policy),
                 )
                 for policy in policies
             ]
@@ -344,6 +351,12 @@ class OnLattice:
         name = f"lattice, {found.lattice.nodes:,} nodes"
         # with prices, values are of another loss: no control variates for this one
         return Candidate(found.policy(name=name), name, None if prices else found.values)
+
+
+def _between_visits(search: Search, policy: Policy) -> int:
+    """Steps between two visits that are looked at: fewer of a policy whose steps take long."""
+    share = min(1.0, pace(search, Candidate(policy, "")))
+    return max(1, int(STEPS_BETWEEN_SEEN_VISITS * share))
 
 
 def _nodes(search: Search, size: int) -> int:
@@ -409,24 +422,50 @@ class Searches:
         return [Candidate(one.policy, f"search, {one.family.name}") for one in found]
 
     def _walked(self, search: Search, families: list[Family], steps: int) -> list[Candidate]:
-        """Where searches are quick, several of them, since not all end in the same valley."""
-        each = steps // max(1, SEARCHES_A_FAMILY * len(families))
+        """Where searches are quick, several of them, since not all end in the same valley.
+
+        Short ones from each start; then most of the steps go to a long one from the best of these,
+        which is a valley that some random numbers do not miss and others find. Of many classes, for
+        which what all share is searched alone, all searches are as long.
+        """
+        alone = [family.name for family in families] == [SHARED_FAMILY]
+        each = steps // (SEARCHES_A_FAMILY if alone else SHORT_SEARCH_DIVISOR)
         found: list[Proposed] = []
-        for k, family in product(range(SEARCHES_A_FAMILY), families):
-            seed = search.fresh(Place.FAMILY_SEARCH + k)
-            try:
+        with suppress(OutOfTimeError):
+            for k, family in product(range(SEARCHES_A_FAMILY if alone else 1), families):
+                seed = search.fresh(Place.FAMILY_SEARCH + k)
                 found.append(parameters(family, search.criterion, steps=each, seed=seed))
-            except OutOfTimeError:
-                break
-        made = [Candidate(one.policy, f"search, {one.family.name}") for one in found]
-        if len(found) > 1:
-            choosing = steps // CHOOSING_STEPS_DIVISOR
-            seed = search.fresh(Place.PROPOSAL)
-            with suppress(OutOfTimeError):
-                best = best_of(found, search.criterion, steps=choosing, seed=seed)
-                made = [made[found.index(best)]]
+        found = [one.averaged for one in found]
+        if self._tried(search) or not found:  # what one begins with may be the better one by now
+            found += [unsearched(family) for family in families]
+        best = self._chosen(search, found, steps // CHOOSING_STEPS_DIVISOR, Place.PROPOSAL)
+        if not alone:
+            best = self._refined(search, best, steps - len(families) * each)
+        # a start that nothing was found from is known already
+        made = [Candidate(best.policy, f"search, {best.family.name}")] if best.steps else []
         starts = [family for family in families if family.name == SHARED_FAMILY]
         return made + [Candidate(f.make(f.start), f"start of {f.name}") for f in starts]
+
+    def _chosen(self, search: Search, found: list[Proposed], steps: int, place: int) -> Proposed:
+        """The best of some in a longer trial; the first, if there is no time for that."""
+        seed = search.fresh(place)
+        with suppress(OutOfTimeError):
+            return best_of(found, search.criterion, steps=steps, seed=seed)
+        return found[0]
+
+    def _refined(self, search: Search, best: Proposed, steps: int) -> Proposed:
+        """A long search from what a short one found, with indices of each class's own."""
+        assert isinstance(search.model, QueueingNetwork)
+        family = indices(best.policy, _reach(search.model))
+        seed = search.fresh(Place.FAMILY_SEARCH + SEARCHES_A_FAMILY)
+        try:
+            found = parameters(
+                family, search.criterion, steps=steps, seed=seed, sigma=REFINING_SIGMA
+            )
+        except OutOfTimeError:
+            return best
+        again = Place.FAMILY_SEARCH + SEARCHES_A_FAMILY + 1
+        return self._chosen(search, [found.averaged, best], steps // LAST_CHOICE_DIVISOR, again)
 
     def _tried(self, search: Search) -> bool:
         return any(attempt.step == self.name for attempt in search.attempts)
@@ -443,10 +482,7 @@ class Searches:
             sloped = [
                 p for p in rules if _index(p).slopes.any()
             ]  # from constants alone, slopes are far
-            if len(search.model.classes) <= MOST_CLASSES_WITH_ALL_SLOPES:
-                reach = REACH_ALL
-            else:
-                reach = REACH_NEXT
+            reach = _reach(search.model)
             found = [indices(p, reach) for p in dict.fromkeys([*rules[:1], *sloped[:1]])]
             # what all classes share comes first, and alone where there are many
             if len(search.model.classes) < FEWEST_SHARING_CLASSES or self._tried(search):
@@ -463,6 +499,13 @@ class Searches:
             rest = len(several) - 1
             families.append(mixing(several, [1 - 0.1 * rest, *[0.1] * rest]))
         return families
+
+
+def _reach(network: QueueingNetwork) -> str:
+    """Which slopes of indices are searched."""
+    if len(network.classes) <= MOST_CLASSES_WITH_ALL_SLOPES:
+        return REACH_ALL
+    return REACH_NEXT
 
 
 def _in_time(search: Search, steps: int) -> int:

@@ -12,6 +12,7 @@ from dualplan._kernels import rollouts as coupled_kernels
 from dualplan._kernels import simulate as kernels
 from dualplan._kernels.compiler import Kernel
 from dualplan._kernels.layouts import Control, Process, Trajectory
+from dualplan.core.deadlines import require_time
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.streams import Stream
 from dualplan.core.types import Floats, Ints
@@ -20,6 +21,8 @@ from dualplan.evaluation.simulation.faults import diagnose, explain
 from dualplan.models.contract import Model, vector
 from dualplan.policies.contract import OwnLoop, Policy
 from dualplan.values.contract import ValueCode
+
+VISITING_STEPS_AT_ONCE = 5_000  # of a trajectory, between two looks at a deadline
 
 
 class CompiledEngine:
@@ -89,10 +92,14 @@ class CompiledEngine:
         return [self.advance(replica, chunks, length) for replica in replicas]
 
     def visits(self, replica: Replica, count: int, every: int) -> Ints:
-        """In one compiled call."""
+        """In compiled calls of some steps each: not all policies are quick."""
         states = np.empty((count, replica.x.size), np.int64)
         trajectory = self._trajectory(replica.x.copy(), Stream.TRAJECTORIES, replica.number)
-        self._run(kernels.visits, trajectory, replica.steps, every, states)
+        size = max(1, VISITING_STEPS_AT_ONCE // every)
+        for first in range(0, count, size):
+            require_time()
+            piece = states[first : first + size]
+            self._run(kernels.visits, trajectory, replica.steps + first * every, every, piece)
         return states
 
     def record(self, replica: Replica, count: int, every: int, restarts: Restarts) -> Recorded:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dualplan._kernels import philox
 from dualplan._kernels import simulate as kernels
+from dualplan.core.deadlines import require_time
 from dualplan.core.errors import ModelError, PolicyError
 from dualplan.core.streams import RESET_STEP, Stream
 from dualplan.core.types import Floats, Ints
@@ -142,6 +143,7 @@ class PythonEngine:
         """Step by step."""
         states = np.empty((count, replica.x.size), np.int64)
         for row in states:
+            require_time()
             replica = self.advance(replica, 1, every).replica
             row[:] = replica.x
         return states
