@@ -45,7 +45,7 @@ from dualplan.policies.greedy import GreedyPolicy
 from dualplan.policies.mixed import Mixed
 from dualplan.policies.tables import random_policy
 from dualplan.search.contract import Candidate, Search
-from dualplan.search.dual_simulated import simulated_round
+from dualplan.search.dual_simulated import simulated_rounds
 from dualplan.search.families import Family
 from dualplan.search.policy_search import propose
 from dualplan.search.trials import Budget, late_costs, make_trials
@@ -113,7 +113,7 @@ class DualProgram:
     def propose(self, search: Search, size: int) -> list[Candidate]:
         """The best of all rounds, and what a search found from there."""
         if not search.listed:
-            return simulated_round(search, size)
+            return simulated_rounds(search)
         return _Rounds(search, size).candidates()
 
 

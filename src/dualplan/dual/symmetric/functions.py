@@ -53,7 +53,11 @@ def state_functions(
     singles = [_single(model, coordinates, states, knots) for coordinates in readings]
     alone: list[Product] = [(piece,) for pieces in singles for piece in pieces]
     alone += [(p, p) for pieces in singles for p in pieces if _curves(p)]
-    made = _basis(model, alone + _pairs(singles, most - len(alone)))
+    room = most - len(alone)
+    pairs = _pairs(singles, room)
+    if not pairs and room > 0 and len(singles) > 1:
+        pairs = _strongest(singles, states, room)
+    made = _basis(model, alone + pairs)
     kept = _independent(made(states))
     return _basis(model, [made.products[k] for k in kept])
 
@@ -200,6 +204,29 @@ def _pairs(singles: Sequence[Sequence[Piece]], room: int) -> list[Product]:
             break
         found = more
     return found
+
+
+def _strongest(singles: Sequence[list[Piece]], states: Ints, room: int) -> list[Product]:
+    """Products of the first functions of those two readings that go together most, where there is
+    no room for every two: as many as there are readings.
+    """
+    values = np.stack([_at(pieces[0], states) for pieces in singles])
+    together = np.abs(np.nan_to_num(np.corrcoef(values)))
+    first, second = np.triu_indices(len(singles), 1)
+    shared = [
+        bool(set(singles[i][0].coordinates) & set(singles[j][0].coordinates))
+        for i, j in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    together = np.where(shared, 0.0, together[first, second])
+    order = np.argsort(-together, kind="stable")[: min(room, len(singles))]
+    return [
+        (singles[int(first[k])][0], singles[int(second[k])][0]) for k in order if together[k] > 0
+    ]
+
+
+def _at(piece: Piece, states: Ints) -> Floats:
+    """What a piece reads."""
+    return np.asarray(states[:, list(piece.coordinates)].sum(axis=1), np.float64)
 
 
 def _label(model: Model, piece: Piece) -> str:

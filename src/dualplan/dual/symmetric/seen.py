@@ -5,11 +5,24 @@ among whose functions is the constant 1, the losses and the means of Ψ after an
 
     ℓ̂(x,a) = Ψ(x)·b_a,          Ê[Ψ(y)|x,a] = Ψ(x)·M_a,
 
-least squares first over the steps of all actions together, then, for each action, of what is left
-over its own steps, with a ridge of `RIDGE_STEPS` steps: an action that was seldom tried is taken to
-do what they do on average. With indicators of all states as Ψ these are the frequencies that were
-counted. An episode that ended pays nothing more under a discount (Ψ(y) counts as 0), and begins
-again where the long-run average counts.
+least squares first over the steps of all actions together, then, for each action and each target,
+of what is left over its own steps. The ridge of the second is that of `RIDGES_STEPS` which predicts
+best what it was not fitted to, by leaving out one step at a time,
+
+    e_t/(1 − h_t),       h_t = Ψ(x_t)ᵀ(Σ ΨΨᵀ + κS)⁻¹Ψ(x_t),      e_t the residual with all steps,
+
+and there is no second fit where none predicts better than nothing by a standard error: an action
+that was seldom tried, or has nothing to do with a target (restarting one machine of many, and the
+others), is taken to do what they do on average. With indicators of all states as Ψ these are nearly
+the frequencies that were counted.
+
+*Where the simulator goes on from any state* (a function of state and action, not an environment),
+nothing needs to be watched: at visited states every action is tried, all of them with the same
+random numbers. What they do together is then the mean over the actions of a state, and what is left
+of each has lost the noise that all have in common.
+
+An episode that ended pays nothing more under a discount (Ψ(y) counts as 0), and begins again where
+the long-run average counts.
 
 The reference is then as any other (`reference.py`): D̂(x,a) = γΨ(x)M_a − Ψ(x) for all allowed
 actions of visited states. And for values Ψw
@@ -23,6 +36,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -40,8 +54,9 @@ from dualplan.policies.action_values import ActionValuesPolicy
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.values.basis import Basis, Product, between
 
-RIDGE_STEPS = 1.0  # steps that what all actions do together counts as
+RIDGES_STEPS = (0.3, 5.0, 80.0)  # that what all actions do together counts as
 RIDGE_OF_ALL = 1e-6  # the same for all actions together, in units of the steps
+LEAST_OWN = 1e-6  # of 1 − h
 MOST_INDICATORS = 600  # states that are functions each, where there are no more
 
 
@@ -98,14 +113,7 @@ def watch(
             x = session.reset(rng)
     if not rows:
         raise OutOfTimeError
-    states, actions, losses, after, ends = zip(*rows, strict=True)
-    return Seen(
-        np.array(states, np.int64),
-        np.array(actions, np.int64),
-        np.array(losses, np.float64),
-        np.array(after, np.int64),
-        np.array(ends, bool),
-    )
+    return _seen(*zip(*rows, strict=True))
 
 
 def simulator_functions(model: Model, states: Ints, most: int = 200) -> Basis:
@@ -130,6 +138,45 @@ def simulator_functions(model: Model, states: Ints, most: int = 200) -> Basis:
     return Basis(model, ((), *products), ("1", *labels))
 
 
+def try_all(
+    model: SimulatorModel, states: Ints, *, tries: int = 4, seed: int = 0
+) -> tuple[Seen, Floats]:
+    """Every allowed action at each of the states, so many times, all actions of a state with the
+    same random numbers; and the weight of each step in the mean over the actions of its state.
+
+    For simulators that go on from any state. Fewer states where the time is over.
+    """
+    if not model.resumable:
+        raise InputError(f"model {model.name!r} goes on from where it is only; watch it.")
+    require_counts(tries=tries)
+    session = model.session()
+    rows = []
+    for k, x in enumerate(states):
+        if time_is_over():
+            break
+        may = np.flatnonzero(model.allowed(x))
+        for n in range(tries):
+            for a in may:
+                rng = np.random.default_rng([seed, k, n])
+                y, loss, ended = model.checked(session.step(x, int(a), rng), x, int(a))
+                after = model.start if ended else y
+                rows.append((x, a, loss, after, ended, 1 / may.size))
+    if not rows:
+        raise OutOfTimeError
+    *parts, shares = zip(*rows, strict=True)
+    return _seen(*parts), np.array(shares)
+
+
+def _seen(states: Any, actions: Any, losses: Any, following: Any, ended: Any) -> Seen:
+    return Seen(
+        np.array(states, np.int64),
+        np.array(actions, np.int64),
+        np.array(losses, np.float64),
+        np.array(following, np.int64),
+        np.array(ended, bool),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class FittedLaws:
     """b and M of every action: `losses` has a row for each action, `following` a matrix."""
@@ -145,8 +192,12 @@ class FittedLaws:
         return ActionValuesPolicy(self.basis.model, self.basis, values, name=name)
 
 
-def fit_laws(basis: Basis, seen: Seen, criterion: Criterion | None = None) -> FittedLaws:
-    """The losses and the means of Ψ after each action."""
+def fit_laws(
+    basis: Basis, seen: Seen, criterion: Criterion | None = None, shares: Floats | None = None
+) -> FittedLaws:
+    """The losses and the means of Ψ after each action; with `shares`, of steps in which all actions
+    were tried (`try_all`).
+    """
     constant = next((k for k, product in enumerate(basis.products) if not product), None)
     if constant is None:
         raise InputError("laws are fitted with the constant 1 among the functions; add it.")
@@ -158,17 +209,44 @@ def fit_laws(basis: Basis, seen: Seen, criterion: Criterion | None = None) -> Fi
     targets = np.column_stack([seen.losses, after])
     sizes = (before**2).mean(axis=0) + 1e-12
     count = len(basis.model.actions)
-    together = _fitted(before, targets, RIDGE_OF_ALL * len(seen) * sizes)
-    left = targets - before @ together
+    if shares is None:
+        together = _fitted(before, targets, RIDGE_OF_ALL * len(seen) * sizes)
+        left = targets - before @ together
+    else:
+        first = np.flatnonzero(np.diff(seen.actions, prepend=len(basis.model.actions)) < 0)
+        means = np.add.reduceat(shares[:, None] * targets, first, axis=0)
+        together = _fitted(before[first], means, RIDGE_OF_ALL * len(first) * sizes)
+        left = targets - np.repeat(means, np.diff(np.append(first, len(seen))), axis=0)
     found = np.tile(together, (count, 1, 1))
     for a in range(count):
         own = seen.actions == a
-        if own.any():
-            found[a] += _fitted(before[own], left[own], RIDGE_STEPS * sizes)
+        if own.sum() > 1:
+            found[a] += _own_part(before[own], left[own], sizes)
     if not (isinstance(criterion, Discounted) and seen.ended.any()):
         # the mean of the constant is the constant, up to the ridge: as a difference that is noise
         found[:, :, 1 + constant] = np.arange(len(basis)) == constant
     return FittedLaws(basis, criterion, found[:, :, 0], found[:, :, 1:])
+
+
+def _own_part(inputs: Floats, targets: Floats, sizes: Floats) -> Floats:
+    """What one action does beside what all do; of each target nothing unless that is seen."""
+    found = np.zeros((inputs.shape[1], targets.shape[1]))
+    plain = targets**2
+    least = np.full(targets.shape[1], np.inf)
+    for steps in RIDGES_STEPS:
+        scale = np.sqrt(steps * sizes)
+        scaled = inputs / scale
+        factor = scipy.linalg.cho_factor(scaled.T @ scaled + np.eye(scale.size), overwrite_a=True)
+        shares = scipy.linalg.cho_solve(factor, scaled.T)
+        weights = shares @ targets
+        alone = 1 - np.einsum("tk,kt->t", scaled, shares)
+        missed = ((targets - scaled @ weights) / np.maximum(alone, LEAST_OWN)[:, None]) ** 2
+        gain = plain - missed
+        error = gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
+        better = (gain.mean(axis=0) > error) & (missed.mean(axis=0) < least)
+        found[:, better] = weights[:, better] / scale[:, None]
+        least[better] = missed.mean(axis=0)[better]
+    return found
 
 
 def _fitted(inputs: Floats, targets: Floats, ridge: Floats) -> Floats:
