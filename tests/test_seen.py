@@ -11,12 +11,13 @@ from dualplan.dual.symmetric.seen import (
     fit_laws,
     fitted_reference,
     simulator_functions,
+    try_all,
     watch,
 )
 from dualplan.policies import TablePolicy, random_policy
 from dualplan.policies.saved import load_policy, save_policy
+from dualplan.search import dual_simulated
 from dualplan.search.contract import Candidate, Member, Search
-from dualplan.search.dual_simulated import simulated_rounds
 
 ACTIONS = 2
 RIGHT = (0.7, 0.2)  # the chance to go up one, by action
@@ -87,7 +88,7 @@ def test_the_program_on_fitted_laws_is_that_of_the_table(walk, criterion):
     """
     chain, losses = _tables()
     table = dp.TabularModel(chain.reshape(-1, 5), losses)
-    much = watch(walk, random_policy(walk), criterion, steps=60_000, exploring=1.0, seed=5)
+    much = watch(walk, random_policy(walk), criterion, steps=40_000, exploring=1.0, seed=5)
     laws = fit_laws(simulator_functions(walk, much.states), much, criterion)
     states = np.arange(5)[:, None]
     fitted = fitted_reference(laws, states, random_policy(walk), 0.5)
@@ -126,17 +127,37 @@ def test_values_of_actions_are_saved(walk, seen, tmp_path):
         type(policy)(walk, policy.basis, np.zeros((3, 5)))
 
 
-def test_a_round_finds_the_best_policy_of_a_simulator(walk):
+def test_a_round_finds_the_best_policy_of_a_simulator(walk, monkeypatch):
     """Exact costs, over the walk as a table."""
+    monkeypatch.setattr(dual_simulated, "ROUNDS", 1)
+    monkeypatch.setattr(dual_simulated, "WATCHED_STEPS", 4_000)
     chain, losses = _tables()
     table = dp.TabularModel(chain.reshape(-1, 5), losses)
     search = Search(walk, dp.Average(), (), 2)
     begin = Candidate(random_policy(walk), "random")
     search.best = Member(begin, dp.evaluate(walk, begin.policy, steps=2_000))
-    found = simulated_rounds(search)
+    found = dual_simulated.simulated_rounds(search)
     assert len(found) >= 3
     states = np.arange(5)[:, None]
     costs = [
         dp.evaluate_exact(table, TablePolicy(table, one.policy.rows(states))).cost for one in found
     ]
     assert min(costs) == pytest.approx(dp.solve_exact(table).value, abs=1e-4)
+
+
+def test_tried_actions_of_a_state_share_their_random_numbers(walk):
+    """The walk goes up under the first action wherever it does under the second, and laws that are
+    fitted to so few tries give the difference of the two exactly as often as it was seen.
+    """
+    states = np.repeat(np.arange(5), 40)[:, None]
+    tried, shares = try_all(walk, states, tries=3, seed=1)
+    assert len(tried) == len(states) * 3 * ACTIONS
+    assert shares == pytest.approx(1 / ACTIONS)
+    first = tried.following[tried.actions == 0]
+    second = tried.following[tried.actions == 1]
+    assert (first >= second).all()
+    laws = fit_laws(simulator_functions(walk, states), tried, shares=shares)
+    for x in range(5):
+        here = laws.basis(np.array([[x]]))[0]
+        apart = here @ (laws.losses[1] - laws.losses[0])
+        assert apart == pytest.approx(0.5, abs=1e-2)
