@@ -242,6 +242,7 @@ def test_a_limit_that_binds_counts_from_the_moment_it_does(monkeypatch, few):
     """LBFS costs less than LONGER and loses more; the limit lies between."""
     monkeypatch.setattr(budgets, "MOST_EXACT_STATES", few)
     monkeypatch.setattr(steps.OnLattice, "propose", lambda *_: [])
+    monkeypatch.setattr(steps.ByPrices, "propose", lambda *_: [])
     model = dp.load("four-queue", buffers=4)
     policies = [model.policy("lbfs"), model.policy("longer")]
     exact = [dp.evaluate_exact(model, policy).measures["lost fraction"] for policy in policies]
@@ -542,11 +543,10 @@ def test_a_limit_is_kept_and_costs_little_more_than_the_exact_program(monkeypatc
     """
     monkeypatch.setattr(duels, "DUEL_LOOKS_STEPS", (200_000, 800_000))
     monkeypatch.setattr(duels, "LAST_LOOK_STEPS", 6_400_000)
-    monkeypatch.setattr(steps, "PRICING_STEPS", 400_000)
     model = dp.load("four-queue", buffers=3)
     limit = "lost fraction <= 0.17"
     exact = dp.solve_lp(model, limits=[Limit.parse(limit)])
-    found = dp.solve(model, limits=[limit], time=ENOUGH, gap="14.5%", method=["lattice"])
+    found = dp.solve(model, limits=[limit], time=ENOUGH, gap="14.5%", method=["limits"])
     assert found.kept
     assert dp.evaluate_exact(model, found.policy).measures["lost fraction"] <= 0.17 + 1e-9
     assert exact.value - 1e-6 <= found.cost <= 1.1 * exact.value

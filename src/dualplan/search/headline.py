@@ -8,6 +8,7 @@ The search itself is in `loop.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from dualplan._kernels.compiler import compiling
@@ -21,6 +22,7 @@ from dualplan.models.criteria import Criterion, Discounted, require_criterion
 from dualplan.models.limits import Limit, require_limits
 from dualplan.policies.contract import Policy, require_policy_of
 from dualplan.search.contract import Search, SearchResult, Step
+from dualplan.search.limited.step import ByPrices
 from dualplan.search.listed import EXACT, fits
 from dualplan.search.loop import Loop, Progress
 from dualplan.search.steps import STEPS_BY_NAME, all_steps
@@ -71,6 +73,7 @@ def solve(
         chosen = [steps[name] for name in methods if name != EXACT]
         if method is not None:
             _require_applicable(search, chosen)
+            chosen = _with_prices(search, chosen)
         exact_first = EXACT in methods and (not chosen or fits(search))
         if limits and isinstance(criterion, Discounted) and not exact_first:
             raise InputError(
@@ -114,13 +117,25 @@ def _methods(names: Sequence[str] | None) -> list[str]:
 
 
 def _require_applicable(search: Search, chosen: Sequence[Step]) -> None:
-    """Raise for a method that was asked for and is not for this model."""
+    """Raise for a method that was asked for and is not for this model.
+
+    Limits do not count: a search begins without them.
+    """
+    free = replace(search, limits=())
     for step in chosen:
-        if not step.applies(search):
+        if not step.applies(search) and not step.applies(free):
             raise MissingError(
                 f"method {step.name!r} needs {step.needs}, which model {search.model.name!r} and "
                 "what you asked for do not have; leave it out."
             )
+
+
+def _with_prices(search: Search, chosen: list[Step]) -> list[Step]:
+    """The steps that were asked for, and what keeps limits once they bind."""
+    prices = STEPS_BY_NAME[ByPrices.name]
+    if not chosen or prices in chosen or not prices.applies(search):
+        return chosen
+    return [prices, *chosen]
 
 
 def _open(
