@@ -179,3 +179,46 @@ def test_a_second_process_compiles_nothing_and_another_model_is_another_one():
     expected = dp.solve_exact(dp.load("admission", arrivals=(unseen + 1.0, 1.0), room=6)).value
     assert float(other[0]) == pytest.approx(expected, rel=1e-12)
     assert other[0] != first[0]
+
+
+AROUND = """
+import sys
+import numpy as np
+from dualplan._kernels.compiler import ACT_SIGNATURE, user_kernel
+
+
+def make(value):
+    @user_kernel(ACT_SIGNATURE)
+    def act(ints, floats, x, out):
+        out[:] = value
+
+    return act
+
+
+def around(kernel):
+    other = kernel.address
+
+    @user_kernel(ACT_SIGNATURE)
+    def rule(ints, floats, x, out):
+        other(ints, floats, x, out)
+
+    return rule
+
+
+made = [make(float(word)) for word in sys.argv[1:]]
+out = np.zeros((len(made), 1))
+for kernel, row in zip(made, out):
+    kernel(np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64), row)
+for kernel, row in zip(made, out):
+    around(kernel)(np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64), row)
+print(*out.ravel())
+"""
+
+
+def test_code_of_two_processes_does_not_meet_under_one_name_in_a_third(tmp_path):
+    """Functions of one name, compiled first in processes of their own and called by address."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for words in (["1"], ["2"], ["1", "2"], ["2", "3", "1"]):
+        command = [sys.executable, "-c", AROUND, *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert [float(v) for v in done.stdout.split()] == [float(word) for word in words]

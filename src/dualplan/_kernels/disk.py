@@ -15,6 +15,10 @@ anything else has no fingerprint (`NotIdentifiedError`), and is compiled in ever
 that calls others by their addresses (`Address` in `compiler.py`), which takes a fraction of a
 second.
 
+Numba tells functions of one name apart by a number, which it counts from 1 in each process, and
+machine code is found by name and number. Code of two processes would then meet under one name in a
+third, and an address be that of another function: so the count begins at a number drawn by chance.
+
 A file holds one function. The folder holds at most `MOST_FILES` of them: beyond, those that were
 not used for the longest time are deleted. A file that cannot be read or written does no harm: the
 function is compiled.
@@ -23,6 +27,7 @@ function is compiled.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import pickle
 import platform
@@ -38,6 +43,7 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core import serialize
+from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
@@ -46,7 +52,11 @@ MOST_FILES = 2_000
 FOLDER = "dualplan-functions"
 # modules whose functions are known by the versions that are part of every fingerprint
 KNOWN_MODULES = ("builtins", "math", "cmath", "operator", "numpy", "numba", "llvmlite")
-VERSIONS = (sys.version, np.__version__, numba.__version__, llvmlite.__version__)
+NAMES_OF_CODE = "numbers by chance"  # files of versions that counted from 1 are left alone
+VERSIONS = (sys.version, np.__version__, numba.__version__, llvmlite.__version__, NAMES_OF_CODE)
+BYTES_OF_A_NUMBER = 6
+
+FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(BYTES_OF_A_NUMBER)))
 
 
 class NotIdentifiedError(Exception):
