@@ -78,6 +78,7 @@ CRITERION = {
     "solve_lattice": lambda g, c: dp.search.solve_lattice(g.model, g.lattice, c),
     "solve_lp": lambda g, c: dp.solve_lp(g.model, c),
     "tiles": lambda g, c: features.tiles(g.model, g.policy, [[(0, 2)]] * 4, criterion=c),
+    "tradeoff": lambda g, c: dp.tradeoff(g.model, "length 1", c),
 }
 
 POLICY = {
@@ -120,6 +121,7 @@ POLICY = {
 }
 
 SEED = {
+    "tradeoff": lambda g, s: dp.tradeoff(g.model, "length 1", seed=s),
     "FactoredSettings": lambda g, s: primal.FactoredSettings(seed=s),
     "Settings": lambda g, s: primal.Settings(seed=s),
     "SimulatedALP": lambda g, s: dp.dual.SimulatedALP(g.ratios, g.tests, seed=s),
@@ -242,6 +244,7 @@ RESULTS = {
     "Sensitivity",
     "SimulatedSolution",
     "Solution",
+    "Tradeoff",
 }
 
 

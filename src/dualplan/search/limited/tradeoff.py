@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dualplan._kernels.compiler import compiling
 from dualplan.core.budgets import Clock, seconds
 from dualplan.core.checks import require_seed
 from dualplan.core.errors import InputError, MissingError, unknown
 from dualplan.core.runs import Run
+from dualplan.core.threads import single_threaded_algebra
 from dualplan.core.types import Json
 from dualplan.models.contract import Model
 from dualplan.models.criteria import Criterion, Discounted, require_criterion
@@ -79,7 +81,8 @@ def tradeoff(
     }
     run = _open(asked, folder, resume)
     telling = progress or (lambda *_: None)
-    with compiling(lambda: telling(0, max(1, int(allowed)), COMPILING_WORDS)) as compiled:
+    wait = partial(telling, 0, max(1, int(allowed)), COMPILING_WORDS)
+    with single_threaded_algebra(), compiling(wait) as compiled:
         clock = Clock(allowed, compiled)
         search = Search(model, criterion, (), seed, clock=clock)
 
