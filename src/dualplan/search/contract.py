@@ -140,8 +140,12 @@ class Search:
 
     @property
     def left(self) -> float:
-        """Seconds left for steps: the rest is for the last evaluation and the bound."""
-        return max(0.0, self.clock.left - FINISHING_TIME_SHARE * self.clock.allowed)
+        """Seconds left for steps: the rest is for the last evaluation, unless costs are computed at
+        once, and the bound.
+        """
+        exact = self.best is not None and self.best.run.exact
+        kept = BOUND_TIME_SHARE if exact else FINISHING_TIME_SHARE
+        return max(0.0, self.clock.left - kept * self.clock.allowed)
 
     def fresh(self, place: int) -> int:
         """A seed of its own for each attempt, and each place in it."""

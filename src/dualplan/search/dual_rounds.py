@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dualplan.core.deadlines import deadline
+from dualplan.core.deadlines import deadline, until
 from dualplan.core.errors import OutOfTimeError
 from dualplan.core.streams import DualWord, Place, own_seed
 from dualplan.core.threads import cores
@@ -82,6 +82,7 @@ RETURN_STARTS = 48  # outposts from which a policy must come back
 # steps in which it does, and for which it is watched then; the part of the time that this takes
 RETURN_STEPS = 2**16
 RETURN_TIME_SHARE = 0.03
+RETURN_RESERVE_SHARE = 0.3  # of what is left, when a search begins, to watch what it found
 MOST_RETURNING = 3  # candidates of a round that are watched
 JAM_SLACK = 1e-9
 JAM_FACTOR = 1.5  # of the largest that the best policy pays then
@@ -390,14 +391,16 @@ class _Rounds:
             np.full(count, SEARCH_SCALE),
             outposts=self.far,
         )
+        seed = own_seed(self.seed, DualWord.SEARCH)
+        highest = self._highest(seed)
+        allowed = (1 - RETURN_RESERVE_SHARE) * self.clock.left  # or what is found is not watched
         steps = SEARCHED_STEPS
         if math.isfinite(self.allowed) and math.isfinite(self.pace):
-            steps = max(FEWEST_STEPS, int(self.pace * self.clock.left))
-        seed = own_seed(self.seed, DualWord.SEARCH)
-        found = propose(family, self.criterion, steps=steps, seed=seed)
-        highest = self._late_costs(policy, seed).max()
+            steps = max(FEWEST_STEPS, int(self.pace * allowed))
+        with until(self.clock.part(allowed)):
+            found = propose(family, self.criterion, steps=steps, seed=seed)
         for part in TAKEN_BACK_PARTS:
-            searched = self._greedy_for(values.weights + directions @ (part * found.theta))
+            searched = self._greedy_for(values.weights + directions @ (part * found.average))
             if self._comes_back(searched, highest, seed):
                 return searched
         return None
