@@ -402,7 +402,8 @@ def test_intervals_of_simulated_curves_hold_the_exact_costs_of_their_policies():
         assert column.run.lower <= exact.cost <= column.run.upper
         for name in found.measures:
             known = column.run.measures[name]
-            assert known.lower <= exact.measures[name] <= known.upper
+            # a queue that is always full has an interval without width, and sums are rounded
+            assert known.lower - 1e-9 <= exact.measures[name] <= known.upper + 1e-9
         checked += 1
     assert checked >= 3
     for curve in found.curves:
