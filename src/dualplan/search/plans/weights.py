@@ -135,7 +135,7 @@ def _own(name: str, model: Model) -> OwnWeights:
     for states, together in ((several, True), (model.start, False)):
         try:
             found = np.asarray(function(states), np.float64)
-        except Exception:
+        except Exception:  # the function is of the user, and may not take states in this form
             continue
         if found.shape == (len(several),) * together:
             return OwnWeights(name, function, together)
